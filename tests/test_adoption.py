@@ -362,7 +362,7 @@ def test_settings_that_cannot_be_used(write: Write, run: Run, files: dict[str, s
         (["check", "--select", "device-put-tol"], "did you mean device-put-told?"),
         (["check", "--target", "jx=0.8"], "did you mean jax?"),
         (["check", "--output-format", "concice"], "did you mean concise?"),
-        (["check", "--certainty", "liekly"], "'likely'"),
+        (["check", "--certainty", "liekly"], "did you mean likely?"),
         (["check", "--harm", "silnt"], "did you mean silent?"),
     ],
 )

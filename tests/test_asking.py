@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -155,3 +156,14 @@ def test_what_moves_together_is_one_question(write: Write) -> None:
         assert "--- a" in ran.stdout and "one.py" in ran.stdout and "with jax.set_mesh(mesh):" in ran.stdout
         assert ("jax.jit" in (root / "one.py").read_text()) is moved
         assert ("set_mesh" in (root / "two.py").read_text()) is moved
+
+
+def test_a_cell_is_shown_as_it_stands(write: Write) -> None:
+    code = ["%%time\n", "import jax\n", "y = jax.tree_map(abs, [1])\n", "jax.devices()"]
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": 1, "source": code}
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    root = write({"x.ipynb": json.dumps(book), "pyproject.toml": ""})
+    command = [sys.executable, "-m", "shardlint", "fix", "--interactive", "--target", "jax=0.12", str(root)]
+    said = subprocess.run(command, input="y\n", text=True, capture_output=True, timeout=120, check=False).stdout
+    assert " %%time\n import jax\n-y = jax.tree_map(abs, [1])\n+y = jax.tree.map(abs, [1])\n" in said
+    assert "An import that nothing uses" not in said

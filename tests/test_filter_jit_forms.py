@@ -24,6 +24,7 @@ FORMS = dict(
 )
 RUN = """
 import json, sys, jax
+import numpy as np
 from pathlib import Path
 
 found = {}
@@ -31,9 +32,19 @@ for path in sorted(Path(sys.argv[1]).glob("*/prog.py")):
     names = {}
     try:
         exec(compile(path.read_text(), str(path), "exec"), names)
-        out = jax.tree.leaves(names["out"])
-        placed = [one.sharding.is_equivalent_to(want, one.ndim) for one, want in zip(out, names["want"], strict=True)]
+        out = jax.tree.leaves(names["run"]() if "run" in names else names["out"])
+        asked = jax.tree.leaves(names["want"], is_leaf=lambda one: one is None or isinstance(one, jax.P))
+        placed = [
+            want is None
+            or one.sharding.is_equivalent_to(
+                jax.NamedSharding(names["mesh"], want) if isinstance(want, jax.P) else want, one.ndim
+            )
+            for one, want in zip(out, asked, strict=True)
+        ]
         found[path.parent.name] = "" if all(placed) else str([one.sharding for one in out])
+        if "reference" in names:
+            for one, other in zip(out, jax.tree.leaves(names["reference"]()), strict=True):
+                np.testing.assert_allclose(one, other, atol=1e-5)
     except Exception as error:
         found[path.parent.name] = f"{type(error).__name__}: {error}"
 print(json.dumps(found))
@@ -59,7 +70,7 @@ def test_all_forms_are_fixed_and_run(tmp_path: Path) -> None:
         env=environment, capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert len(found) == len(FORMS) > 50
+    assert len(found) == len(FORMS) > 90
     assert not {name: what for name, what in found.items() if what}
 
 
@@ -72,7 +83,7 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         ("class T:\n    step = eqx.filter_jit(jnp.tanh, out_shardings=row)\n", "not a plain function"),
         ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "not a plain"),
         (
-            "def make(get):\n    return eqx.filter_jit(jnp.tanh, out_shardings={'a': get()})\n",
+            "def make(get):\n    for one in get:\n        yield eqx.filter_jit(jnp.tanh, out_shardings={'a': one()})\n",
             "is not a plain function of this file",
         ),
         (

@@ -351,31 +351,11 @@ def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[s
     [
         pytest.param(
             """
-            @eqx.filter_jit(in_shardings=(rep, row))
-            def apply(net, row):
-                return jax.vmap(net)(row)
-            """,
-            "`row` is another variable inside `apply`", id="a name that is shadowed",
-        ),
-        pytest.param(
-            """
             @eqx.filter_jit(in_shardings=(rep, {"a": row, "b": None}))
             def apply(net, batch):
                 return jax.vmap(net)(batch["a"])
             """,
             "holds None, which filter_shard refuses", id="None inside a dict",
-        ),
-        pytest.param(
-            """
-            options = {"in_shardings": (rep, row)}
-            options["donate"] = "all"
-
-
-            @eqx.filter_jit(**options)
-            def apply(net, xs):
-                return jax.vmap(net)(xs)
-            """,
-            "`options` is used elsewhere, and may be changed there", id="options that change",
         ),
         pytest.param(
             """

@@ -107,6 +107,18 @@ def test_a_cell_that_is_indented_runs_in_ipython(write: Write) -> None:
     assert checked(root) == []
 
 
+def test_a_cell_of_which_some_lines_are_indented(write: Write) -> None:
+    """IPython takes the first line's indentation away where a line begins with it, and leaves the others."""
+    body = "  x = jnp.ones(3)\nfor _ in range(2):\n    y = jax.tree_map(lambda x: x + 1, x)\n  z = jax.tree_map(abs, y)\nprint(z)\n"
+    book = made(cell(HEAD), cell(body), cell("w = jax.tree_map(abs, z)"))
+    root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
+    assert checked(root) == [("SL901", 2, 3, 9), ("SL901", 2, 4, 7), ("SL901", 3, 1, 5)]
+    before = (root / "book.ipynb").read_text()
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
+    assert checked(root) == []
+
+
 def test_a_source_of_one_string_stays_one(write: Write) -> None:
     book = made(cell("import jax"), {**cell(""), "source": "y = jax.tree_map(abs, [1])\ny"})
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})

@@ -582,6 +582,43 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
     assert "with jax.set_mesh(mesh):" in carried(root)["main.py"]
 
 
+READ_BY_TESTS = """\
+import jax
+import numpy as np
+from jax.interpreters import pxla
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+
+def entered():
+    return Mesh(np.array(jax.devices()), ("data",))
+
+
+class TestPlaces:
+    def test_rows(self):
+        with entered():
+            self.placed()
+
+    def placed(self):
+        mesh = pxla.thread_resources.env.physical_mesh
+        assert mesh is not None
+        roles = {"actor": mesh, "critic": mesh}
+        x = jax.device_put(np.ones(8), NamedSharding(roles["actor"], P("data")))
+        assert len(x.sharding.device_set) == 8
+
+
+if __name__ == "__main__":
+    TestPlaces().test_rows()
+"""
+
+
+@runs_there
+def test_a_test_may_ask_for_the_mesh_with_its_devices(write: Write) -> None:
+    root = write({"main_test.py": READ_BY_TESTS})
+    assert "mesh = jax.sharding.get_mesh()" in carried(root)["main_test.py"]
+    (root / "main.py").write_text("import main_test\n\nmain_test.TestPlaces().test_rows()\n")
+    assert run(root).returncode == 0
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -118,8 +118,8 @@ class _Named(_Probe):
     ("around", "meets"),
     [
         (Around(), True),
-        (Around(says=lambda texts: texts == ("initialize",)), True),
-        (Around(says=lambda texts: False), False),
+        (Around(says=lambda texts, own: texts == ("initialize",)), True),
+        (Around(says=lambda texts, own: False), False),
         (Around(is_test=True), False),
     ],
 )

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
+from shardlint.cli.options import (
+    FAILED,
+    PATHS,
+    STDIN,
+    Given,
+    OneOf,
+    named_alone,
+    options_of,
+    shared,
+    standard_input,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--color",
     "colour",
-    type=click.Choice(["auto", "always", "never"]),
+    type=OneOf(["auto", "always", "never"]),
     default="auto",
     help="Colours and links; auto looks at NO_COLOR, FORCE_COLOR and whether a terminal shows them.",
 )

@@ -24,6 +24,18 @@ class Given(click.Path):
         return super().convert(value, param, ctx)
 
 
+class OneOf(click.Choice[str]):
+    """One of some words. For another one the error says which was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word. Fails where there is no such."""
+        from shardlint.config.meant import meant
+
+        if value not in self.choices:
+            self.fail(f"there is no {value!r}; {meant(str(value), self.choices)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 FAILED = 2
 """The exit code of a run that could not be done as asked."""
 
@@ -78,7 +90,7 @@ def of_rules(command: Any) -> Any:
         click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
         click.option(
             "--certainty",
-            type=click.Choice([one.value for one in Certainty]),
+            type=OneOf([one.value for one in Certainty]),
             help="Only findings that are at least this sure (default: likely, so also proven).",
         ),
         click.option(

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from shardlint.cli.options import OneOf
 from shardlint.output.printable import printable_lines
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.streams import coloured
@@ -65,7 +66,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     "--level",
     "levels",
     multiple=True,
-    type=click.Choice(LEVELS),
+    type=OneOf(LEVELS),
     help="Only this level; repeatable. Without, all that each fixture declares.",
 )
 @click.option(
@@ -143,7 +144,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 )
 @click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write one self-contained HTML page.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Also write JUnit XML.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output-format", type=OneOf(["text", "json"]), default="text", show_default=True)
 def verify(
     paths: tuple[str, ...],
     rules: str,

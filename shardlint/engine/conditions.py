@@ -50,10 +50,14 @@ class When:
     """What the project must import, or nothing."""
     says: tuple[str, ...]
     """Texts of which one must stand in the file or in one that runs with it; none: that says nothing."""
+    or_says: tuple[str, ...]
+    """Texts of which one in the file does instead."""
     in_tests: bool
     """Whether the file may be a test."""
     evaluated: bool
     """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
+    line: str
+    """The pattern of lines that is looked for; nothing where it is a word."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Around:
 
     imports: Callable[[str], bool] = lambda module: True
     """Whether the project imports a module."""
-    says: Callable[[tuple[str, ...]], bool] = lambda texts: True
-    """Whether the file, or one that runs with it, holds one of some texts."""
+    says: Callable[[tuple[str, ...], tuple[str, ...]], bool] = lambda texts, own: True
+    """Whether the file, or one that runs with it, holds one of some texts, or the file itself one of others."""
     is_test: bool = False
     """Whether the file is a test."""
 
@@ -71,7 +75,7 @@ class Around:
         """Whether what must hold for a word beside its own file does."""
         if self.is_test and not when.in_tests:
             return False
-        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says))
+        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says, when.or_says))
 
 
 ANYWHERE = Around()
@@ -91,8 +95,10 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                     _beside(trigger),
                     rule.project,
                     rule.project_says,
+                    rule.or_file_says,
                     rule.in_tests,
                     not isinstance(trigger, Methods | Attributes | Keywords),
+                    name if isinstance(trigger, Lines) else "",
                 ),
             )
 
@@ -139,7 +145,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {CALLING + name.encode()}
     if isinstance(trigger, Lines):
         saying = "\x01".join(trigger.saying)
-        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
+        asked = trigger.file_says, trigger.file_names, saying, name
+        return {LINE + b"\0".join(text.encode() for text in asked)}
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):

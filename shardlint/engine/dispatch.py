@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -50,6 +49,8 @@ class Word:
     rules: frozenset[Rule]
     evaluated: bool = True
     """Whether any of them asks what the word is."""
+    lines: frozenset[tuple[Rule, str]] = frozenset()
+    """Of rules that trigger on lines, the patterns that match some."""
 
 
 @dataclass
@@ -149,13 +150,19 @@ class RuleIndex:
         texts = Texts.of(data)
         found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
         evaluated: set[tuple[str, tuple[str, ...]]] = set()
+        lines: set[tuple[Rule, str]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
                 if texts.meet(when.library, when.near) and around.meets(when):
                     found.setdefault((word, when.beside), set()).update(rules)
                     if when.evaluated:
                         evaluated.add((word, when.beside))
-        return tuple(Word(*key, frozenset(found[key]), key in evaluated) for key in sorted(found))
+                    if when.line:
+                        lines.update((rule, when.line) for rule in rules)
+        return tuple(
+            Word(*key, frozenset(found[key]), key in evaluated, frozenset(lines) if key[0] == IMPORT else frozenset())
+            for key in sorted(found)
+        )
 
 
 def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
@@ -202,7 +209,7 @@ def asked(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Aske
     names = []
     for word in words:
         if word.word == IMPORT:
-            found += _stated(file, index, word.rules)
+            found += _stated(file, index, word)
         elif word.word == WITH:
             found += (one for one in _entered(file, index) if one.rules <= word.rules)
         else:
@@ -250,16 +257,18 @@ def _entered(file: FileFacts, index: RuleIndex) -> Iterator[Asked]:
                     yield Asked(item.context_expr, frozenset((rule,)), form="with")
 
 
-def _stated(file: FileFacts, index: RuleIndex, among: Collection[Rule]) -> Iterator[Asked]:
+def _stated(file: FileFacts, index: RuleIndex, word: Word) -> Iterator[Asked]:
+    among = word.rules
     for part, rules in index.statements.items():
         asking = frozenset(rule for rule in rules if rule in among)
         for call in file.statements_calling(part) if asking else ():
             yield Asked(call, asking, form="statement")
     for pattern, rules in index.lines.items():
-        asking = frozenset(rule for rule in rules if rule in among and _is_near(file, rule, pattern))
-        for node in (
-            file.statements_beginning(pattern, _saying(next(iter(asking)), pattern)) if asking else ()
-        ):
+        asking = frozenset(rule for rule in rules if (rule, pattern) in word.lines)
+        if not asking:
+            continue
+        trigger = _of_lines(next(iter(asking)), pattern)
+        for node in file.statements_beginning(pattern, trigger.saying, trigger.on):
             yield Asked(node, asking, form="line")
 
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
@@ -271,21 +280,9 @@ def _stated(file: FileFacts, index: RuleIndex, among: Collection[Rule]) -> Itera
                 yield Asked(alias, asking.intersection(rules), form="import", api=taken)
 
 
-def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
-    """The texts of which one stands on each line that a pattern matches."""
-    return next(
-        trigger.saying for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names
-    )
-
-
-def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
-    """Whether a file matches what the lines that trigger a rule must be near to."""
-    asked = [
-        trigger.file_says
-        for trigger in rule.triggers
-        if isinstance(trigger, Lines) and pattern in trigger.names
-    ]
-    return any(not near or re.search(near, file.source.text) for near in asked)
+def _of_lines(rule: Rule, pattern: str) -> Lines:
+    """The trigger that holds a pattern; rules with the same one say the same of it."""
+    return next(trigger for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
 
 
 def _mentions(

@@ -350,8 +350,8 @@ class Checker:
 
 
 def _around(project: Project, path: Path, own: Texts) -> Around:
-    def says(texts: tuple[str, ...]) -> bool:
-        return any(own[text.encode()] for text in texts) or project.holds(path, *texts)
+    def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
+        return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
     return Around(cache(lambda module: project.imported(path, module)), cache(says), project.is_test(path))
 

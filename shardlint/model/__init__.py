@@ -157,7 +157,7 @@ class Program:
         """Which of Haliax's axis mappings are in context at a node."""
         return self.mappings.at(file, node)
 
-    def ran(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
+    def ran(self, file: FileFacts, call: ast.expr, form: str, summed: bool) -> tuple[Ran, ...]:
         """The bodies that a `shard_map` or `pmap` call maps, run over what varies from device to device.
 
         `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
@@ -170,7 +170,7 @@ class Program:
         return found
 
     def _run(
-        self, file: FileFacts, call: ast.Call, form: str, summed: bool
+        self, file: FileFacts, call: ast.expr, form: str, summed: bool
     ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
         """What was run, and what was assumed for it."""
         program, view = copy(self), self.evaluator

@@ -266,15 +266,18 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
 
 
 def wrappings(
-    program: Program, file: FileFacts, call: ast.Call, form: str, apis: tuple[str, ...] = JITS
+    program: Program, file: FileFacts, call: ast.expr, form: str, apis: tuple[str, ...] = JITS
 ) -> Iterator[Jitted]:
-    """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`."""
+    """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`.
+
+    A decorator may be the bare name (`@jax.jit`).
+    """
     evaluator = program.evaluator
     parent = file.parent(call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
         yield from _decorated(program, file, parent, call, apis)
         return
-    owners: list[ast.Call] = [] if form == "partial" else [call]
+    owners: list[ast.expr] = [] if form == "partial" else [call]
     if form == "partial" and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
         yield from _applied(program, file, parent.targets[0], apis)
     if isinstance(parent, ast.Call) and parent.func is call:
@@ -309,7 +312,7 @@ def _decorated(
     program: Program,
     file: FileFacts,
     node: ast.FunctionDef | ast.AsyncFunctionDef,
-    call: ast.Call,
+    call: ast.expr,
     apis: tuple[str, ...],
 ) -> Iterator[Jitted]:
     evaluator = program.evaluator

@@ -210,6 +210,8 @@ class Environment:
     """How often it told something: what asks nothing of it is the same in every call."""
     elements: Mapping[ast.AST, Value] = field(default_factory=dict)
     """What the targets of the loops around are in one turn, by the nodes that bind them."""
+    known: dict[ast.AST, tuple[Value, int]] = field(default_factory=dict, repr=False)
+    """What expressions are in this call that asks something of it, and what that needed."""
 
     def get(self, name: str) -> Value | None:
         """What a parameter is; None for any other name."""

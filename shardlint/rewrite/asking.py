@@ -12,6 +12,8 @@ from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
 from shardlint.rewrite.edits import together
 from shardlint.rewrite.fix import FixedFile, diff
+from shardlint.rewrite.unused import dropped
+from shardlint.syntax import NotParsed, read_facts
 
 _NO, _STOPPED = "the answer was no", "the questions ended before it"
 _HELP = "y: make it; n: leave it; a: it and all others of {codes}; q: leave it and all to come, keep what was accepted"
@@ -122,10 +124,20 @@ def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
     yield from (printable(f"   unsafe: {one}") for one in why)
     for path in dict.fromkeys(one.path for one in unit.made):
         made = [one for one in unit.made if one.path == path]
-        for line in diff(_alone(attempt.works[path], made, attempt.length)):
+        alone = _alone(attempt.works[path], made, attempt.length)
+        for line in diff(alone):
             yield printable(line.expandtabs(4))
-    if any(one.finding.fix and one.finding.fix.drops for one in unit.made):
-        yield "   An import that nothing uses any more goes with it."
+        if _leaves_an_import(alone, made):
+            yield "   An import that nothing uses any more goes with it."
+
+
+def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:
+    """Whether a module-level import is unused after some fixes of a file."""
+    names = {name for one in made if one.finding.fix is not None for name in one.finding.fix.drops}
+    try:
+        return bool(names) and bool(dropped(read_facts(alone.after, alone.path.resolve()), names))
+    except NotParsed:
+        return False
 
 
 def _about(attempt: Attempt, made: AppliedFix) -> str:

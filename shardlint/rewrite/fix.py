@@ -21,6 +21,7 @@ from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
+from shardlint.source.magics import as_written
 from shardlint.source.text import Source, Unreadable, decode
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
@@ -216,6 +217,8 @@ def _names(outcome: FixedFile) -> tuple[str, str]:
 def _lines(source: Source) -> list[str]:
     """As people read them: of a notebook the code, a line between cells."""
     lines = [source.line(number + 1) for number in range(len(source.line_starts))]
+    if source.in_cells:
+        lines = list(map(as_written, lines))
     return lines[:-1] if lines and not lines[-1] else lines
 
 

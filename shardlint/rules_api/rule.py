@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import OwnNames
+from shardlint.source.beginning import OnLine
 
 if TYPE_CHECKING:
     from shardlint.rules_api.site import Site
@@ -178,7 +179,7 @@ def on_lines(pattern: str, *saying: str) -> str:
 
     From its beginning; blanks there may be passed over.
     """
-    return "line:" + "\0".join(("", "\x01".join(saying), pattern))
+    return "line:" + "\0".join(("", "", "\x01".join(saying), pattern))
 
 
 class Calls(_Called):
@@ -270,19 +271,32 @@ class Lines:
 
     For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
     A pattern says nothing of blanks at the beginning of the line. `file_says` is one that the file must match
-    too, anywhere.
+    too, anywhere; `file_names` one that its identifiers must, in small letters and with blanks between them.
     `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow. Of a
     pattern that begins with `[^#\n]*`, anything but a comment, the rest begins with one of them.
+    `on` says which line of a statement: the `first`, `any`, or that of the `definition` of a function or class, which
+    the others leave out.
     """
 
     names: tuple[str, ...]
     file_says: str = ""
+    file_names: str = ""
     saying: tuple[str, ...] = ()
+    on: OnLine = "first"
 
-    def __init__(self, *names: str, file_says: str = "", saying: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *names: str,
+        file_says: str = "",
+        file_names: str = "",
+        saying: tuple[str, ...] = (),
+        on: OnLine = "first",
+    ) -> None:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "file_says", file_says)
+        object.__setattr__(self, "file_names", file_names)
         object.__setattr__(self, "saying", saying)
+        object.__setattr__(self, "on", on)
 
 
 @dataclass(frozen=True)
@@ -340,6 +354,8 @@ class Rule(ABC):
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     project_says: ClassVar[tuple[str, ...]] = ()
     """Texts of which one must stand in a file, or in one that runs with it, if the file is to be of interest."""
+    or_file_says: ClassVar[tuple[str, ...]] = ()
+    """Texts of which one in the file itself does as well."""
     in_tests: ClassVar[bool] = True
     """Whether it is asked in files that are tests, by their names or a folder's."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"

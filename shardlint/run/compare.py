@@ -10,10 +10,16 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, first, function, line
-from shardlint.run.processes import Process, Ran
+from shardlint.run.processes import Ran
+from shardlint.source.patterns import regex
 from shardlint.verify.facts import Line
 
 _INDEX = "jax.process_index()"
+# What sockets, gloo and jax's coordination service say of a peer that did not come, or went.
+_WAITED = regex(
+    r"(?i)gloo|deadline|timed? ?out|heartbeat|barrier|connection (closed|reset|refused|aborted)|broken pipe"
+    r"|unavailable|peer|another task died|coordination service|shutdown barrier"
+)
 
 
 @dataclass
@@ -53,7 +59,7 @@ def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]
     count = len(ran.processes)
     joined = [any(each.of("initialize")) for each in events]
     if not any(joined):
-        return [], [
+        return [*_hang(ran, events)], [
             f"the program never calls jax.distributed.initialize(): each of the {count} processes ran alone, and "
             "nothing was compared"
         ]
@@ -65,6 +71,8 @@ def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]
     notes += _sizes(events, count)
     found = [*_raised(ran, events)]
     found += _order(ran, started, bool(found))
+    if not found:
+        found += _hang(ran, events)
     found += _values(started)
     found += _files(events)
     return found, notes
@@ -77,27 +85,66 @@ def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
             yield f"the program asks jax.distributed.initialize for {told} processes, and {count} were started"
 
 
+def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
+    """What each process raised at its end; None where it did not."""
+    return [next((one for one in each.of("ended") if one["said"]), None) for each in events]
+
+
+def _gave_up(told: dict[str, Any]) -> bool:
+    """Whether what was raised says that another process did not come, or went: it is no cause by itself."""
+    return _WAITED.search(told["said"].splitlines()[0]) is not None
+
+
 def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
-    """One process raised, and others that did not were left waiting."""
-    said = [next((one for one in each.of("ended") if one["said"]), None) for each in events]
-    waiting = [one for one, told in zip(ran.processes, said, strict=True) if told is None and one.killed]
-    if ran.why != "raised" or not waiting:
+    """One process raised, and others that did not were left waiting, until they gave up or were killed."""
+    said = _said(events)
+    own = [at for at, told in enumerate(said) if told is not None and not _gave_up(told)]
+    others = [at for at in range(len(said)) if at not in own and (ran.processes[at].killed or said[at])]
+    if not own or not others:
         return
-    for one, told in zip(ran.processes, said, strict=True):
-        if told is not None:
-            rest = "; ".join(_stood(each) for each in waiting)
-            yield Found(
-                "one-raised", function(told["line"]), line(told["line"]),
-                f"process {one.number} raised {told['said'].splitlines()[0]}, and no other did: "
-                f"{rest} until it was killed",
-                advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all "
-                "raise or none",
-            )  # fmt: skip
-            return
+    told = said[own[0]] or {}
+    rest = "; ".join(_waited(at, ran, said[at]) for at in others)
+    yield Found(
+        "one-raised", function(told["line"]), line(told["line"]),
+        f"process {own[0]} raised {told['said'].splitlines()[0]}, and no other did: {rest}",
+        advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all "
+        "raise or none",
+    )  # fmt: skip
 
 
-def _stood(one: Process) -> str:
-    return f"process {one.number} waited" + (f" at {one.line}" if one.line else "")
+def _hang(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
+    """Processes that wait for each other, or for what never comes: where each of them stands."""
+    said = _said(events)
+    gave_up = [at for at, told in enumerate(said) if told is not None and _gave_up(told)]
+    killed = [at for at, one in enumerate(ran.processes) if one.killed]
+    if not gave_up and not (killed and (ran.why in ("stuck", "idle") or (ran.why == "time" and ran.idle))):
+        return
+    waiting = sorted({*gave_up, *killed})
+    places = {at: line(one["line"]) if (one := said[at]) else ran.processes[at].at for at in waiting}
+    texts = [_waited(at, ran, said[at]) for at in waiting]
+    texts += [f"process {at} had come to its end" for at in range(len(said)) if at not in places]
+    known = [at for at in waiting if places[at].file]
+    place = places[known[0]] if known else Line()
+    yield Found(
+        "hang", place.function.replace("<module>", "the program") or "the program", place,
+        "the processes wait for what never comes: " + "; ".join(texts),
+        advice="each process must come to the same barriers, collectives and messages, in the same order: look for "
+        "what only some of them do (a condition on their number, a loop with more rounds, a peer that is not started)",
+        see=tuple((f"process {at}", places[at]) for at in known[1:]),
+    )  # fmt: skip
+
+
+def _waited(at: int, ran: Ran, told: dict[str, Any] | None) -> str:
+    """Where a process waited, and how that ended."""
+    one = ran.processes[at]
+    if told is not None:
+        where = line(told["line"])
+        return (
+            f"process {at} waited"
+            + (f" at {Path(where.file).name}:{where.line}" if where.file else "")
+            + (f" until it gave up ({told['said'].splitlines()[0][:120]})")
+        )
+    return f"process {at} waited" + (f" at {one.line}" if one.line else "") + " until it was killed"
 
 
 def _order(ran: Ran, started: list[list[Launch]], explained: bool) -> Iterator[Found]:

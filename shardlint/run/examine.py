@@ -153,7 +153,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     """What the processes saw, without what the compiler's dumps have said already."""
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
-        *requests.flags(events), *requests.asked(events),
+        *requests.flags(events), *requests.asked(events), *requests.filled_alike(events),
     ]  # fmt: skip
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -14,17 +15,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from shardlint.run import launch, stood
 from shardlint.verify.children import CannotRun
+from shardlint.verify.facts import Line
 from shardlint.verify.inside.devices import limit_memory
 
 _GRACE = 4.0
 _STUCK = 8.0
 _BEHIND = 0.4
+_IDLE = 60.0
+_LOOKED = 2.0
+_BUSY = 0.05
 _FRAMES = 3
 
 
@@ -40,6 +45,8 @@ class Process:
     killed: bool = False
     line: str = ""
     stack: str = ""
+    at: Line = field(default_factory=Line)
+    """The user's line at which it stood."""
 
     @property
     def code(self) -> int:
@@ -63,11 +70,13 @@ class Process:
 
 @dataclass
 class Ran:
-    """All processes, and why the run was ended before they were: `time`, `raised`, `stuck` or nothing."""
+    """All processes, and why the run was ended before they were: `time`, `raised`, `stuck`, `idle` or nothing."""
 
     processes: list[Process]
     ended: launch.Ended
     why: str = ""
+    idle: bool = False
+    """Whether those that lived did nothing when they were ended."""
 
 
 def run(
@@ -89,7 +98,7 @@ def run(
         for number in range(count):
             processes.append(_start(words, given, folder, number, count, devices, told, address, memory))
             shown.follow(number, processes[-1].child)
-        why = _wait(processes, None if seconds is None else began + seconds)
+        why, idle = _wait(processes, None if seconds is None else began + seconds)
     finally:
         for one in processes:
             launch._signal(one.child, launch._KILL)
@@ -97,7 +106,9 @@ def run(
             launch.sweep(one.folder, 0)
         shown.close()
     code = (
-        launch.TIMED_OUT if why in ("time", "stuck") else next((one.code for one in processes if one.code), 0)
+        launch.TIMED_OUT
+        if why in ("time", "stuck", "idle")
+        else next((one.code for one in processes if one.code), 0)
     )
     if why == "raised":
         code = next((one.code for one in processes if one.code and not one.killed), 1)
@@ -109,8 +120,10 @@ def run(
         )
     if why == "stuck":
         notes.append("killed: a process waited for one that had come to its end")
+    if why == "idle":
+        notes.append(f"killed: nothing that was left of it did anything for {_IDLE:g} s")
     notes += [_stood(one) for one in processes if one.killed and one.stack]
-    return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why)
+    return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why, idle)
 
 
 def _start(
@@ -141,9 +154,10 @@ def _start(
     return Process(number, own, raised, stacks, child)
 
 
-def _wait(processes: Sequence[Process], end: float | None) -> str:
-    """Wait for all; why they were killed, or nothing."""
+def _wait(processes: Sequence[Process], end: float | None) -> tuple[str, bool]:
+    """Wait for all; why they were killed, or nothing, and whether those that lived did nothing then."""
     failed: float | None = None
+    load = _Load(processes)
     still, before = time.monotonic(), [-1]
     try:
         while any(one.child.poll() is None for one in processes):
@@ -164,14 +178,50 @@ def _wait(processes: Sequence[Process], end: float | None) -> str:
             why = "time" if end is not None and now > end else ""
             why = why or ("raised" if failed is not None and now > failed + _GRACE else "")
             why = why or ("stuck" if now > still + _STUCK and _ahead(processes, done) else "")
+            why = why or ("idle" if load.idle() > _IDLE else "")
             if why:
+                idle = load.idle() > 2 * _LOOKED
                 _stop(processes)
-                return why
+                return why, idle
             time.sleep(0.1)
     except KeyboardInterrupt:
         _stop(processes)
-        return "time"
-    return ""
+        return "time", False
+    return "", False
+
+
+class _Load:
+    """How long the processes have used next to no processor. A system without /proc does not say."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+        self._looked = self._busy = time.monotonic()
+        self._used = self._now()
+
+    def idle(self) -> float:
+        """The seconds since one of them last did something."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOKED:
+            used = self._now()
+            if used is None or self._used is None or abs(used - self._used) > _BUSY * (now - self._looked):
+                self._busy = now
+            self._looked, self._used = now, used
+        return now - self._busy
+
+    def _now(self) -> float | None:
+        groups = {one.child.pid for one in self._processes if one.child.poll() is None}
+        total = 0
+        try:
+            for place in Path("/proc").iterdir():
+                if place.name.isdigit():
+                    with contextlib.suppress(OSError):
+                        # Behind the name, which may hold anything: state, parent, group ... and times.
+                        told = (place / "stat").read_text().rpartition(")")[2].split()
+                        if int(told[2]) in groups:
+                            total += int(told[11]) + int(told[12])
+            return total / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError):
+            return None
 
 
 def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
@@ -189,6 +239,7 @@ def _stop(processes: Sequence[Process]) -> None:
     for one in living:
         stood.ask(one.stacks, one.child.pid)
         one.line, one.stack = stood.told(one.stacks, one.child.pid)
+        one.at = stood.line(one.stacks, one.child.pid)
         one.killed = True
     for one in reversed(living):
         # jax catches SIGTERM.

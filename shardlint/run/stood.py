@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from shardlint.verify.facts import Line
 from shardlint.verify.inside import stacks
 
 _MOST = 2**18
@@ -51,11 +52,21 @@ def told(folder: Path, first: int) -> tuple[str, str]:
 
     Process `first` counts, or where that is no Python, the first of those it started that stood in the user's code.
     """
+    dump = _dump(folder, first)
+    if not dump:
+        return "", ""
+    lines = "".join(f"\n  {frame}" for frame in stacks.shown(dump))
+    return stacks.users_line(dump), f"Python stack, innermost first:{lines}"
+
+
+def line(folder: Path, first: int) -> Line:
+    """That line by itself, with the whole path of its file."""
+    place = stacks.users_place(_dump(folder, first))
+    return Line(*place) if place is not None else Line()
+
+
+def _dump(folder: Path, first: int) -> str:
     files = sorted(folder.iterdir(), key=lambda file: (file.name != str(first), int(file.name)))
     dumps = [file.read_bytes()[:_MOST].decode("utf-8", "replace") for file in files]
     dumps = [dump for dump in dumps if stacks.shown(dump)]
-    if not dumps:
-        return "", ""
-    dump = next((dump for dump in dumps if stacks.users_line(dump)), dumps[0])
-    lines = "".join(f"\n  {frame}" for frame in stacks.shown(dump))
-    return stacks.users_line(dump), f"Python stack, innermost first:{lines}"
+    return next((dump for dump in dumps if stacks.users_line(dump)), dumps[0]) if dumps else ""

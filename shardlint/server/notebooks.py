@@ -89,7 +89,7 @@ class CellsBuffer(Buffer):
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """What makes the cells those of another text, by the documents that change."""
         parts = zip(BORDER.split(after), self.code, strict=True)
-        codes = [indented(as_written(part), indent_of(cell.source.text)) for part, cell in parts]
+        codes = [indented(as_written(part), indent_of(cell.source.text), cell.source.text) for part, cell in parts]
         return [
             (cell.uri, cell.version, edits(cell.source, code, encoding))
             for cell, code in zip(self.code, codes, strict=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import AnyStr
+from typing import AnyStr, Literal
+
+OnLine = Literal["first", "any", "definition"]
+"""Which line of a statement a pattern is for: its first, any, or that of the definition of a function or class."""
 
 
 @lru_cache(maxsize=128)

@@ -46,10 +46,9 @@ def as_written(text: str) -> str:
 
 
 def indent_of(code: str) -> str:
-    """What every line of a cell is indented by: IPython takes it away where the first one is."""
-    lines = [line for line in code.split("\n") if line.strip()]
-    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" \t"))] if lines else ""
-    return indent if all(line.startswith(indent) for line in lines) else ""
+    """What the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
+    first = next((line for line in code.split("\n") if line.strip()), "")
+    return first[: len(first) - len(first.lstrip(" \t"))]
 
 
 def unindented(code: str, indent: str) -> str:
@@ -57,9 +56,19 @@ def unindented(code: str, indent: str) -> str:
     return "\n".join(line.removeprefix(indent) for line in code.split("\n")) if indent else code
 
 
-def indented(code: str, indent: str) -> str:
-    """The code with it."""
-    return "\n".join(indent + line if line.strip() else line for line in code.split("\n")) if indent else code
+def indented(code: str, indent: str, before: str) -> str:
+    """The code with it, but for lines that had none in the code `before`."""
+    if not indent:
+        return code
+    old, new = before.split("\n"), code.split("\n")
+    found = [indent + line if line.strip() else line for line in new]
+    if not all(line.startswith(indent) for line in old if line.strip()):
+        from difflib import SequenceMatcher
+
+        without = [line.removeprefix(indent) for line in old]
+        for at, other, length in SequenceMatcher(None, without, new, autojunk=False).get_matching_blocks():
+            found[other : other + length] = old[at : at + length]
+    return "\n".join(found)
 
 
 def _lines(lines: list[str]) -> list[str]:

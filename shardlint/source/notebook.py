@@ -43,8 +43,13 @@ class Cell:
 
     @cached_property
     def indent(self) -> str:
-        """What all of its code is indented by, which IPython takes away."""
+        """What its first line is indented by, which IPython takes away from all that begin with it."""
         return indent_of(self.code)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of its code."""
+        return self.code.split("\n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +74,12 @@ class Notebook(Source):
     def indented(self, line: int) -> int:
         """By how much a line of the text is indented further in its cell."""
         index = bisect_right(self._first_lines, line) - 1
-        indent = self.cells[index].indent if index < len(self.cells) else ""
-        return len(indent) if indent and self.line(line).strip() else 0
+        cell = self.cells[index] if index < len(self.cells) else None
+        if cell is None or not cell.indent or not self.line(line).strip():
+            return 0
+        within = line - self._first_lines[index]
+        whole = within >= len(cell.lines) or cell.lines[within].startswith(cell.indent)
+        return len(cell.indent) if whole else 0
 
     def of_line(self, line: int) -> tuple[int, int]:
         """The cell of a line, and the line in it."""
@@ -125,7 +134,7 @@ class Notebook(Source):
             raise Unreadable("the fixed text goes over the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = indented(as_written(part), cell.indent)
+            code = indented(as_written(part), cell.indent, cell.code)
             if code != cell.code:
                 made += [self.raw[at : cell.start], _put_back(self, cell, code)]
                 at = cell.end
@@ -159,7 +168,9 @@ def notebook(path: Path, data: bytes) -> Notebook:
     parts = list(map(as_written, BORDER.split(text)))
     exact = not cells or (
         len(parts) == len(cells)
-        and all(indented(part, cell.indent) == cell.code for part, cell in zip(parts, cells, strict=True))
+        and all(
+            indented(part, cell.indent, cell.code) == cell.code for part, cell in zip(parts, cells, strict=True)
+        )
     )
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
 from shardlint.source.beginning import beginning
@@ -43,17 +43,16 @@ see `_ASKED`."""
 
 
 # What stands after these are: modules as files write them, each with the names that it has
-# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
-# a line and a pattern of the line, with NULs between them.
-NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
+# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, one of its
+# identifiers, texts of a line and a pattern of the line, with NULs between them; a pattern of identifiers.
+NAMES, CALLING, TAKING, LINE, NAMES_LIKE = b"names:", b"calling:", b"taking:", b"line:", b"like:"
 # Stands before a word, and maybe a library and a blank: as a name that is imported or read of something, or of that
 # library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
 # stand there.
-NAMED, EACH = b"named:", b"each:"
+NAMED, EACH, ANY_OF = b"named:", b"each:", b"of:"
 _FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = regex(rb"[A-Za-z_]\w*")
 _IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
-_CHAIN = regex(rb"[A-Za-z_][\w.]*")
 # What is private, and the address of documentation.
 _UNASKED = (b"_", b"readthedocs")
 # Libraries whose functions have names that methods and other libraries have too.
@@ -71,14 +70,25 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
 
 
 @lru_cache(maxsize=1024)
-def _groups(text: bytes) -> list[list[bytes]]:
-    return [group.split(b"\x03") for group in text[len(EACH) :].split(b"\x02")]
+def _groups(text: bytes) -> list[bytes]:
+    # Each group is asked about once a file, however many names it stands beside.
+    return [ANY_OF + group if b"\x03" in group else group for group in text[len(EACH) :].split(b"\x02")]
+
+
+@lru_cache(maxsize=1024)
+def _texts(text: bytes) -> list[bytes]:
+    return text[len(ANY_OF) :].split(b"\x03")
 
 
 @lru_cache(maxsize=64)
-def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
-    near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
-    return re.compile(near) if near else None, tuple(filter(None, saying.split(b"\x01"))), pattern
+def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
+    """What else the file says, what its names do, what the line says, and the pattern of the line."""
+    near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
+    if near and _kind(near.replace(b"|", b"")) is None:
+        near = ANY_OF + near.replace(b"|", b"\x03")  # words
+    elif near and not near.startswith(b"(?"):
+        near = b"(?:" + near + b")"
+    return near, NAMES_LIKE + names if names else b"", tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
 def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
@@ -90,6 +100,16 @@ def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
         if not (before.isalnum() or before in (b"_", b".")):
             yield end
         at = data.find(dotted, end)
+
+
+@lru_cache(maxsize=16)
+def _chains(name: bytes) -> re.Pattern[bytes]:
+    """What is read of a name that is no part of a longer one: begun by letters, it is searched for ten times faster."""
+    return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_][\w.]*)")
+
+
+def _is_another(name: bytes, names: frozenset[bytes]) -> bool:
+    return name not in names and not name.startswith(_UNASKED)
 
 
 def words_of(data: bytes) -> set[bytes]:
@@ -186,10 +206,12 @@ class Texts(dict[bytes, bool]):
         return words_of(b" ".join(_HEADER.findall(self.data)))
 
     def __missing__(self, text: bytes) -> bool:
-        ask = _ASKED.get(text[: text.find(b":") + 1])
-        if ask is not None:
-            found = ask(self, text)
-        elif text.startswith(b"(?"):
+        kind = _kind(text)
+        if kind is None:
+            found = text in self._identifiers
+        elif callable(kind):
+            found = kind(self, text)
+        elif kind:
             found = re.search(text, self.data) is not None
         else:
             found = text in self.data
@@ -200,19 +222,14 @@ class Texts(dict[bytes, bool]):
         """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
-            for at in _ends(data, module + b".") if last in words else ():
-                found = _NAME.match(data, at)
-                if found is not None and found[0] not in names and not found[0].startswith(_UNASKED):
-                    return True
+            read = (_NAME.match(data, end) for end in _ends(data, module + b".")) if last in words else ()
+            if any(one is not None and _is_another(one[0], names) for one in read):
+                return True
         for found in _FROM.finditer(data):
             if found[1] in known:
-                names = known[found[1]][1]
                 taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
-                if any(
-                    one.split()[0] not in names and not one.strip().startswith(_UNASKED)
-                    for one in taken
-                    if one.split() and one.split()[0] != b"*"
-                ):
+                firsts = [one.split()[0] for one in taken if one.split()]
+                if any(one != b"*" and _is_another(one, known[found[1]][1]) for one in firsts):
                     return True
         return False
 
@@ -226,12 +243,21 @@ class Texts(dict[bytes, bool]):
 
     def line(self, text: bytes) -> bool:
         """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
-        near, saying, pattern = _of_lines(text)
-        if near is not None and near.pattern.isalnum() and not self[near.pattern]:
+        near, names, saying, pattern = _of_lines(text)
+        if saying and not any(map(self.__getitem__, saying)):
             return False
-        return any(True for _ in beginning(self.data, pattern, saying)) and (
-            near is None or near.search(self.data) is not None
-        )
+        if not all(self[asked] for asked in (names, near) if asked):
+            return False
+        return any(True for _ in beginning(self.data, pattern, saying))
+
+    def names_like(self, text: bytes) -> bool:
+        """Whether an identifier, in small letters, is as a pattern says."""
+        return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
+
+    @cached_property
+    def _identifiers(self) -> bytes:
+        """The identifiers, each once, blanks between them: a tenth of the file."""
+        return b" ".join(self.words)
 
     def named(self, text: bytes) -> bool:
         """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
@@ -254,18 +280,18 @@ class Texts(dict[bytes, bool]):
         """What is read of a library, by the names that people give it and that the file does."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
-            found: set[bytes] = set()
-            for name in called:
-                for end in _ends(self.data, name + b"."):
-                    chain = _CHAIN.match(self.data, end)
-                    if chain is not None:
-                        found.update(chain[0].split(b"."))
+            read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}
+            found = {one for chain in read for one in chain.split(b".")}
             self._known_members[library] = found
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
         """Whether of each group of texts one stands there."""
-        return all(any(map(self.__getitem__, group)) for group in _groups(text))
+        return all(map(self.__getitem__, _groups(text)))
+
+    def any_of(self, text: bytes) -> bool:
+        """Whether one of a group of texts stands there."""
+        return any(map(self.__getitem__, _texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
@@ -286,6 +312,19 @@ _ASKED = {
     CALLING: Texts.calling,
     TAKING: Texts.taking,
     LINE: Texts.line,
+    NAMES_LIKE: Texts.names_like,
     NAMED: Texts.named,
     EACH: Texts.each,
+    ANY_OF: Texts.any_of,
 }
+
+
+@cache
+def _kind(text: bytes) -> Callable[[Texts, bytes], bool] | bool | None:
+    """How a text is looked for: by a method; as a regular expression (True) or as such (False); None: in a name."""
+    ask = _ASKED.get(text[: text.find(b":") + 1])
+    if ask is not None:
+        return ask
+    if text.startswith(b"(?"):
+        return True
+    return None if text.isalnum() or text.replace(b"_", b"").isalnum() else False

@@ -11,7 +11,7 @@ from shardlint.source.code import code_of
 from shardlint.source.searches import holds_word
 from shardlint.source.store import digest
 from shardlint.source.text import Source
-from shardlint.syntax.file import rebound_globals
+from shardlint.source.words import rebound_globals
 from shardlint.syntax.parts import GLOBALS, OF_FILES, OUTLINE, PART, SAYS, WITHIN, WORD, parts_of, texts
 
 _Need = Path | tuple[str, ...]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from shardlint.source.beginning import beginning
-from shardlint.source.patterns import regex
+from shardlint.source.beginning import OnLine, beginning
 from shardlint.source.text import Source
+from shardlint.source.words import Words
 from shardlint.syntax.parse import parse
 from shardlint.syntax.parts import GLOBALS, SAYS, WITHIN, WORD, Looked
 from shardlint.syntax.scope import Binding, Scope, Tables, first_line
@@ -20,17 +19,10 @@ from shardlint.syntax.walk import Walker
 
 Answer = TypeVar("Answer")
 
-_IDENTIFIER = regex(r"\w+")
-_ASKED_BEFORE_INDEX = 200
 # Measured: the bytes of memory that a file takes, and for each character of its text and each node that was reached.
 _EACH, _CHARACTER, _NODE = 10_000, 43, 660
 NOWHERE = "\0"
 """A text that no source holds."""
-_HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
-# A compound statement begins its line.
-_WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
-_CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
-_OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 
 
 class FileFacts:
@@ -52,8 +44,7 @@ class FileFacts:
         self._visited: dict[int, list[Scope]] = {}
         """The scopes around a line in which everything on it was visited."""
         self._beginning: dict[str, list[ast.stmt]] = {}
-        self._said: dict[str, bool] = {}
-        self._asked = 0
+        self._words = Words(source)
         self._mentions: dict[tuple[str, tuple[str, ...]], tuple[list[ast.AST], list[Scope]]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
@@ -86,12 +77,8 @@ class FileFacts:
     @property
     def rebound_globals(self) -> frozenset[str]:
         """Names that some function of the file declares `global`, and so may rebind."""
-        self.looked.note(GLOBALS, ",".join(sorted(self._rebound)))
-        return self._rebound
-
-    @cached_property
-    def _rebound(self) -> frozenset[str]:
-        return rebound_globals(self._source.text)
+        self.looked.note(GLOBALS, ",".join(sorted(self._words.rebound)))
+        return self._words.rebound
 
     @cached_property
     def imports(self) -> list[Binding]:
@@ -144,14 +131,9 @@ class FileFacts:
 
     def says(self, text: str) -> bool:
         """Whether a text stands anywhere in the file; looked for once."""
-        said = self._holds(text)
+        said = self._words.says(text)
         self.looked.note(SAYS, text, "1" if said else "")
         return said
-
-    def _holds(self, text: str) -> bool:
-        if text not in self._said:
-            self._said[text] = text in self._source.text
-        return self._said[text]
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
@@ -206,10 +188,7 @@ class FileFacts:
         self._walker.bind(scope)
         if scope.walked:
             return
-        if scope not in self._in_order:
-            statements = sorted(scope.statements, key=_start)
-            self._in_order[scope] = statements, list(map(_start, statements))
-        statements, starts = self._in_order[scope]
+        statements, starts = self._sorted(scope)
         index = bisect_right(starts, line) - 1
         around: ast.AST | None = statements[index] if index >= 0 else None
         while around is not None and around is not scope.node:
@@ -219,6 +198,30 @@ class FileFacts:
         while index >= 0 and (statements[index].end_lineno or 0) >= line:  # a; b
             self._walker.visit(statements[index], scope)
             index -= 1
+
+    def _sorted(self, scope: Scope) -> tuple[list[ast.stmt], list[int]]:
+        """The statements of a scope in text order, and the first line of each."""
+        if scope not in self._in_order:
+            statements = sorted(scope.statements, key=_start)
+            self._in_order[scope] = statements, list(map(_start, statements))
+        return self._in_order[scope]
+
+    def _statements_at(self, scope: Scope, line: int) -> list[ast.stmt]:
+        """The statements of a scope that begin on a line, decorators aside."""
+        statements, starts = self._sorted(scope)
+        found = statements[bisect_left(starts, line) : bisect_right(starts, line)]
+        return [node for node in found if node.lineno == line]
+
+    def _statement_at(self, scope: Scope, line: int) -> ast.stmt | None:
+        """The innermost statement of a scope that holds a line."""
+        statements, starts = self._sorted(scope)
+        index = bisect_right(starts, line) - 1
+        around: ast.AST | None = statements[index] if index >= 0 else None
+        while isinstance(around, ast.stmt) and around is not scope.node:
+            if (around.end_lineno or 0) >= line:
+                return around
+            around = self._homes[around][0]
+        return None
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Syntactic ancestors, innermost first, up to the module."""
@@ -297,7 +300,7 @@ class FileFacts:
 
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
-        lines = [line for line in self._lines(word) if "from" in self._source.line(line)]
+        lines = [line for line in self._words.lines(word) if "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
         self.looked.note(WORD, word)
         return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
@@ -305,7 +308,7 @@ class FileFacts:
     def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
         """The scopes whose lines hold a word, and those around them; those lines visited."""
         scopes: dict[int, Scope] = {}
-        for line in self._lines(word):
+        for line in self._words.lines(word):
             around = self._visited.get(line)
             if around is None:
                 scope, is_innermost = self._evaluating(line, word, beside)
@@ -318,22 +321,6 @@ class FileFacts:
                 scopes[id(scope)] = scope
         return list(scopes.values())
 
-    def _lines(self, word: str) -> set[int]:
-        """The lines that hold a word. Once many words have been asked for, an index pays."""
-        self._asked += 1
-        few = self._asked <= _ASKED_BEFORE_INDEX
-        if few or not _IDENTIFIER.fullmatch(word) or self._holds("\r"):
-            return {self._source.position(start)[0] for start in _words(self._source.text, word)}
-        return self._words_by_line.get(word, set())
-
-    @cached_property
-    def _words_by_line(self) -> dict[str, set[int]]:
-        index: dict[str, set[int]] = {}
-        for number, line in enumerate(self._source.text.split("\n"), 1):
-            for word in _IDENTIFIER.findall(line):
-                index.setdefault(word, set()).add(number)
-        return index
-
     def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> tuple[Scope, bool]:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
 
@@ -344,7 +331,7 @@ class FileFacts:
             first, last = inner.body[0].lineno, getattr(inner.node, "end_lineno", 0)
             if line < first and line < _start(inner.body[0]) and not _is_parameter(inner.node, word):
                 return scope, False
-            if beside and inner.kind == "function" and not self._says_between(first, last, beside):
+            if beside and inner.kind == "function" and not self._words.says_between(first, last, beside):
                 return scope, False
             scope, inner = inner, self._defined_at(inner, line)
         return scope, True
@@ -358,13 +345,7 @@ class FileFacts:
             scope = scope.parent
         if scope is None:
             return True
-        return self._says_between(scope.body[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
-
-    def _says_between(self, first: int, last: int, texts: tuple[str, ...]) -> bool:
-        """Whether one of the texts stands on some lines."""
-        starts = self._source.line_starts
-        begin, end = starts[first - 1], starts[last] if last < len(starts) else len(self._source.text)
-        return any(self._source.text.find(text, begin, end) >= 0 for text in texts)
+        return self._words.says_between(scope.body[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
 
     def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: dict[int, Scope]) -> None:
         if id(scope) in done:
@@ -392,29 +373,18 @@ class FileFacts:
         """
         found: dict[ast.With | ast.AsyncWith, None] = {}
         self.looked.note(WORD, "with")
-        text = self._source.text
-        for match in _WITH.finditer(text):
-            end = _HEADER_END.search(text, match.end())
-            header = text[match.end() : end.end() if end is not None else len(text)]
-            if word in header.lower() or _OF_NAMES.match(header):
-                line = self._source.position(match.end())[0]
-                for node in self.scope_at(line).statements:
-                    if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
-                        self.looked.scope(self._homes[node][1])
-                        found[node] = None
+        for line in self._words.withs(word):
+            for node in self.scope_at(line).statements:
+                if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
+                    self.looked.scope(self._homes[node][1])
+                    found[node] = None
         return list(found)
-
-    @cached_property
-    def _called(self) -> list[tuple[int, str]]:
-        """The lines that begin with a call, each with the name of what it calls, in small letters."""
-        found = _CALLED.finditer("\n" + self._source.text)
-        return [(self._source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
 
     def statements_calling(self, part: str) -> list[ast.Call]:
         """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
         found: dict[ast.Call, None] = {}
         self.looked.note(WITHIN, part.lower())
-        for line, name in self._called:
+        for line, name in self._words.called:
             if part.lower() not in name:
                 continue
             for node in self.scope_at(line).statements:
@@ -423,17 +393,26 @@ class FileFacts:
                     found[node.value] = None
         return list(found)
 
-    def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
-        """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
+    def statements_beginning(
+        self, pattern: str, saying: tuple[str, ...] = (), on: OnLine = "first"
+    ) -> list[ast.stmt]:
+        """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning.
+
+        On `any` line: the innermost ones that hold such a line. On the line of a `definition`: functions and classes.
+        """
         self.looked.whole()
         if pattern in self._beginning:
             return self._beginning[pattern]
         found: dict[ast.stmt, None] = {}
         for place in beginning(self._source.text, pattern, saying):
             line = self._source.position(place)[0]
-            for node in self.scope_at(line).statements:
-                if node.lineno == line:
-                    found[node] = None
+            scope = self.scope_at(line)
+            if on == "first":
+                found.update(dict.fromkeys(self._statements_at(scope, line)))
+            elif on == "any" and (around := self._statement_at(scope, line)) is not None:
+                found[around] = None
+            elif on == "definition" and isinstance(scope.node, ast.stmt) and scope.node.lineno == line:
+                found[scope.node] = None
         self._beginning[pattern] = list(found)
         return self._beginning[pattern]
 
@@ -457,27 +436,8 @@ class FileFacts:
         return self._source.offset(line, column), self._source.offset(end_line, end_column)
 
 
-def rebound_globals(text: str) -> frozenset[str]:
-    """Names that some function declares `global`."""
-    if "global" not in text:
-        return frozenset()
-    lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", text, re.MULTILINE)
-    return frozenset(name.strip() for line in lines for name in line.split(","))
-
-
 def _line(node: ast.AST) -> int:
     return getattr(node, "lineno", 0)
-
-
-def _words(text: str, name: str) -> Iterator[int]:
-    """Where a word stands on its own. `str.find` is some ten times faster than a pattern with word boundaries."""
-    start = text.find(name)
-    while start >= 0:
-        end = start + len(name)
-        before, after = text[start - 1 : start], text[end : end + 1]
-        if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
-            yield start
-        start = text.find(name, end)
 
 
 def _start(node: ast.stmt) -> int:

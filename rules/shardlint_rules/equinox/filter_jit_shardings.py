@@ -11,12 +11,13 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.equinox._filled import Entry, filled
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     Outcome,
     outcome_of_inputs,
     outcome_of_outputs,
 )
-from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
+from shardlint_rules.equinox.wrapped import NotRewritten
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
@@ -26,8 +27,10 @@ class FilterJitShardings(Rule):
 
     ## What it does
     Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
-    `functools.partial`, with any value, also None. For releases up to 0.13.0 only what surely does
-    something else than it says is reported by default; what may do as it says needs `--certainty possible`.
+    `functools.partial`, with any value, also None; also in a dict given as `**`, as it is made or with what is put into
+    it later. Where that is done on some ways only (under an `if`, by a caller), the finding is likely. For releases
+    up to 0.13.0 only what surely does something else than it says is reported by default; what may do as it says
+    needs `--certainty possible`.
 
     ## Why it hurts
     From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 a pair of input shardings
@@ -46,9 +49,11 @@ class FilterJitShardings(Rule):
     Dropping keywords that are None is safe. A lambda is constrained in place; around what has no body there that
     could be written into (`filter_value_and_grad(loss)`, `self._step`, a function of another file, of a parameter
     or with other callers, a decorator that a function returns) goes a `def`. What may hold arrays is handed to it by
-    `eqx.Partial`, so that they stay arguments of the program. There is no fix where a sharding is not known there:
-    a name that means something else in a decorated function or changes, None inside a dict; nor where the entries
-    are not as many as the arguments, in the body of a class, and for meshes with Explicit axes. The finding says which.
+    `eqx.Partial`, so that they stay arguments of the program. What is not known in the body gets a name above the
+    function: a name that means something else there, a call. Out of a dict that is filled elsewhere the shardings are
+    taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. There is
+    no fix for None inside a tree of shardings, in the body of a class, for what changes in a loop, where the entries
+    are not as many as the arguments, and for meshes with Explicit axes. The finding says which.
 
     ## Evidence
     Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all
@@ -58,6 +63,7 @@ class FilterJitShardings(Rule):
     code = "SL101"
     name = "filter-jit-shardings"
     harm = Harm.CRASH
+    likely = ("sometimes",)
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit"),)
     bound = True
@@ -69,6 +75,9 @@ class FilterJitShardings(Rule):
         given = _given(site)
         if given is None:
             return
+        where = given.where(site)
+        if where and not site.wants("sometimes"):
+            return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
         advice = "constrain inside the function with eqx.filter_shard"
@@ -79,7 +88,9 @@ class FilterJitShardings(Rule):
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,
-            certainty=outcome.certainty,
+            certainty=Certainty.POSSIBLE if where else outcome.certainty,
+            form="sometimes" if where else "",
+            why=f"{where} puts {next(iter(given.sometimes))} into the dict" if where else "",
         )
 
     def _outcome(self, site: Site, given: _Given) -> Outcome:
@@ -91,6 +102,18 @@ class FilterJitShardings(Rule):
             elif site.argument("fun") is None:
                 when = "this raises ValueError as soon as it wraps a function"
             return Outcome(f"{release}{when}.", Harm.CRASH)
+        if any(
+            place.node is one.value
+            for place in given.places.values()
+            for one in site.call.keywords
+            if not one.arg
+        ):
+            said = (
+                "filter_jit hands it to a jit of its own, whose arguments are what is donated and what is not"
+            )
+            return Outcome(
+                f"{release}{said}. From 0.13.1 wrapping raises ValueError.", Harm.SILENT, Certainty.POSSIBLE
+            )
         found = [
             (name, (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place))
             for name, place in given.places.items()
@@ -116,10 +139,20 @@ class _Given:
 
     node: ast.AST
     places: dict[str, Place]
+    sometimes: dict[str, Entry]
+    """Those that a dict has on some ways only."""
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.places)
+
+    def where(self, site: Site) -> str:
+        """Where a dict gets them on some ways, in words; empty where one is surely given."""
+        if len(self.sometimes) < len(self.places):
+            return ""
+        place = next(iter(self.sometimes.values())).place
+        same = place.file is site.file
+        return f"line {place.line}" if same else f"line {place.line} of {place.file.path.name}"
 
 
 def _given(site: Site) -> _Given | None:
@@ -127,9 +160,13 @@ def _given(site: Site) -> _Given | None:
         name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
     }
     node: ast.AST | None = next((keyword for keyword in site.call.keywords if keyword.arg in places), None)
-    for keyword, table in hidden_settings(site):
-        names = [name for name in SHARDING_SETTINGS if table.get(name) is not None]
-        for name in names:
-            places.setdefault(name, Place(site.file, keyword.value))
-        node = node or (keyword if names else None)
-    return _Given(node, places) if node is not None else None
+    sometimes: dict[str, Entry] = {}
+    for keyword in site.call.keywords:
+        if keyword.arg is None:
+            entries = filled(site, keyword.value, SHARDING_SETTINGS)
+            for name, entry in entries.items():
+                places.setdefault(name, Place(site.file, keyword.value))
+                if not entry.surely:
+                    sometimes[name] = entry
+            node = node or (keyword if entries else None)
+    return _Given(node, places, sometimes) if node is not None else None

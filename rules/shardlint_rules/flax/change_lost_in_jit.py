@@ -55,7 +55,7 @@ class ChangeLostInJit(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (
-        Lines(r"\w+(?:\.\w+|\[[^\]\n]*\])+\s*(?:[-+*/]?=)[^=]", file_says=r"nnx"),
+        Lines(r"\w+(?:\.\w+|\[[^\]\n]*\])+\s*(?:[-+*/]?=)[^=]", file_says=r"nnx", saying=("=",)),
         Calls("flax.nnx.update"),
     )
     where = "traced"

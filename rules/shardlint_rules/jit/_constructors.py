@@ -14,9 +14,8 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 
 MAKING = Lines(
-    r"[^#\n]*(?:= ?|\(|return |\[|, |: )(?:\w+\.)*[A-Z]\w*\(",
+    r"[^#\n]*[A-Z]\w*\(",
     file_says=r"mesh|Mesh|sharding|Sharding",
-    saying=("=", "(", "return ", "[", ", ", ": "),
 )
 """Statements that begin with a line which makes something, in files that speak of meshes."""
 _ABOUT = regex(r"(^|_)(mesh|shardings?|(partition_|p)?specs?|axis_rules|axis_resources)$")

@@ -33,6 +33,7 @@ def is_mesh_type(site: Site, file: FileFacts, annotation: ast.expr | None) -> bo
 def kept(site: Site, cls: ClassValue) -> list[str]:
     """The attributes of a class that are meshes."""
     found: dict[str, None] = {}
+    hidden: set[str] = set()
     for owner in site.program.evaluator.lineage(cls):
         file = owner.place.file
         scope = file.scope(owner.node)
@@ -42,9 +43,18 @@ def kept(site: Site, cls: ClassValue) -> list[str]:
         for method in scope.children:
             if _is_property(file, method) and called_mesh(method.name):
                 found[method.name] = None
+                hidden |= _given_back(file, method)
             for name in _set(site, file, method):
                 found[name] = None
-    return list(found)
+    return [name for name in found if name not in hidden]
+
+
+def _given_back(file: FileFacts, method: Scope) -> set[str]:
+    """The attribute that a property gives as it is: `return self._mesh`."""
+    match [one.value for one in file.walked(method).returns if isinstance(one, ast.Return)]:
+        case [ast.Attribute(value=ast.Name(id="self"), attr=name)]:
+            return {name}
+    return set()
 
 
 def _is_property(file: FileFacts, method: Scope) -> bool:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.reach import lookup
+from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"
 _MAP = "jax.tree.map"
-_DEPTH = 4  # so many objects within objects are looked into
+_DEPTH = 4  # so many objects within objects are looked into, and functions around one
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,25 @@ def _from_a_map(site: Site, target: ast.expr) -> ast.expr | None:
 
 def also_eager(site: Site) -> str:
     """Why a call in a function that is not always traced is left; empty where all that calls it is traced."""
-    if site.region.traced != "sometimes" or site.region.scope is None:
+    eager = _eager_call(site, site.file, site.region, _DEPTH)
+    if eager is None:
         return ""
-    ends = site.program.flow.ends(site.file, site.region.scope.node)
+    where = f"line {eager.line}" if eager.file is site.file else f"{eager.file.path.name}:{eager.line}"
+    return f"it is also called outside traced code, at {where}, where device_put is right"
+
+
+def _eager_call(site: Site, file: FileFacts, region: Region, depth: int) -> Place | None:
+    """A call outside traced code that comes to a region, itself or through functions that are traced sometimes."""
+    if region.traced != "sometimes" or region.scope is None or not depth:
+        return None
+    ends = site.program.flow.ends(file, region.scope.node)
     if ends.lost:
-        return ""
+        return None
     for end in ends.found:
-        region = site.program.region(end.place.file, end.place.node)
-        if end.kind == "called" and not end.staged and region.traced in ("never", "unknown"):
-            where = f"line {end.place.line}"
-            if end.place.file is not site.file:
-                where = f"{end.place.file.path.name}:{end.place.line}"
-            return f"it is also called outside traced code, at {where}, where device_put is right"
-    return ""
+        if end.kind == "called" and not end.staged:
+            around = site.program.region(end.place.file, end.place.node)
+            if around.traced in ("never", "unknown"):
+                return end.place
+            if (outer := _eager_call(site, end.place.file, around, depth - 1)) is not None:
+                return outer
+    return None

@@ -5,22 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from shardlint.model.guards import expected_to_fail
+from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 
-TESTS = Lines(
-    r"(?:[\w., ]+(?::[^=\n]+)?= *)?[\w.]+\(", file_says=r"(?is)\A(?!.*mesh).*def test", saying=("(",)
-)
-"""Statements that call something, in files of tests that do not speak of a mesh."""
+TESTS = Lines(r"(?:async +)?def test\w*\(", saying=("def test",), on="definition")
+"""Functions that are tests."""
 _DEPTH = 4
+_WORD = regex(r"\w+")
 _PASSED = (*JITS, "functools.partial", "equinox.filter_jit", "flax.nnx.jit", "jax.checkpoint")
 
 
@@ -34,12 +35,19 @@ class Bare:
 
 
 def calls_without_mesh(site: Site) -> Iterator[Bare]:
-    """The first call of a statement that comes to a bare spec, where nothing says that the test has a mesh."""
-    statement = site.syntax
-    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) or not _in_a_test(site):
+    """Of each statement the first call that comes to a bare spec, where nothing says that the test has a mesh."""
+    test, file = site.syntax, site.file
+    if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or not site.program.project.is_test(file.path):
         return
-    if _has_conftest(site):
+    names = site.program.once(file, "names that come to a bare spec", lambda: _coming_to_one(site), joined=True)
+    if not names or names.isdisjoint(_words(file)) or _says_mesh(file) or _has_conftest(site):
         return
+    for statement in _statements(test.body):
+        if not guarded(file, statement):
+            yield from _first(site, statement)
+
+
+def _first(site: Site, statement: ast.stmt) -> Iterator[Bare]:
     for call in ast.walk(statement):
         if not isinstance(call, ast.Call) or expected_to_fail(site.file, call):
             continue
@@ -50,15 +58,78 @@ def calls_without_mesh(site: Site) -> Iterator[Bare]:
                 return
 
 
-def _in_a_test(site: Site) -> bool:
-    if not site.program.project.is_test(site.file.path):
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a test that may call something, outside of blocks that may enter a mesh or catch its error."""
+    for statement in body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr):
+            yield statement
+        elif isinstance(statement, ast.If | ast.For | ast.AsyncFor | ast.While):
+            yield from _statements(statement.body + statement.orelse)
+        elif isinstance(statement, ast.Match):
+            yield from _statements([one for case in statement.cases for one in case.body])
+
+
+def _coming_to_one(site: Site) -> frozenset[str]:
+    """What the functions are called that surely come to a bare spec under a mesh of somebody, by their text.
+
+    Values are asked for only in tests that say one of these names: few projects have any, and many have many tests.
+    """
+    program = site.program
+    names: set[str] = set()
+    for file in _outside_tests(site, tuple(name.rpartition(".")[2] for name in CONSTRAINTS)):
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.FunctionDef) and _has_one(site, file, node):
+                names.add(node.name)
+    new = names
+    for _ in range(_DEPTH):
+        found: set[str] = set()
+        for file in _outside_tests(site, tuple(sorted(new))) if new else ():
+            called = program.of_file(file, "what is called surely", partial(_called, file))
+            found.update(name for name, words in called if not new.isdisjoint(words))
+        new = found - names
+        names |= new
+    return frozenset(names)
+
+
+def _outside_tests(site: Site, texts: tuple[str, ...]) -> Iterator[FileFacts]:
+    project = site.program.project
+    for file in project.holding(site.file.path, texts, joined=True):
+        if file is not None and not project.is_test(file.path):
+            yield file
+
+
+def _has_one(site: Site, file: FileFacts, node: ast.FunctionDef) -> bool:
+    """Whether a function constrains to a bare spec, and somebody has a mesh in context for it."""
+    if "mesh" in file.text(node).lower():
         return False
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.With | ast.AsyncWith | ast.Try | ast.Lambda):
-            return False
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            return outer.name.startswith("test")
+    for call in _always(node):
+        name = _name(site, file, call)
+        if name in CONSTRAINTS and _bare(site, file, call, CONSTRAINTS[name]):
+            return bool(site.program.around(file, call).contexts)
     return False
+
+
+def _called(file: FileFacts) -> tuple[tuple[str, frozenset[str]], ...]:
+    """The functions of a file that speak of no mesh, and what is made of functions, each with the names they say."""
+    found: list[tuple[str, frozenset[str]]] = []
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.FunctionDef(name=name) if "mesh" not in file.text(node).lower():
+                found.append((name, frozenset(last_name(one.func) for one in _always(node))))
+            case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
+                said = (one for one in ast.walk(value) if isinstance(one, ast.Name | ast.Attribute))
+                found.append((name, frozenset(map(last_name, said))))
+            case ast.alias(name=old, asname=str(name)):
+                found.append((name, frozenset((old.rpartition(".")[2],))))
+    return tuple(found)
+
+
+def _words(file: FileFacts) -> frozenset[str]:
+    return file.remembered("words", file.tree, lambda: frozenset(_WORD.findall(file.source.text)))
+
+
+def _says_mesh(file: FileFacts) -> bool:
+    return file.remembered("says mesh", file.tree, lambda: "mesh" in file.source.text.lower())
 
 
 def _has_conftest(site: Site) -> bool:
@@ -82,12 +153,18 @@ def _reached(site: Site, value: Value, met: set[ast.AST], depth: int) -> Iterato
     if "mesh" in file.text(one.node).lower():
         return  # it asks for a mesh, or is given one
     for call in _always(one.node):
-        name = next((each.name for each in options(site.program.value(file, call.func)) if isinstance(each, Api)), "")
+        name = _name(site, file, call)
         if name in CONSTRAINTS:
             if _bare(site, file, call, CONSTRAINTS[name]):
                 yield Place(file, call)
         else:
             yield from _reached(site, site.program.value(file, call.func), met, depth + 1)
+
+
+def _name(site: Site, file: FileFacts, call: ast.Call) -> str:
+    """The library function that is called, or nothing."""
+    found = options(site.program.value(file, call.func))
+    return next((each.name for each in found if isinstance(each, Api)), "")
 
 
 def _always(node: ast.FunctionDef) -> Iterator[ast.Call]:

@@ -10,13 +10,16 @@ from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 
+_READ_AS_WHOLE = ("addressable_data(0)", "addressable_shards[0].data")
+
 
 class NoneIsNotReplicated(Rule):
     """`None` among the shardings of a jit leaves the choice to the compiler; it does not replicate.
 
     ## What it does
     Reports `None` beside real shardings in `in_shardings` or `out_shardings`. You may mean it, so this is possible
-    and not proven.
+    and not proven. An `out_shardings=None` beside `in_shardings` that split is likely where a result of the program is
+    read by `addressable_data(0)` or `addressable_shards[0]`, which is the whole only of what is replicated.
 
     ## Why it hurts
     In a PartitionSpec `None` says "not split". In the place of a sharding it says "whatever comes": an argument that
@@ -32,6 +35,7 @@ class NoneIsNotReplicated(Rule):
     name = "none-is-not-replicated"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("read-as-whole",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS),)
 
@@ -39,6 +43,8 @@ class NoneIsNotReplicated(Rule):
         """One finding for each tuple with a None beside a sharding."""
         for name in SHARDING_SETTINGS:
             node = site.argument(name) or getattr(site.keyword(name), "value", None)
+            if name == "out_shardings" and isinstance(node, ast.Constant) and node.value is None:
+                yield from self._alone(site, node)
             if not isinstance(node, ast.Tuple | ast.List):
                 continue
             nones = [part for part in node.elts if isinstance(part, ast.Constant) and part.value is None]
@@ -53,3 +59,24 @@ class NoneIsNotReplicated(Rule):
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",
                 )
+
+    def _alone(self, site: Site, node: ast.expr) -> Iterator[Finding]:
+        """`out_shardings=None`, which says nothing, of a result that is read as if it were whole on every device."""
+        given = site.argument("in_shardings") or getattr(site.keyword("in_shardings"), "value", None)
+        if given is None or site.program.project.is_test(site.file.path):
+            return
+        parts = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
+        if not any(site.shardings.shards(site.value(part)) for part in parts):
+            return
+        reading = next(iter(site.program.project.holding(site.file.path, _READ_AS_WHOLE)), None)
+        if reading is None:
+            return
+        yield site.finding(
+            node,
+            "None in out_shardings does not mean replicated",
+            f"On {site.release('jax')} this replicates nothing: the result is split as the compiler likes, and what is "
+            "read of it is a part.",
+            help="to have it whole on every device, write NamedSharding(mesh, P())",
+            form="read-as-whole",
+            why=f"{reading.path.name} reads the first shard of an array",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from copy import copy
 
 from shardlint.model.api import SIGNATURES
 from shardlint.model.evaluator.evaluate import Evaluator
@@ -90,6 +91,24 @@ def placed_later(site: Site, node: ast.AST) -> bool:
                 break
             if isinstance(outer, ast.Call) and (places(site, outer) or _says_it_places(outer)):
                 return True
+    return False
+
+
+def placed_by_callers(site: Site) -> bool:
+    """Whether some call of the function around a place puts what it gives somewhere, at once or later."""
+    function = site.scope.function()
+    while function is not None and not isinstance(function.node, ast.FunctionDef):
+        function = function.parent.function() if function.parent is not None else None
+    if function is None or not isinstance(function.node, ast.FunctionDef):
+        return False
+    for end in site.program.flow.in_sight(site.file, function.node).found:
+        call = end.place.node
+        if end.kind != "called" or not isinstance(call, ast.Call):
+            continue
+        there = copy(site)
+        there.file = end.place.file
+        if placed_around(there, call) or placed_later(there, call):
+            return True
     return False
 
 

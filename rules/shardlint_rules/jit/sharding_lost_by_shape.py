@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.fresh import SHAPED
-from shardlint_rules.jit.placed import placed_around, placed_later
+from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
+from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")
@@ -23,7 +23,9 @@ class ShardingLostByShape(Rule):
 
     ## What it does
     Reports `jnp.zeros(x.shape)`, and `ones`, `empty` and `full` so, outside of jit where the text proves that `x` is
-    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
+    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`. Likely where
+    those who call the function give what is placed by a sharding that may split it, and where the parameters are those
+    of an NNX module whose variables name axes, in a program that sets a mesh.
 
     ## Why it hurts
     A shape says nothing of devices: the new array lies whole on the first device (whole on every one under
@@ -44,6 +46,7 @@ class ShardingLostByShape(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
+    likely = ("placed",)
     triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -57,18 +60,26 @@ class ShardingLostByShape(Rule):
         node = shape.node if shape is not None else None
         if not isinstance(node, ast.Attribute) or node.attr != "shape":
             return
-        if any(name in arguments.keywords for name in _WHERE) or not _is_sharded(site, node.value):
+        if any(name in arguments.keywords for name in _WHERE):
             return
-        whole = _mapped_by(site) or site.call
+        certain = _is_sharded(site, node.value)
+        if not certain and not (site.wants("placed") and _seems_sharded(site, node.value)):
+            return
+        whole = _mapping(site, node.value)
         if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):
             return
         text = " ".join(site.text(node.value).split())
+        if not certain and placed_by_callers(site):
+            return
         yield site.finding(
             site.call,
             f"only the shape of `{text}` is used, and its sharding is lost",
             f"On {site.release('jax')} this lies whole on one device, while {text} is spread over the mesh.",
             help=f"make it like {text}: {site.api.rpartition('.')[2]}_like keeps the sharding",
-            fix=self._fix(site, text),
+            fix=self._fix(site, text) if certain else None,
+            certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
+            form="" if certain else "placed",
+            why="" if certain else f"`{text}` is placed by a sharding that may split it",
         )
 
     def _fix(self, site: Site, array: str) -> Fix | None:
@@ -97,32 +108,20 @@ class ShardingLostByShape(Rule):
 
 
 def _is_sharded(site: Site, node: ast.expr) -> bool:
-    """Whether an array is spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
+    """Whether an array is surely spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
     if site.shardings.spread(site.value(node)):
         return True
-    call = _mapped_by(site)
-    if call is None or not isinstance(node, ast.Name):
-        return False
-    function = call.args[0]
-    assert isinstance(function, ast.Lambda)
-    names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
-    if node.id not in names or names.index(node.id) + 1 >= len(call.args):
-        return False
-    return site.shardings.spread(site.value(call.args[names.index(node.id) + 1]))
+    return any(site.shardings.spread(site.program.value(place.file, place.node)) for place, _ in leaves_of(site, node))
 
 
-def _mapped_by(site: Site) -> ast.Call | None:
-    """The `tree.map` whose lambda makes the array."""
-    for outer in site.file.ancestors(site.call):
-        if isinstance(outer, ast.Lambda):
-            call = site.file.parent(outer)
-            if isinstance(call, ast.Call) and call.args and call.args[0] is outer and outer.body is site.call:
-                maps = any(
-                    isinstance(one, Api) and one.name == "jax.tree.map"
-                    for one in options(site.value(call.func))
-                )
-                return call if maps else None
-            return None
-        if isinstance(outer, ast.stmt):
-            return None
-    return None
+def _seems_sharded(site: Site, node: ast.expr) -> bool:
+    return any(seems_spread(site, value) for value in array_values(site, node))
+
+
+def _mapping(site: Site, node: ast.expr) -> ast.AST:
+    """The `tree.map` of which the function gives the array, where it gives nothing else; or the call itself."""
+    for _, call in leaves_of(site, node):
+        function = call.args[0]
+        if isinstance(function, ast.Lambda) and function.body is site.call:
+            return call
+    return site.call

@@ -6,8 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._meant_other import meant_other
 from shardlint_rules.jit.repeated import is_test
 
 
@@ -16,7 +18,9 @@ class ShardingNeverUsed(Rule):
 
     ## What it does
     Reports `batch_sharding = NamedSharding(mesh, P("data"))` in a function that never reads the name, and
-    `self.batch_sharding = ...` of which no file of the project reads the attribute.
+    `self.batch_sharding = ...` of which no file of the project reads the attribute. Where a jit gives an argument
+    another one of the same object, table or function (`in_shardings=(sh.scalar, sh.batch)` for `state`, and nothing
+    reads `sh.state`), that is likely.
 
     ## Why it hurts
     Somebody meant to place something with it. What it was made for stays on one device, or whole on every device, and
@@ -31,13 +35,19 @@ class ShardingNeverUsed(Rule):
     name = "sharding-never-used"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    triggers = (Calls("jax.sharding.NamedSharding"),)
-    forms = ("call",)
+    likely = ("meant-other",)
+    triggers = (Calls("jax.sharding.NamedSharding"), Calls(*JITS, file_says=("in_shardings",)))
+    forms = ("call", "partial")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a name."""
         if is_test(site.file, site.syntax):
+            return
+        if site.api in JITS:
+            yield from self._other(site)
+            return
+        if site.form != "call":
             return
         result_use, name = site.result_use
         if result_use == "never read" and name is not None:
@@ -54,6 +64,19 @@ class ShardingNeverUsed(Rule):
                 yield self._finding(
                     site, f"self.{target.attr}", "attribute", "no file of the project reads it"
                 )
+
+    def _other(self, site: Site) -> Iterator[Finding]:
+        """Arguments of a jit that get a sharding made for something else."""
+        for one in meant_other(site):
+            given = site.text(one.entry)
+            yield site.finding(
+                one.entry,
+                f"`{one.parameter}` gets `{given}`, and nothing reads `{one.unread}`",
+                f"All arrays of `{one.parameter}` are placed by `{given}`, whatever `{one.unread}` says.",
+                help=f"write {one.unread}",
+                form="meant-other",
+                why=f"`{one.unread}` is called like the argument, and read nowhere",
+            )
 
     def _finding(self, site: Site, name: str, form: str, why: str) -> Finding:
         return site.finding(

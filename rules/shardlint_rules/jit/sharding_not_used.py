@@ -20,7 +20,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
-from shardlint_rules.jit._unplaced import kept_unread, unplaced
+from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
 
 _SHARDINGS = (
     "sharding",
@@ -61,7 +61,8 @@ class ShardingNotUsed(Rule):
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
-    place in a function that never reads its `sharding`, or in a class that keeps one and never reads it. And a call of
+    place in a function that never reads its `sharding`, an array made and returned in a function that is given a `mesh`
+    and never reads it, or in a class that keeps one and never reads it. And a call of
     jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
     another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
     of the project (possible).
@@ -79,7 +80,7 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    likely = ("unplaced",)
+    likely = ("unplaced", "made")
     triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
     fixes = "none"
 
@@ -110,6 +111,8 @@ class ShardingNotUsed(Rule):
                     help=f"hand it on: {name}={name}",
                 )
                 return
+        if name == "mesh" and site.wants("made"):
+            yield from self._made(site, scope)
         if name not in _SHARDINGS or _stands_for_another(site, scope):
             return
         making = next((call for call in site.file.walked(scope).calls if _loads(call)), None)
@@ -123,6 +126,24 @@ class ShardingNotUsed(Rule):
                 certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
                 form="" if host else "never-read",
                 why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
+            )
+
+    def _made(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        """Arrays that are made on one device in a function that takes a mesh and never reads it."""
+        node = scope.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if site.program.project.is_test(site.file.path) or _stands_for_another(site, scope):
+            return
+        made = made_here(site, node)
+        if made is not None and given_a_mesh(site, node, "mesh"):
+            yield site.finding(
+                made,
+                "`mesh` is never read",
+                f"`{node.name}` takes a mesh, and this lies whole on one device (on every device under jax.set_mesh).",
+                help="say where it goes: device=NamedSharding(mesh, ...)",
+                certainty=Certainty.POSSIBLE,
+                form="made",
+                why="a caller gives it a mesh, and nothing reads that",
             )
 
     def _unplaced(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:

@@ -171,6 +171,7 @@ class SpecNeedsMesh(Rule):
             f"On {site.release('jax')} that call raises {error} unless its caller has entered a mesh: a spec alone "
             "does not say which.",
             help="move the call into the `with`, or give a NamedSharding here",
+            fix=self._of_context(site, specs),
             certainty=Certainty.POSSIBLE,
             form="outside-block",
             why=f"the same function enters a mesh itself, at line {found.entered.lineno}",
@@ -233,6 +234,7 @@ class SpecNeedsMesh(Rule):
             f"On {site.release('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with "
             f"mesh:` is not read by {what}.",
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
+            fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
             form="never-set",
             why="nothing that runs with this calls jax.set_mesh",
@@ -253,6 +255,7 @@ class SpecNeedsMesh(Rule):
             "a spec alone does not say which mesh",
             f"On {site.release('jax')} this raises RuntimeError unless whoever runs it has entered a mesh.",
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
+            fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
             form="never-entered",
             why="a mesh is made in the program, and nothing that runs with this enters one",
@@ -327,6 +330,13 @@ class SpecNeedsMesh(Rule):
         if mesh.name is None:
             return None, mesh.why
         return self._named(site, [one.node for one in specs], mesh.name)
+
+    def _of_context(self, site: Site, specs: list[Given]) -> Fix | None:
+        """The fix that names the mesh which the seen ways to the site enter, if there is a name for it."""
+        mesh = mesh_meant(site, site.context.contexts)
+        if mesh.name is None:
+            return None
+        return self._named(site, [one.node for one in specs], mesh.name)[0]
 
     def _named(self, site: Site, nodes: list[ast.expr], mesh: str) -> tuple[Fix | None, str]:
         found = with_mesh(site, nodes, mesh)

@@ -59,7 +59,7 @@ class ArgumentOfAnother(Rule):
         Lines(
             rf"[^#\n]*\w\([^#\n(]*(?:(?<!\w)\([^#\n(]*)*\b(?:{_WORDS})\b",  # from the nearest call only
             r"[^#\n]*\w\($",
-            file_says=rf"\b(?:{_WORDS})\b\s*[,)]",
+            file_says=rf"(?:{_WORDS})\b\s*[,)]",
         ),
     )
     fixes = "none"

@@ -43,11 +43,11 @@ class ArrayAmongSpecs(Rule):
     likely = ("kept",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     triggers = (
+        Lines(r"return [\w.]+\(", file_says=r"def \w*(?:[sS]pec|[sS]harding|axes|axis_names)", saying=("return ",)),
         Lines(
-            r"return [\w.]+\(",
             r"(?:self\.)?\w*(?:spec|sharding|axes)\w* *(?::[^=\n]+)?= *[\w.]+\(",
-            file_says="spec|axes|shardings",
-            saying=("return ", "spec", "sharding", "axes"),
+            file_names=r"shard|mesh|pspec|partitionspec|\bps?\b",
+            saying=("spec", "sharding", "axes"),
         ),
     )
     fixes = "none"

@@ -41,7 +41,7 @@ class AxisOfSomeMeshes(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("shape", "named")
-    triggers = (Lines(r"(?:import|from)\s+\w+", file_says=_NEAR),)
+    triggers = (Lines(r"(?:import|from)\s+\w+", file_says=_NEAR, saying=("import",)),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

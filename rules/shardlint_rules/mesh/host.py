@@ -52,6 +52,18 @@ _CALLERS = 12
 
 def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> bool:
     """Whether a block runs untraced: for certain, or by evidence and with nothing seen that traces it."""
+    if runs_on_the_host(site, node, run.calls):
+        return True
+    scope = site.file.home(node).function()
+    unknown = site.program.region(site.file, node).traced == "unknown"
+    return unknown and scope is not None and _makes_the_mesh(site, node, scope)
+
+
+def runs_on_the_host(site: Site, node: ast.AST, also: Iterable[Place] = ()) -> bool:
+    """Whether a place runs untraced, for certain or by evidence: by who calls its function, or what that does.
+
+    `also` are calls that are made there through other functions.
+    """
     traced = site.program.region(site.file, node).traced
     if traced != "unknown":
         return traced == "never"
@@ -59,9 +71,9 @@ def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> boo
     if scope is None or _host_function(site, site.file, scope, 0):
         return True
     inner = [Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls]
-    if any(_jits(site, place) for place in dict.fromkeys((*inner, *run.calls))):
+    if any(_jits(site, place) for place in dict.fromkeys((*inner, *also))):
         return True
-    return _makes_the_mesh(site, node, scope) or _does_host_work(site, (*_own(site.file, scope), *run.calls))
+    return _does_host_work(site, (*_own(site.file, scope), *also))
 
 
 def _own(file: FileFacts, scope: Scope) -> Iterator[Place]:

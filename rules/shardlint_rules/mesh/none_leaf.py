@@ -20,7 +20,7 @@ _SPEC = regex(
     r"(^|_)(p?specs?|ps|partitions?|partitioning|partition_?specs?|shardings?|pspecs|axis_resources)($|_)",
     re.IGNORECASE,
 )
-_NEAR = r"PartitionSpec|[Ss]harding|\bPS?\(|_specs?\b|\bp?specs\b"
+_NEAR = r"partitionspec|sharding|\bps?\b|_specs?\b|\bp?specs\b"
 # `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
 _MAPPING = regex(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
 _NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")
@@ -55,7 +55,7 @@ class NoneLeaf(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("scalar",)
     triggers = (
-        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_says=_NEAR, saying=("return",)),
+        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_names=_NEAR, saying=("return",)),
         Calls(*MAPS, file_says=(r"(?s)lambda(?:(?!lambda)[^\n])*None",)),
     )
     fixes = "none"

@@ -27,7 +27,8 @@ _GIVEN = {
     "flax.linen.logical_to_mesh_axes": 1,
     "flax.linen.logical_to_mesh_sharding": 2,
 }
-_LOGICAL = r"[(\[]\s*[\"']\w+[\"']\s*,\s*(?:None\b|[\"'(\[])"
+# The first of the pairs in a table.
+_PAIRS = r"[^#\n]*[(\[](?:\s++|#[^\n]*+)*+[(\[]\s*+[\"']\w++[\"']\s*+,"
 
 
 class RuleMatchesNothing(Rule):
@@ -64,7 +65,7 @@ class RuleMatchesNothing(Rule):
     triggers = (
         Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
         Calls("re.match", *_GIVEN),
-        Lines(r"[\w.]+\s*(?::[^=\n]+)?=\s*\S", r"return\b", file_says=_LOGICAL, saying=("=", "return")),
+        Lines(_PAIRS, on="any"),
     )
     fixes = "none"
     forms = ("call", "line")

@@ -65,7 +65,7 @@ class SpecOfList(Rule):
     name = "spec-of-a-list"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("by-name",)
+    likely = ("by-name", "list")
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "unsafe"

@@ -5,28 +5,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.process.processes import several
 from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._same_data import same_data, told_apart
+from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.given import given_field, kept
 from shardlint_rules.processes.replicated import whole
 
 _MAKE = "jax.make_array_from_callback"
+_OWN_ROWS = "jax.make_array_from_process_local_data"
 
 
 class CallbackIgnoresIndex(Rule):
-    """The callback of `make_array_from_callback` gives every shard the same data.
+    """Every shard, or every process, gives the same data as its part of an array.
 
     ## What it does
     Reports `make_array_from_callback(x.shape, sharding, lambda index: x)`: the callback gives x, or a part of it, and
     does not use its parameter, the index of the shard. Shardings that are replicated are left alone, and so is what
-    is not made of the array whose shape the whole has: zeros, a constant, the index of the process.
+    is not made of the array whose shape the whole has: zeros, a constant, the index of the process. Likely, in programs
+    for several processes: `make_array_from_process_local_data(sharding, rows)` where the rows are seeded, counted or
+    read alike in each process, also through classes and callers, and nothing on the way tells the processes apart.
 
     ## Why it hurts
     It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
     raises `ValueError` for the shape; with a part, every device gets the same one, so that the examples of the
-    others are lost and those of one are counted again and again.
+    others are lost and those of one are counted again and again. What each process gives as its own rows is put one
+    after another: a batch of 64 becomes one of 128 with each example twice.
 
     ## Evidence
     Run on jax 0.12: an array of eight equal shards where eight different ones were meant.
@@ -36,12 +44,16 @@ class CallbackIgnoresIndex(Rule):
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    triggers = (Calls(_MAKE),)
+    likely = ("same-rows",)
+    triggers = (Calls(_MAKE), Calls(_OWN_ROWS))
     fixes = "none"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a callback."""
+        """One finding for a callback, or for rows."""
+        if site.api == _OWN_ROWS:
+            yield from self._rows(site)
+            return
         given = site.argument("data_callback")
         if given is None or self._replicated(site):
             return
@@ -64,6 +76,42 @@ class CallbackIgnoresIndex(Rule):
             help=f"give the part that is asked for: {what}[{args[0].arg}]",
             form="unused",
             why="the callback has a parameter that it does not read",
+        )
+
+    def _rows(self, site: Site) -> Iterator[Finding]:
+        """Rows of which each process gives the same."""
+        given, sharding = site.argument("local_data"), site.argument("sharding")
+        if given is None or sharding is None or site.argument("global_shape") is not None:
+            return
+        if any(told_apart(one) for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef)):
+            return
+        if not site.wants("same-rows") or site.program.project.is_test(site.file.path):
+            return
+        if several(site.program, site.file) != "initialized" or not self._splits(site, sharding):
+            return
+        made = same_data(site.program, Place(site.file, given))
+        if made is None or alone(site.program, Place(site.file, site.call)):
+            return
+        yield site.finding(
+            given,
+            "the same in each process",
+            "With several processes each gives these rows as its own, and they are put one after another: the array "
+            "has as many copies of each row as there are processes.",
+            help="give each process its part: rows[jax.process_index() :: jax.process_count()], or use "
+            "jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])",
+            form="same-rows",
+            why=f"`{' '.join(made.text().split())[:60]}` at {made.file.path.name}:{made.line} is the same in each",
+        )
+
+    def _splits(self, site: Site, node: ast.expr) -> bool:
+        """Whether a sharding surely splits, also one that an object was given when it was made."""
+        if site.shardings.shards(site.program.followed(site.value(node))):
+            return True
+        places = list(given_field(site.program, site.file, node)) if isinstance(node, ast.Attribute) else []
+        if isinstance(node, ast.Attribute) and not places and (own := kept(site.file, node)) is not None:
+            places = [own]
+        return bool(places) and all(
+            site.shardings.shards(site.program.followed(site.program.value(one.file, one.node))) for one in places
         )
 
     def _of_it(self, site: Site, result: Place) -> bool:

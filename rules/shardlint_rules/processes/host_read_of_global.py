@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, several
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -57,6 +57,7 @@ class HostReadOfGlobal(Rule):
     likely = ("split",)
     triggers = (Calls(*_READING, *_MAPS, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
     project_says = SEVERAL_SAYS
+    or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
     forms = ("call", "method")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import INDEX, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import ASKING_SAYS, INDEX, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.whole_program import FLAX_SAVE
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._compiled_in import compiled_in
+from shardlint_rules.processes._own_clock import CLOCKS, Decided, decided
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import at, short
@@ -30,7 +32,9 @@ class NamesDifferByProcess(Rule):
     - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
     - what becomes part of the compiled program: `set_xla_metadata(...)`;
     - the folder of a checkpoint manager;
-    - a key: `jax.random.key(int(time.time()))`.
+    - a key: `jax.random.key(int(time.time()))`;
+    - a condition that ends a loop, or leads to a call, in which all processes wait for each other (likely):
+      `if time.time() - last > 600: manager.save(step, ...)`, `while time.time() < deadline: state = step(state)`.
 
     It reports, too, `jax.process_index()` that a compiled function computes with: in a function that names a mapped
     axis itself (`jax.lax.axis_index`, `psum`), and possible in any that is always traced. The number is a constant of
@@ -53,9 +57,14 @@ class NamesDifferByProcess(Rule):
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
-    likely = ("program", "mapped")
-    triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS), Calls(*INDEX, file_says=("jax",)))
+    likely = ("program", "mapped", "clock")
+    triggers = (
+        Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),
+        Calls(*INDEX, file_says=("jax",)),
+        Calls(*CLOCKS, file_says=("jax", "orbax", "multihost")),
+    )
     project_says = SEVERAL_SAYS
+    or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
     forms = ("call",)
@@ -64,6 +73,9 @@ class NamesDifferByProcess(Rule):
         """One finding for an argument."""
         if site.api in INDEX:
             yield from self._index(site)
+            return
+        if site.api in CLOCKS:
+            yield from self._clock(site)
             return
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))
@@ -85,6 +97,28 @@ class NamesDifferByProcess(Rule):
                 certainty=Certainty.POSSIBLE,
                 why="the function names a mapped axis" if how.form == "mapped" else "the function is always traced",
             )
+
+    def _clock(self, site: Site) -> Iterator[Finding]:
+        """A condition that each process answers by its own clock, on a way to what they do together."""
+        if not site.wants("clock") or not self._matters(site):
+            return
+        found = decided(site)
+        if found is None or not _enough(site, found):
+            return
+        waits = found.waits.name.rpartition(".")[2]
+        start = (*found.waits.through, found.waits.place)[0]
+        where = f"line {start.line}" if start.file is site.file else f"{start.file.path.name}:{start.line}"
+        yield site.finding(
+            found.test,
+            "each process answers by its own clock",
+            f"The clocks of processes are not read at the same moment: one {'goes on' if found.ends else 'comes here'} "
+            f"where another does not, and {waits} at {where} waits for all of them: the program hangs.",
+            help="let process 0 decide: multihost_utils.broadcast_one_to_all(...), or count steps",
+            harm=Harm.CRASH,
+            form="clock",
+            certainty=Certainty.POSSIBLE,
+            why=found.waits.why or "the program is one for several processes",
+        )
 
     def _asked(self, site: Site) -> list[ast.expr]:
         call = site.call
@@ -123,3 +157,10 @@ class NamesDifferByProcess(Rule):
         if site.api in _KEYS:
             return "seed", "what they draw differs where it is taken for the same.", Harm.SILENT
         return "folder", "each writes its part of a checkpoint into a folder of its own.", Harm.SILENT
+
+
+def _enough(site: Site, found: Decided) -> bool:
+    """Whether the call under the condition is told well enough: not by a name alone."""
+    if found.waits.name == FLAX_SAVE:
+        return False
+    return found.waits.sure or found.waits.computes or "annotation" in found.waits.why

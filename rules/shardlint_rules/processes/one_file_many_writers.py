@@ -22,7 +22,7 @@ _OPEN = {
     "tensorflow.gfile.GFile": 1,
     "fsspec.open": 1,
 }
-_NEAR = (r"(?:)process_index\(\)|host_id\(\)",)
+_NEAR = ("process_index()", "host_id()")
 _FAMILY = (
     r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
 )

@@ -47,7 +47,7 @@ class OneProcessCollective(Rule):
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
-            file_says=rf"{_TOGETHER}|(?i:is_?{_FIRST}|{_FIRST}_(?:process|host|rank|proc)|rank_?(?:zero|0))",
+            file_names=rf"{_TOGETHER}|is_?{_FIRST}|{_FIRST}_(?:process|host|rank|proc)|rank_?(?:zero|0)",
             saying=("if ", "if("),
         ),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),

@@ -20,7 +20,7 @@ _INDEX = ("jax.process_index", "jax.host_id")
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _SPLITTING = ("array_split", "islice", "split")
 _SETS = "collections.defaultdict"
-_NEAR = (r"(?:)process_index|host_id\(\)",)
+_NEAR = ("process_index", "host_id()")
 _ITSELF = regex(r"process_(?:index|count)|host_(?:id|count)")
 
 

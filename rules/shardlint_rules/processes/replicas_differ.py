@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -51,6 +51,7 @@ class ReplicasDiffer(Rule):
     triggers = (Calls(*_MAKERS),)
     forms = ("call",)
     project_says = SEVERAL_SAYS
+    or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
 

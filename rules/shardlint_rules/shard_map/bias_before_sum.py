@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.manual.varying import leaves
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._bias_inside import BIAS, OTHER, bias_inside
+from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
 # What hands its first argument on as it is.
 _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
@@ -19,8 +21,9 @@ class BiasBeforeSum(Rule):
 
     ## What it does
     Reports `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added just before; also where
-    a function of the project does both (`psum(dense(params, x), axis)`). Not where the bias is divided, masked or
-    chosen by `axis_index`, nor `pmean`.
+    a function of the project does both (`psum(dense(params, x), axis)`). So does any other term that the in_specs of a
+    `shard_map`, or `in_axes=None` of a `pmap`, leave the same on all devices: a residual, a penalty on the weights.
+    Not where it is divided, masked or chosen by `axis_index`, nor `pmean`.
 
     ## Why it hurts
     Where a matrix product is split over its inner dimension, each device holds a part of the sum and all of the bias.
@@ -38,13 +41,19 @@ class BiasBeforeSum(Rule):
     name = "bias-before-sum"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("bias", "inside")
-    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"),)
-    forms = ("call",)
+    likely = ("bias", "inside", "term")
+    assumes = True
+    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), *MAPPING)
+    forms = ("call", "partial", "keyword")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each addition."""
+        if not site.api.startswith("jax.lax."):
+            yield from self._terms(site)
+            return
+        if site.form != "call":
+            return
         operand = site.argument("x") or next(iter(site.call.args), None)
         done: set[ast.AST] = set()
         for whole, bias in _added(site, operand, 0) if operand is not None else ():
@@ -73,6 +82,30 @@ class BiasBeforeSum(Rule):
                 help=f"sum the product alone, and add `{name}` to what {collective} returns",
                 form="inside",
                 why=f"`{name}` is called a bias",
+            )
+
+
+    def _terms(self, site: Site) -> Iterator[Finding]:
+        """What is no bias by its name, and the same on all devices by the specs."""
+        done: set[ast.AST] = set()
+        for ran, event, node in events(site, "counted for each") if site.wants("term") else ():
+            number = ran.events.index(event)
+            if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
+                continue
+            done.add(node)
+            sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+            if isinstance(node, ast.AugAssign):
+                sides = [node.value]
+            if any(BIAS.search(_named(site, one)) for one in sides):
+                continue  # told at the sum
+            yield site.finding(
+                node,
+                f"one of the two is the same on all devices along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} the sum at line {event.note} adds up what the devices hold: what all "
+                f"of them hold counts {devices(ran, event.axes)} times.",
+                help="sum the part that differs, and add the other to the sum",
+                form="term",
+                why="its in spec does not split it over that axis, or it was reduced over it before",
             )
 
 

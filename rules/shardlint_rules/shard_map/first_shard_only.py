@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.shard_map._first_entries import first_measures
 from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, taken_first
 
@@ -44,14 +45,15 @@ class FirstShardOnly(Rule):
         Calls("jax.tree.map", file_says=("[0]",)),
         Calls(_UNREPLICATE),
         Calls(PMAP, file_says=("[0]",)),
+        Uses(PMAP, file_says=("[0]",)),
         CALLED,
     )
-    forms = ("call", "partial", "line")
+    forms = ("call", "partial", "line", "name")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        if site.form == "line" or site.api == PMAP:
+        if site.form in ("line", "name") or site.api == PMAP:
             yield from self._measured(site)
             return
         given = taken_first(site, read=True) if site.api != _UNREPLICATE else next(iter(site.call.args), None)
@@ -98,9 +100,11 @@ def _same_everywhere(site: Site, made: PerDevice) -> bool:
 def _results(site: Site, made: PerDevice) -> Iterator[Leaf]:
     """The leaves of the result that is meant."""
     place = made.function.settings.place if made.function is not None else None
-    if place is None or not isinstance(place.node, ast.Call):
+    if place is None or not isinstance(place.node, ast.expr):
         return
-    form = "partial" if place.file.text(place.node.func).rpartition(".")[2] == "partial" else "call"
+    form = "name"
+    if isinstance(place.node, ast.Call):
+        form = "partial" if last_name(place.node.func) == "partial" else "call"
     for ran in site.program.ran(place.file, place.node, form, False):
         if ran.mapped.api != PMAP:
             continue
@@ -118,6 +122,8 @@ def _differs(site: Site, made: PerDevice, leaf: Leaf) -> bool:
     settings = made.function.settings if made.function is not None else None
     if settings is None or not leaf.over or leaf.reduced:
         return False
+    if leaf.sure:
+        return True
     # Without the name of an axis nothing in the function can reduce over it.
     unnamed = "axis_name" not in settings.keywords and len(settings.positional) < 2
     return unnamed or not leaf.open

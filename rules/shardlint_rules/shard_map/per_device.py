@@ -190,7 +190,9 @@ def _split(program: Program, found: PerDevice) -> bool:
 
 def pmapped_calls(site: Site) -> Iterator[ast.Call]:
     """The calls, in this file, of what a site's `pmap` made."""
-    parent = site.file.parent(site.call)
+    parent = site.file.parent(site.syntax)
+    if site.form == "name" and site.decorated is None:
+        return
     if isinstance(parent, ast.FunctionDef):
         ends = site.program.flow.ends(site.file, parent)
     elif site.form == "partial":

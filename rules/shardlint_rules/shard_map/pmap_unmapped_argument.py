@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted, numbers
 from shardlint.model.values import Constant, Items, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.shard_map._one_of import one_of
@@ -49,7 +49,8 @@ class PmapUnmappedArgument(Rule):
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
     likely = ("one-entry", "number", "key", "unreplicated")
-    triggers = (Calls(PMAP), CALLED)
+    triggers = (Calls(PMAP), Uses(PMAP), CALLED)
+    forms = ("call", "partial", "line", "name")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -110,7 +111,7 @@ class PmapUnmappedArgument(Rule):
     def _numbers(self, site: Site, call: ast.Call, given: list[tuple[ast.expr, str]]) -> Finding:
         names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
         return site.finding(
-            site.call if site.form != "line" else call,
+            site.syntax if site.form != "line" else call,
             f"called with {names} at line {call.lineno}: {_LABEL}",
             _RAISES.format(site.release("jax")),
             help=_HELP,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from shardlint.model.reach import readers
 from shardlint.model.values import Api, Parameter, Unknown, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -57,8 +57,8 @@ class ReadAsScalar(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("read", "handed-on")
     bound = True
-    triggers = (Calls(PMAP, *REPLICATE), CALLED)
-    forms = ("call", "partial", "line")
+    triggers = (Calls(PMAP, *REPLICATE), Uses(PMAP), CALLED)
+    forms = ("call", "partial", "line", "name")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _calls(site: Site) -> Iterable[ast.Call]:
     if site.form == "line":
         elsewhere = called_from_elsewhere(site)
         return [elsewhere] if elsewhere is not None else []
-    return [site.call] if site.api != PMAP else pmapped_calls(site)
+    return pmapped_calls(site) if site.form == "name" or site.api == PMAP else [site.call]
 
 
 def _targets(file: FileFacts, call: ast.Call) -> Iterator[ast.Name]:

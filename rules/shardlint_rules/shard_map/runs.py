@@ -27,8 +27,10 @@ def runs(site: Site) -> tuple[Ran, ...]:
     return site.program.ran(site.file, *found, site.allows("jax", ">=0.6.1"))
 
 
-def mapping_call(site: Site) -> tuple[ast.Call, str] | None:
-    """The call that maps, and its form: the site's own, or that of a helper of the project."""
+def mapping_call(site: Site) -> tuple[ast.expr, str] | None:
+    """The call or bare decorator that maps, and its form: the site's own, or that of a helper of the project."""
+    if site.form == "name":
+        return (site.syntax, "name") if site.decorated is not None and isinstance(site.syntax, ast.expr) else None
     if site.form != "keyword":
         return site.call, site.form
     helper = isinstance(site.value(site.call.func), Function)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.manual.mapped import against
+from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, runs, shown
+
+_SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
 
 
 class SameKeyOnEveryShard(Rule):
@@ -18,7 +20,8 @@ class SameKeyOnEveryShard(Rule):
     ## What it does
     Follows random keys into the body of a `shard_map` or `pmap`. Reports numbers drawn with a key that is the same
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
-    Possible: such a key handed, beside split data, to code that is not seen.
+    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`). Likely:
+    such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen.
 
     ## Why it hurts
     A dropout mask repeats for every shard of the batch, noise is the same in each of them, and a weight initialised
@@ -34,13 +37,16 @@ class SameKeyOnEveryShard(Rule):
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
+    likely = ("rngs",)
     triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
-        for _, event, node in events(site, "same mask"):
+        for ran, event, node in events(site, "same mask"):
+            copied = _copied(site, ran)
+            node = copied or node
             if node in done:
                 continue
             done.add(node)
@@ -49,7 +55,7 @@ class SameKeyOnEveryShard(Rule):
                 f"the same numbers on every device along {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} the key is the same on all devices along {shown(event.axes)}, while the "
                 "data that the numbers are for is split over them: each shard gets the same ones.",
-                help=_help(event.axes[0]),
+                help=_SPLIT if copied is not None else _help(event.axes[0]),
             )
         for ran in runs(site):
             for leaf, named, _ in against(site.program, ran.result, ran.mapped.out_specs):
@@ -70,18 +76,27 @@ class SameKeyOnEveryShard(Rule):
         yield from self._handed_on(site, done)
 
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
-        for _, event, node in events(site, "key handed on"):
-            if node not in done and _key_like(site.text(node)):
+        for ran, event, node in events(site, "key handed on"):
+            told = event.note or _key_like(site.text(node))
+            copied = _copied(site, ran)
+            node = copied or node
+            if node not in done and told:
                 done.add(node)
                 yield site.finding(
                     node,
                     f"given a key that is the same on every device along {shown(event.axes)}",
                     f"On {site.release('jax')} what this draws is the same on all devices along {shown(event.axes)}, "
                     "while the data it is given is split over them.",
-                    help=_help(event.axes[0]),
+                    help=_SPLIT if copied is not None else _help(event.axes[0]),
                     certainty=Certainty.POSSIBLE,
-                    form="handed-on",
+                    form="rngs" if event.note else "handed-on",
+                    why=f"`rngs` are what {event.note} is drawn with" if event.note else "",
                 )
+
+
+def _copied(site: Site, ran: Ran) -> ast.AST | None:
+    """Where the file makes the copies of a key that a pmapped function is given."""
+    return next((place.node for place in ran.copies if place.file is site.file), None)
 
 
 def _key_like(text: str) -> bool:

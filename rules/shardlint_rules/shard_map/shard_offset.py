@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._first_labels import Labels, first_labels
-from shardlint_rules.shard_map.runs import shown
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
 _GATHER = "jax.lax.all_gather"
@@ -23,6 +23,8 @@ class ShardOffset(Rule):
     Reports, in the bodies of `shard_map`,
 
     - `jax.lax.axis_index("data") * table.shape[0]` where that dimension of `table` is split over other axes only;
+    - a table that every device holds whole, of which a body takes the rows `[:x.shape[0]]` or `[jnp.arange(n)]`, where
+      `n` is the length of a dimension that is split: each device takes the rows of the first;
     - labels `jnp.arange(n)` of a loss whose logits are the rows of one device against what `all_gather` brought of
       all: the label of row 0 is 0 on every device.
 
@@ -42,10 +44,10 @@ class ShardOffset(Rule):
     name = "shard-offset"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "labels")
+    likely = ("other-axis", "labels", "rows")
     assumes = True
-    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)))
-    forms = ("call",)
+    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING)
+    forms = ("call", "partial", "keyword")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -54,6 +56,9 @@ class ShardOffset(Rule):
             found = first_labels(site)
             if found is not None:
                 yield self._labels(site, found)
+            return
+        if site.api != _INDEX:
+            yield from self._rows(site)
             return
         event = self._of_others(site)
         if event is not None:
@@ -65,6 +70,24 @@ class ShardOffset(Rule):
                 help=f"take the index along {event.note}",
                 form="other-axis",
                 why=f"the in_specs of the shard_map split it over {event.note}",
+            )
+
+    def _rows(self, site: Site) -> Iterator[Finding]:
+        """Tables of which each device takes the first rows."""
+        done: set[ast.AST] = set()
+        for _, event, node in events(site, "rows from 0") if site.wants("rows") else ():
+            if node in done:
+                continue
+            done.add(node)
+            yield site.finding(
+                node,
+                f"the first rows, on every device along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} all devices hold the whole table, and the rows that they need begin where "
+                f"their shard does: the dimension that counts them is split over {shown(event.axes)}.",
+                help=f"begin at jax.lax.axis_index({shown(event.axes[:1])}) * n, or give the table an in spec "
+                "that splits it",
+                form="rows",
+                why="the in_specs split the dimension whose length it takes",
             )
 
     def _of_others(self, site: Site) -> Event | None:

@@ -10,7 +10,7 @@ from shardlint.model.manual.mapped import collectives
 from shardlint.model.manual.varying import Event
 from shardlint.model.signatures import JITS, wrappings
 from shardlint.model.values import Api, Function, Transformed, Value
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map._branches import on_a_way
@@ -61,18 +61,27 @@ class UnboundAxis(Rule):
     harm = Harm.CRASH
     likely = ("on-a-way",)
     assumes = False
-    triggers = (Calls(*JITS, file_says=_NEAR), Calls("jax.pmap", "jax.shard_map"))
+    triggers = (
+        Calls(*JITS, file_says=_NEAR),
+        Uses(*JITS, file_says=_NEAR),
+        Calls("jax.pmap", "jax.shard_map"),
+        Uses("jax.pmap", file_says=_NEAR[2:]),
+    )
+    forms = ("call", "partial", "name")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each function."""
+        if site.form == "name" and site.decorated is None:
+            return
         if site.api == "jax.pmap":
             yield from self._pmapped(site)
             return
         if site.api == "jax.shard_map":
             yield from self._sharded(site)
             return
-        for one in wrappings(site.program, site.file, site.call, site.form):
+        node = site.syntax
+        for one in wrappings(site.program, site.file, node, site.form) if isinstance(node, ast.expr) else ():
             definition = _definition(one.inner)
             if definition is None or _may_be_bound(site.program, definition.place.file, definition.node, 0):
                 continue
@@ -80,7 +89,7 @@ class UnboundAxis(Rule):
                 if _sure(event):
                     place = event.seen_from(site.file)
                     yield self._finding(
-                        site, event, place.node if place is not None else site.call, "jax.jit"
+                        site, event, place.node if place is not None else node, "jax.jit"
                     )
                     break
 
@@ -97,7 +106,7 @@ class UnboundAxis(Rule):
                 if event.kind == "collective" and _sure(event) and wrong:
                     place = event.seen_from(site.file)
                     named = f'axis "{ran.mapped.axis}"' if ran.mapped.axis else "no axis name"
-                    node = place.node if place is not None else site.call
+                    node = place.node if place is not None else site.syntax
                     yield self._finding(site, event, node, f"jax.pmap with {named}")
                     break
 
@@ -144,8 +153,8 @@ class UnboundAxis(Rule):
 
 def _nested(site: Site) -> bool:
     """Whether the mapped function is mapped again, or made where another one maps."""
-    inner: ast.AST = site.call
-    for outer in site.file.ancestors(site.call):
+    inner: ast.AST = site.syntax
+    for outer in site.file.ancestors(site.syntax):
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and inner in outer.decorator_list:
             above = outer.decorator_list[: outer.decorator_list.index(inner)]
             if any(_binds(site, decorator) for decorator in above):

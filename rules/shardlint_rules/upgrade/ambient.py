@@ -11,6 +11,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.mesh.host import runs_on_the_host
 from shardlint_rules.upgrade.places import references
 
 OLD = (
@@ -49,13 +50,11 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     for read in reads:
         if _answered(site, read):
             continue
-        if site.program.region(site.file, read).traced != "never" or not site.allows("jax", ">=0.8.1"):
+        if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
             return f"`{_short(what)}`, for which jax.sharding.get_abstract_mesh(), a mesh without devices, may not do"
         new = _CONCRETE
-    if new == _CONCRETE and any(
-        site.program.region(site.file, read).traced != "never" for read in [mesh, *reads]
-    ):
+    if new == _CONCRETE and not all(runs_on_the_host(site, read) for read in [mesh, *reads]):
         return "it is read in traced code, where jax.sharding.get_mesh() raises"
     name, imports = site.spell(new)
     return [site.replace(mesh, f"{name}()"), *imports]
@@ -94,6 +93,11 @@ def _answered(site: Site, read: ast.expr) -> bool:
     parent = site.file.parent(read)
     if isinstance(parent, ast.Attribute):
         return parent.attr in _SHARED
+    if isinstance(parent, ast.Compare) and all(isinstance(one, ast.Is | ast.IsNot) for one in parent.ops):
+        return all(
+            one is read or (isinstance(one, ast.Constant) and one.value is None)
+            for one in (parent.left, *parent.comparators)
+        )
     call = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
     if not isinstance(call, ast.Call) or call.func is read:
         return False

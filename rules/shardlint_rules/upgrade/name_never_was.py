@@ -91,7 +91,7 @@ class NameNeverWas(Rule):
     def _attributes(self, site: Site, local: str, module: str) -> Iterator[Finding]:
         if module not in _library(module).modules and not _is_function(site, module):
             return
-        chains = set(re.findall(rf"\b{local}((?:\s*\.\s*\w+)+)", site.file.source.text))
+        chains = set(re.findall(rf"{local}(?<!\w{local})((?:\s*\.\s*\w+)+)", site.file.source.text))
         if not any(_lacking(site, module, re.findall(r"\w+", chain)) for chain in chains):
             return
         for node in site.file.mentions(local):

@@ -85,10 +85,18 @@ class Evaluator:
         in_turn = bool(environment.elements)  # what is the same in every call may differ from turn to turn
         if node in self._same and not in_turn:
             return self._same[node]
+        known = environment.known.get(node) if not in_turn else None
+        if known is not None:
+            environment.asked += 1
+            self.project.needs.take(known[1])
+            return known[0]
         cuts, asked = self.cuts, environment.asked
         value, needed = self._made(node, lambda: self._evaluate(place, environment))
-        if needed is not None and not in_turn and (self.cuts, environment.asked) == (cuts, asked):
-            self._same.keep(node, value, needed)
+        if needed is not None and not in_turn and self.cuts == cuts:
+            if environment.asked == asked:
+                self._same.keep(node, value, needed)
+            else:
+                environment.known[node] = value, needed
         return value
 
     def environment(self, place: Place) -> Environment | None:
@@ -252,6 +260,11 @@ class Evaluator:
         entries: list[tuple[object, Value]] = []
         is_open = False
         for key, value in zip(node.keys, node.values, strict=True):
+            inner = settled(self.value(Place(file, value), env)) if key is None else None
+            if isinstance(inner, Table):
+                entries.extend(inner.entries)
+                is_open = is_open or inner.open
+                continue
             name = self.value(Place(file, key), env) if key is not None else Unknown()
             if isinstance(name, Constant):
                 entries.append((name.value, self.value(Place(file, value), env)))
@@ -281,6 +294,8 @@ class Evaluator:
                         return _number(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
+        if isinstance(left, Table) and isinstance(right, Table) and isinstance(node.op, ast.BitOr):
+            return Table(left.entries + right.entries, left.open or right.open)
         if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
             return Items(left.kind, left.items + right.items, left.open or right.open)
         if isinstance(right, Items) and not isinstance(left, Items):

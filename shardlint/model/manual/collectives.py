@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
+    ADDED,
+    ALONG,
     HIDDEN,
     NONE,
     NOTHING,
@@ -22,6 +25,7 @@ from shardlint.model.manual.varying import (
     leaves,
 )
 from shardlint.model.values import Parameter, Place
+from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
     from shardlint.model.manual.local_calls import LocalCalls
@@ -72,11 +76,13 @@ class Collectives:
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
             return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
+        marks = frozenset(self._counted(value, over, place) if name == "psum_scatter" else ())
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
             value,
             lambda leaf: replace(
                 leaf.plain(),
+                marks=leaf.marks | marks,
                 over=leaf.over - over,
                 firm=leaf.firm - over,
                 maybe=leaf.maybe | over,
@@ -99,9 +105,11 @@ class Collectives:
         self._note(name, value, over, place)
         marks: list[int] = []
         for leaf in leaves(value):
-            if name == "psum" and leaf.kind == "mean" and leaf.over & over:
+            if name == "psum" and leaf.over & over and (leaf.kind == "mean" or self._mean_along(leaf, over)):
                 marks.append(self.calls.note("sum of means", place, tuple(leaf.over & over), leaf))
                 break
+        if name == "psum":
+            marks += self._counted(value, over, place)
         for leaf in leaves(value):
             if name == "psum" and leaf.traced and leaf.kind != "gradient":
                 twice = tuple(axis for axis in over if leaf.same_over(axis))
@@ -117,6 +125,23 @@ class Collectives:
                 marks=leaf.marks | added,
             ),
         )
+
+    def _counted(self, value: Local, over: Axes, place: Place) -> list[int]:
+        """Note what all devices hold, was added on each of them, and is summed over them."""
+        marks: list[int] = []
+        for leaf in leaves(value):
+            if leaf.kind.startswith(ADDED):
+                at, axes, of = self.calls.body.added[int(leaf.kind.removeprefix(ADDED))]
+                if axes & over:
+                    marks.append(self.calls.note("counted for each", at, tuple(axes & over), of, str(place.line)))
+        return marks
+
+    def _mean_along(self, leaf: Leaf, over: Axes) -> bool:
+        """Whether a value is still a mean that dropped a dimension which is split over some of these axes."""
+        if not leaf.kind.startswith(ALONG):
+            return False
+        at, axes, _ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
+        return isinstance(at.node, ast.Call) and last_name(at.node.func) == "mean" and bool(axes & over)
 
     def _summed(self, leaf: Leaf, over: Axes) -> str:
         """The kind of a sum: over which axes, those of a sum that it adds up included."""

@@ -13,12 +13,14 @@ from shardlint.model.manual.varying import (
     HIDDEN,
     NONE,
     NOTHING,
+    ROWS,
     Axes,
     Closure,
     Known,
     Leaf,
     Local,
     Record,
+    Size,
     Through,
     Tree,
     combined,
@@ -81,6 +83,8 @@ _KEEPING = (
     "jax.lax.with_sharding_constraint",
 )
 _KEYS = ("PRNGKey", "key", "split", "fold_in", "clone", "wrap_key_data")
+# What draws by probabilities that it is given, with one random number for each of them.
+_DRAWN_FROM = ("categorical", "bernoulli", "poisson", "binomial")
 _UNSEEN = ("jax.lax.custom_root", "jax.lax.custom_linear_solve", "jax.lax.platform_dependent")
 _SILENT = (
     "jax.debug.print",
@@ -132,6 +136,10 @@ class LibraryCalls:
         values = [*given, *named.values()]
         if name == "jax.lax.with_sharding_constraint":
             self.calls.note("constraint", place, (), combined(given[:1]))
+        if name == "builtins.len" and len(given) == 1:
+            first = given[0]
+            if isinstance(first, Leaf) and first.spec and not first.kind:
+                return Size(Unknown("the size of a dimension"), first.spec[0])
         if name in _SILENT:
             return NOTHING
         if name in _KEEPING and given:
@@ -151,12 +159,19 @@ class LibraryCalls:
         values = [*given, *named.values()]
         if last in _FRESH:
             return NOTHING
+        if last == "arange" and len(given) == 1 and isinstance(given[0], Size) and given[0].axes:
+            self.calls.body.rows.append(given[0].axes)
+            return Leaf(kind=f"{ROWS} {len(self.calls.body.rows) - 1}", origin=place)
+        if last in _RESHAPED and given and self.calls.body.counted(given[0]):
+            return given[0]
+        if last == "take" and len(given) > 1:
+            self.calls.body.taken_by(given[0], self.calls.body.counted(given[1]), place)
         whole = "axis" not in named and len(given) == 1
         if last in _MEANS and whole:
             return combined(values, "masked" if "where" in named else "mean")
         if last in _SUMS and whole:
             return combined(values, "sum")
-        if last in _SPREADS and whole:
+        if last in _SPREADS and (whole or _first_axis(given, named)):
             return combined(values, "std")
         kind = self._along(last, given, named, place)
         if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
@@ -211,7 +226,14 @@ class LibraryCalls:
         if last in _KEYS:
             return replace(combined([*given, *named.values()], "key"), origin=place)
         self.calls.met(*given[1:])
-        return replace(found, kind="mask", origin=place, spec=None)
+        mask = replace(found, kind="mask", origin=place, spec=None)
+        self.calls.drawn.setdefault(place.node, tuple(self.calls.body.chain))
+        others = [*given[1:], *(one for name, one in named.items() if name != "key")]
+        if last in _DRAWN_FROM and any(leaf.over for one in others for leaf in leaves(one)):
+            # The same random numbers choose from what each device has of its own.
+            self.calls.met(mask, *others)
+            return combined([mask, *others])
+        return mask
 
     # functions given to functions
 
@@ -305,12 +327,21 @@ _ELEMENTWISE = frozenset(
     "exp expm1 log log1p sqrt rsqrt square power abs tanh negative where maximum minimum add subtract multiply divide "
     "relu gelu silu swish softplus sigmoid clip astype float32 bfloat16".split()
 )
+_RESHAPED = ("broadcast_to", "expand_dims", "tile", "reshape", "astype", "asarray")
 _STATISTICS = ("mean", "var", "std", "sum", "max", "min")
 # What goes along a dimension, and which one unless told.
 _ALONG = {
     "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
     "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
 }  # fmt: skip
+
+
+def _first_axis(given: list[Local], named: Named) -> bool:
+    """Whether a statistic goes along the first dimension, and drops it."""
+    if set(named) - {"axis"} or len(given) + len(named) != 2:
+        return False
+    axis = named.get("axis") or given[1]
+    return isinstance(axis, Known) and axis.value == Constant(0)
 
 
 def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:

@@ -13,6 +13,7 @@ from shardlint.model.manual.library_calls import LibraryCalls
 from shardlint.model.manual.local_transforms import LocalTransforms
 from shardlint.model.manual.varying import (
     HIDDEN,
+    NONE,
     NOTHING,
     Closure,
     Event,
@@ -56,6 +57,20 @@ _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".spl
 _PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
 
 
+def _streams(named: Named) -> list[tuple[str, Leaf]] | None:
+    """The keys that a model is applied with (`rngs={"dropout": key}`), by what is drawn; None where it takes no `rngs`.
+
+    Parameters have no name here: they may be meant to be the same.
+    """
+    rngs = named.get("rngs")
+    if not isinstance(rngs, Record):
+        return None
+    for name, off in (("train", False), ("training", False), ("deterministic", True)):
+        if named.get(name) == Known(Constant(off)):
+            return []
+    return [(str(name) if name != "params" else "", leaf) for name, one in rngs.entries for leaf in leaves(one)]
+
+
 class LocalCalls:
     """Applies functions, for a body."""
 
@@ -64,6 +79,8 @@ class LocalCalls:
         self.collectives = Collectives(self)
         self.library = LibraryCalls(self)
         self.transforms = LocalTransforms(self)
+        self.drawn: dict[ast.AST, tuple[Place, ...]] = {}
+        """The calls that lead to where random numbers are drawn."""
 
     def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
         """The result of a call in a body."""
@@ -159,12 +176,18 @@ class LocalCalls:
     def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
         """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
         found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
-        for key in found:
+        over = frozenset().union(*(leaf.over for leaf in found))
+        # A key of its own for each device, given as one: another argument that is the same is none.
+        own = [leaf for name, one in named.items() if "key" in name or "rng" in name for leaf in leaves(one)]
+        over -= NONE.union(*(leaf.over for leaf in own))
+        drawn = _streams(named)
+        keys = [("", key) for key in found] if drawn is None else drawn
+        for stream, key in keys:
             if key.kind != "key":
                 continue
-            for axis in frozenset().union(*(leaf.over for leaf in found)):
+            for axis in over:
                 if key.same_over(axis):
-                    self.note("key handed on", place, (axis,), key)
+                    self.note("key handed on", place, (axis,), key, stream if len(over) == 1 else "")
 
     def _run(self, function: Function | Closure, given: list[Local], named: Named, place: Place) -> Local:
         self.body.chain.append(place)
@@ -237,15 +260,25 @@ class LocalCalls:
             return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
         if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
             return base
+        if "rngs" in named:
+            self._handed_on([base, *given], named, place)
         values = [base, *given, *named.values()]
         return self._optimized(combined(values), values, place) if name in _PURE_METHODS else combined(values)
 
     # events
 
-    def note(self, kind: str, place: Place, axes: tuple[object, ...], leaf: Leaf, note: str = "") -> int:
-        """Record an event; its number."""
+    def note(
+        self,
+        kind: str,
+        place: Place,
+        axes: tuple[object, ...],
+        leaf: Leaf,
+        note: str = "",
+        chain: tuple[Place, ...] | None = None,
+    ) -> int:
+        """Record an event; its number. `chain` leads to it, where that is not here."""
         known = tuple(axis for axis in axes if isinstance(axis, str | Parameter))
-        event = Event(kind, place, tuple(self.body.chain), known, leaf, note)
+        event = Event(kind, place, tuple(self.body.chain) if chain is None else chain, known, leaf, note)
         for number, other in enumerate(self.body.events):
             if (other.kind, other.place, other.axes) == (kind, place, known):
                 return number
@@ -267,4 +300,5 @@ class LocalCalls:
                 continue
             for axis in sorted(frozenset().union(*(leaf.over for leaf in found)), key=str):
                 if mask.same_over(axis) and mask.origin is not None:
-                    self.note("same mask", mask.origin, (axis,), mask)
+                    chain = self.drawn.get(mask.origin.node)
+                    self.note("same mask", mask.origin, (axis,), mask, chain=chain)

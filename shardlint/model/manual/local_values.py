@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.manual.local_calls import LocalCalls
 from shardlint.model.manual.varying import (
+    ADDED,
     ALONG,
     HIDDEN,
     NONE,
     NOTHING,
+    ROWS,
     SUMMED,
     Axes,
     Closure,
@@ -76,6 +78,10 @@ class LocalValues(ABC):
         """Statistics that dropped a split dimension: where, the axes it was split over, and what of."""
         self.sums: list[Axes] = []
         """The axes of each sum over devices."""
+        self.rows: list[Axes] = []
+        """The axes of each dimension whose part on a device was counted from 0."""
+        self.added: list[tuple[Place, Axes, Leaf]] = []
+        """What was added on every device: where, along which axes all hold the same of it, and what."""
         self.chain: list[Place] = []
         self.calls = LocalCalls(self)
         self.branches = 0
@@ -186,6 +192,8 @@ class LocalValues(ABC):
                     kind = one.kind
         if isinstance(op, ast.Mult):
             self._placed(left, right, place)
+        if isinstance(op, ast.Add):
+            kind = self._added(left, right, place) or kind
         self._met_again(left, right)
         kind = kind or kept_kind((left, right))
         result = self.calls.still_random(combined([left, right], kind), left, right)
@@ -202,6 +210,17 @@ class LocalValues(ABC):
         axes = self.sums[int(left.kind.removeprefix(SUMMED))]
         number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
         return replace(result, marks=result.marks | {number})
+
+    def _added(self, left: Local, right: Local, place: Place) -> str:
+        """The kind of a sum of what differs along some axes and of what all devices hold, if it is one."""
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, Leaf) or not isinstance(other, Leaf) or not other.traced:
+                continue
+            axes = frozenset(axis for axis in one.sure if isinstance(axis, str) and other.same_over(axis))
+            if axes and one.traced:
+                self.added.append((place, axes, other))
+                return f"{ADDED} {len(self.added) - 1}"
+        return ""
 
     def _placed(self, left: Local, right: Local, place: Place) -> None:
         """Note an index along some axes by which parts of a dimension are counted that is split over others."""
@@ -222,6 +241,7 @@ class LocalValues(ABC):
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)
         key = self.expression(file, node.slice, frame)
+        self.taken_by(whole, self._counting(file, node.slice, key, frame), Place(file, node))
         index = key.value.value if isinstance(key, Known) and isinstance(key.value, Constant) else None
         if (
             isinstance(whole, Tree)
@@ -236,6 +256,33 @@ class LocalValues(ABC):
         if isinstance(whole, Known) and isinstance(key, Known):
             return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
         return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
+
+    def _counting(self, file: FileFacts, key: ast.expr, value: Local, frame: Frame) -> Axes:
+        """The axes over which the dimension is split that an index counts from 0: `[:x.shape[0]]`, `[arange(n)]`."""
+        if isinstance(key, ast.Tuple) and key.elts:
+            parts = [(one, self.expression(file, one, frame)) for one in key.elts]
+            return NONE.union(*(self._counting(file, one, part, frame) for one, part in parts))
+        if isinstance(key, ast.Slice) and key.upper is not None and key.step is None:
+            if key.lower is None or (isinstance(key.lower, ast.Constant) and key.lower.value == 0):
+                end = self.expression(file, key.upper, frame)
+                return end.axes if isinstance(end, Size) else NONE
+        return self.counted(value)
+
+    def counted(self, index: Local) -> Axes:
+        """The axes over which the dimension is split that these numbers count from 0."""
+        rows = isinstance(index, Leaf) and index.kind.startswith(ROWS)
+        return self.rows[int(index.kind.removeprefix(ROWS))] if rows and isinstance(index, Leaf) else NONE
+
+    def taken_by(self, table: Local, axes: Axes, place: Place) -> None:
+        """Note a table that all devices hold, of which each takes the part that counts from 0."""
+        if not axes:
+            return
+        if isinstance(table, Known):
+            made_here = isinstance(table, Shape | Size) or not isinstance(table.value, Parameter | CallResult)
+            if not made_here:
+                self.calls.note("rows from 0", place, tuple(axes), NOTHING)
+        elif isinstance(table, Leaf) and table.traced and all(table.same_over(axis) for axis in axes):
+            self.calls.note("rows from 0", place, tuple(axes), table)
 
     def outer(self, place: Place) -> Value:
         """What a name is that comes from around the body.

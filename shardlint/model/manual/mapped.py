@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.model import api
 from shardlint.model.manual.bodies import Body
-from shardlint.model.manual.copies import is_copies
+from shardlint.model.manual.copies import copied_at, is_copies
 from shardlint.model.manual.varying import (
     NONE,
     Axes,
@@ -73,9 +73,11 @@ class Ran:
     events: tuple[Event, ...]
     cancelled: frozenset[int]
     manual: Axes
+    copies: tuple[Place, ...] = ()
+    """Where the copies of random keys are made that every call in sight of a pmapped function gives it."""
 
 
-def mapped(program: Program, file: FileFacts, call: ast.Call, form: str) -> Iterator[Mapped]:
+def mapped(program: Program, file: FileFacts, call: ast.expr, form: str) -> Iterator[Mapped]:
     """The functions mapped by a `shard_map` or `pmap` call, decorator or partial, wherever the partial is called."""
     found = list(wrappings(program, file, call, form, MAPS))
     for one in found:
@@ -162,9 +164,10 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     if given is None:
         return None
     given = _told_by_calls(program, one, given)
+    given, copies = _copied_keys(program, one, given)
     place = one.settings.place
     result = body.calls.apply(Known(inner), given, {}, place)
-    return Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual)
+    return Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
 
 
 def collectives(program: Program, function: Value) -> tuple[Event, ...]:
@@ -191,7 +194,8 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
             continue
         values = [program.evaluator.value(Place(end.place.file, node)) for node in nodes]
         given = [
-            _as_copies(local) if node is not None and split and is_copies(end.place.file, node) else local
+            _as_copies(local)
+            if node is not None and split and not _is_key(local) and is_copies(program, end.place.file, node) else local
             for local, node in zip_longest(given, nodes[: len(given)])
         ]
         return [
@@ -200,6 +204,36 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
             if local is not None
         ]
     return given
+
+
+def _copied_keys(program: Program, one: Mapped, given: list[Local]) -> tuple[list[Local], tuple[Place, ...]]:
+    """The arguments, with the random keys of which all calls in sight give copies, and where those are made."""
+    inner = one.inner
+    at = [index for index, local in enumerate(given) if _is_key(local)]
+    if one.api != "jax.pmap" or not isinstance(inner, Function) or not at:
+        return given, ()
+    found = program.flow.ends(inner.place.file, inner.node).found
+    calls = [
+        (end.place.file, end.place.node)
+        for end in found
+        if end.kind == "called" and isinstance(end.place.node, ast.Call)
+    ]
+    if not calls or any(isinstance(arg, ast.Starred) for _, call in calls for arg in call.args):
+        return given, ()
+    copies: list[Place] = []
+    for index in at:
+        local = given[index]
+        made = [
+            copied_at(program, file, call.args[index]) if index < len(call.args) else None for file, call in calls
+        ]
+        if None not in made and isinstance(local, Leaf):
+            given[index] = replace(local, over=NONE)
+            copies += [place for place in made if place is not None]
+    return given, tuple(copies)
+
+
+def _is_key(local: Local | None) -> bool:
+    return isinstance(local, Leaf) and local.kind == "key"
 
 
 def _as_copies(local: Local) -> Local:

@@ -19,6 +19,8 @@ Axes = frozenset[Axis]
 NONE: Axes = frozenset()
 ALONG = "along"
 SUMMED = "summed"
+ADDED = "added"
+ROWS = "rows"
 
 
 class Local:
@@ -36,8 +38,10 @@ class Leaf(Local):
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
     just that, "index" for one along axes, "summed" and a number for a `psum`, "along" and one for a statistic along a
-    split dimension that it dropped; `traced` says that it comes of an argument of the body. `marks` are the events (by
-    number) that this value is still right about: dividing it takes them off. `origin` is where it came to vary.
+    split dimension that it dropped, "added" and one for what is the same everywhere and was added to what is not,
+    "rows" and one for numbers that count a split dimension from 0; `traced` says that it comes of an argument of
+    the body. `marks` are the events (by number) that this value is still right about: dividing it takes them off.
+    `origin` is where it came to vary.
     """
 
     over: Axes = NONE

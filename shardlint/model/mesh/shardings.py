@@ -5,15 +5,19 @@ The one place that decides it. Rules ask it through `Site.shardings`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.config.targets import Targets
 from shardlint.model import api, signatures
 from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (
     CallArguments,
     CallResult,
+    Choice,
+    ClassValue,
     Function,
     Items,
     Leaves,
@@ -39,6 +43,9 @@ JITS = (*signatures.JITS, "equinox.filter_jit")
 EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
 """Since which jax a mesh made without axis_types has Explicit axes."""
 _MADE_ON = {"jax.make_array_from_callback": 1, "jax.make_array_from_process_local_data": 0}
+_PARTS = ("flax.nnx.state", "equinox.filter", "flax.core.freeze", "flax.core.unfreeze")
+"""What gives the arrays of a model or state as they are."""
+_ANNOTATING = ("with_partitioning", "with_metadata", "sharding_names", "out_sharding")
 _DEPTH = 6
 
 
@@ -153,9 +160,71 @@ class Shardings:
             return self.spread(self.mapped(value.call), auto, depth + 1)
         return self.shards(self.target(value), auto)
 
+    def seems_spread(self, value: Value, depth: int = 0) -> bool:
+        """Whether some array of a tree is placed by a sharding that may split it: less than `spread` asks for."""
+        return _some_leaf(value, self._made_spread, depth)
+
+    def _made_spread(self, value: Value, depth: int) -> bool:
+        call = value.call if isinstance(value, CallResult) else None
+        if not isinstance(value, CallResult) or call is None:
+            return False
+        if value.api in MAPS:
+            return self.seems_spread(self._evaluator.trees.expanded(value), depth + 1)
+        if value.api in _PARTS and call.positional:
+            whole = self._program.followed(self._evaluator.value(call.positional[0], call.environment))
+            made = [one.by for one in options(whole) if isinstance(one, CallResult) and isinstance(one.by, ClassValue)]
+            return any(map(self._placed_when_made, made)) or self.seems_spread(whole, depth + 1)
+        return self.may_split(self.target(value))
+
+    def _placed_when_made(self, cls: ClassValue) -> bool:
+        """Whether variables of an NNX module are placed as they are made: flax does it where a mesh is set."""
+        file = cls.place.file
+        annotated = file.says("nnx") and any(file.says(text) for text in _ANNOTATING)
+        return (
+            annotated
+            and self._targets.allows("flax", ">=0.12")
+            and self._program.project.anywhere(file.path, "set_mesh")
+        )
+
+    def may_split(self, value: Value, depth: int = 0) -> bool:
+        """Whether some sharding of a tree is a NamedSharding that is not surely replicated."""
+        return _some_leaf(value, self._splits_one, depth)
+
+    def _splits_one(self, value: Value, depth: int) -> bool:
+        if isinstance(value, CallResult) and value.api in MAPS:
+            return self.may_split(self._evaluator.trees.expanded(value), depth + 1)
+        parts = sharding_parts(value, self._evaluator)
+        if parts is None:
+            return False
+        specs = [spec_of(one, self._evaluator) for one in options(parts[1])]
+        return any(
+            spec is None or spec.open or any(one.axes or not one.known for one in spec.entries) for spec in specs
+        )
+
     def mapped(self, call: CallArguments) -> Value:
         """What the function of a `tree.map` makes of a leaf."""
         function = self._evaluator.value(call.positional[0], call.environment)
         if isinstance(function, Function):
             return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))
         return Unknown()
+
+
+def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
+    """Whether something is so of some leaf of a tree, which is asked about with its depth.
+
+    Unlike `leaves` it also looks at what a list repeats.
+    """
+    if depth > _DEPTH:
+        return False
+    match value:
+        case Choice(options=inside):
+            parts: Iterable[Value] = inside
+        case Items(items=items, repeated=repeated):
+            parts = (*items, *repeated)
+        case Table(entries=entries):
+            parts = (one for _, one in entries)
+        case Leaves(of=of):
+            parts = (of,)
+        case _:
+            return asked(value, depth)
+    return any(_some_leaf(one, asked, depth + 1) for one in parts)

@@ -200,6 +200,10 @@ class _Running:
             yield Started(place)
             return
         function = self._function(callee)
+        if function is None and isinstance(callee, ClassValue):
+            for event in self._fields(callee, call, depth):
+                yield replace(event, through=(place, *event.through))
+            function = self._function(callee, "__post_init__") if _is_dataclass(callee) else None
         if function is None or depth >= _DEPTH or function.node in self.seen:
             return
         if isinstance(function.node, ast.Lambda | ast.AsyncFunctionDef):
@@ -210,16 +214,43 @@ class _Running:
         for event in self._block(function.place.file, function.node.body, depth + 1):
             yield replace(event, through=(place, *event.through))
 
-    def _function(self, callee: object) -> Function | None:
+    def _fields(self, cls: ClassValue, call: ast.Call, depth: int) -> Iterator[_Event]:
+        """What the `default_factory` of the fields of a dataclass do that a call does not give."""
+        inside, node = cls.place.file, cls.node
+        if not _is_dataclass(cls) or not isinstance(node, ast.ClassDef) or depth >= _DEPTH:
+            return
+        fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+        named = {one.arg for one in call.keywords}
+        if None in named or any(isinstance(one, ast.Starred) for one in call.args):
+            return
+        for field in fields[len(call.args) :]:
+            made = field.value
+            if not isinstance(field.target, ast.Name) or field.target.id in named or not isinstance(made, ast.Call):
+                continue
+            factory = next((one.value for one in made.keywords if one.arg == "default_factory"), None)
+            if isinstance(factory, ast.Lambda):
+                yield from self._expressions(inside, [factory.body], depth + 1)
+            elif factory is not None:
+                found = options(self.evaluator.value(Place(inside, factory)))
+                names = [one.name if isinstance(one, Api) else "" for one in found]
+                if names and all(name in STARTS for name in names):
+                    yield Started(Place(inside, factory))
+
+    def _function(self, callee: object, name: str = "__init__") -> Function | None:
         if isinstance(callee, Function):
             return callee
         if isinstance(callee, ClassValue):
             for one in self.evaluator.lineage(callee):
                 inside = one.place.file
-                bound = inside.bindings(inside.scope(one.node), "__init__")
+                bound = inside.bindings(inside.scope(one.node), name)
                 if bound and isinstance(bound[0].node, ast.FunctionDef):
                     return Function(Place(inside, bound[0].node), True, one)
         return None
+
+
+def _is_dataclass(cls: ClassValue) -> bool:
+    decorators = getattr(cls.node, "decorator_list", ())
+    return any("dataclass" in cls.place.file.text(one) for one in decorators)
 
 
 def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:

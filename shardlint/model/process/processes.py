@@ -21,8 +21,10 @@ _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
 _STARTING = ("jax.distributed.initialize", "distributed.initialize")
 _OWN_ASKING = (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", "distributed.init")
-SEVERAL_SAYS = _OWN_ASKING
-"""Texts of which a program for several processes holds one: what `asks_itself` and `several` look for is among them."""
+SEVERAL_SAYS = ("distributed.initialize",)
+"""Text without which, in the project, `several` does not say that it is initialized."""
+ASKING_SAYS = _OWN_ASKING
+"""Texts of which one stands in a file of which `asks_itself` is true."""
 # Names of numbers of processes, and of flags that say whether this is the first.
 _RANK = regex(
     r"(?i)^_*(process_(index|idx|id)|host_(index|id)|(global_)?rank|proc_(id|index)|host|pid)$"

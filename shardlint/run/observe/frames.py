@@ -15,7 +15,16 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # noqa: PTH100
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Library functions that hand on what they are given: who throws their result away throws away a placement.
 _HANDING_ON = frozenset(
-    ("tree_map", "map", "filter_shard", "with_logical_constraint", "einshard", "<genexpr>")
+    (
+        "tree_map",
+        "map",
+        "tree_map_with_path",
+        "map_with_path",
+        "filter_shard",
+        "with_logical_constraint",
+        "einshard",
+        "<genexpr>",
+    )
 )
 
 
@@ -100,7 +109,7 @@ def discarded(frame: FrameType | None) -> list[Any] | None:
             continue
         after = _next(code, one.f_lasti)
         if is_user(code.co_filename):
-            if after == "POP_TOP":
+            if after == "POP_TOP" or after.startswith("unread "):
                 return line_of(one)
             if after != "RETURN_VALUE":
                 return None
@@ -111,8 +120,21 @@ def discarded(frame: FrameType | None) -> list[Any] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _next(code: CodeType, at: int) -> str:
-    """The instruction after the call at `at`."""
+    """The instruction after the call at `at`; `unread x` where it keeps the result as x, which nothing reads."""
     for one in dis.get_instructions(code):
         if one.offset > at and one.opname not in ("CACHE", "NOP", "EXTENDED_ARG"):
+            if one.opname == "STORE_FAST" and isinstance(one.argval, str) and _unread(code, one.argval):
+                return f"unread {one.argval}"
             return one.opname
     return ""
+
+
+def _unread(code: CodeType, name: str) -> bool:
+    """Whether a local variable of a function is written and never read; `_x` is not meant to be."""
+    if name.startswith("_") or {"locals", "vars", "eval", "exec"} & set(code.co_names):
+        return False
+    return not any(
+        "LOAD_FAST" in one.opname
+        and (name == one.argval or (isinstance(one.argval, tuple) and name in one.argval))
+        for one in dis.get_instructions(code)
+    )

@@ -33,6 +33,7 @@ def _flax_spmd(module: Any) -> None:
     pairs = [
         _watch(module, "with_logical_constraint", _logical_constraint),
         _watch(module, "logical_to_mesh_axes", functools.partial(_logical_axes, module)),
+        _watch(module, "logical_to_mesh_sharding", functools.partial(_logical_shardings, module)),
     ]
     # Names that other modules of flax have taken before.
     for name, other in list(sys.modules.items()):
@@ -45,7 +46,7 @@ def _flax_spmd(module: Any) -> None:
 
 def _flax_linen(module: Any) -> None:
     spmd = sys.modules.get("flax.linen.spmd")
-    for name in ("with_logical_constraint", "logical_to_mesh_axes"):
+    for name in ("with_logical_constraint", "logical_to_mesh_axes", "logical_to_mesh_sharding"):
         if spmd is not None and hasattr(module, name):
             setattr(module, name, getattr(spmd, name))
 
@@ -70,6 +71,29 @@ def _logical_constraint(
             )
 
 
+def _logical_shardings(
+    module: Any, frame: Any, result: Any, tree: Any, mesh: Any, rules: Any = None, *args: Any
+) -> None:
+    """Names of a whole tree that come to nothing, because there are no rules at all."""
+    import jax
+
+    if rules or module.get_logical_axis_rules() or mesh.size < 2:
+        return
+    names = {
+        str(name)
+        for spec in jax.tree_util.tree_leaves(
+            tree, is_leaf=lambda one: isinstance(one, jax.sharding.PartitionSpec)
+        )
+        if isinstance(spec, jax.sharding.PartitionSpec)
+        for part in spec
+        for name in (part if isinstance(part, tuple) else (part,))
+        if isinstance(name, str)
+    }
+    lines = stack()
+    if lines and names and not names & set(map(str, mesh.axis_names)):
+        write("logical", what="no-rules", name="", names=sorted(names), lines=lines)
+
+
 def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any = None) -> None:
     if names is None:
         return
@@ -92,7 +116,12 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
         targets = [value for value in said if value is not None]
         if targets and said[0] is None:
             write(
-                "logical", what="shadowed", name=name, names=list(map(str, names)), lines=lines, axis=str(targets[0])
+                "logical",
+                what="shadowed",
+                name=name,
+                names=list(map(str, names)),
+                lines=lines,
+                axis=str(targets[0]),
             )
             continue
         if (

@@ -9,10 +9,14 @@ from typing import Any
 
 from . import meshes, ran
 from .frames import discarded, stack
-from .program import nbytes
+from .program import nbytes, spec_text
 from .sink import quiet, write
 
 _LEAST = 4096
+_LOOKS = 3
+_SAMPLE = 4096
+_DIFFERENT = 16
+_filled_at: dict[str, list[int]] = {}
 
 
 def install(jax: Any) -> None:
@@ -21,6 +25,43 @@ def install(jax: Any) -> None:
     jax.lax.with_sharding_constraint = _watched(
         jax, jax.lax.with_sharding_constraint, "jax.lax.with_sharding_constraint"
     )
+    jax.make_array_from_callback = _filled(jax, jax.make_array_from_callback)
+
+
+def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def filled(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        _alike(jax, result)
+        return result
+
+    return filled
+
+
+@quiet
+def _alike(jax: Any, result: Any) -> None:
+    """Parts of an array that were to be different rows of it and are copies of one another."""
+    lines = stack()
+    seen = _filled_at.setdefault(str(lines[:1]), [0])
+    seen[0] += 1
+    if not lines or seen[0] > _LOOKS or isinstance(result, jax.core.Tracer):
+        return
+    if not jax.dtypes.issubdtype(result.dtype, jax.numpy.number):
+        return
+    import numpy as np
+
+    parts = {str(shard.index): shard.data for shard in result.addressable_shards}
+    if len(parts) < 2 or nbytes(result) < _LEAST:
+        return
+    samples = [np.asarray(part).reshape(-1)[:_SAMPLE] for part in parts.values()]
+    # Zeros and other constants are alike and meant so, and a few small numbers may be by chance.
+    if len(set(samples[0].tolist())) < _DIFFERENT:
+        return
+    if all(one.shape == samples[0].shape and (one == samples[0]).all() for one in samples[1:]):
+        write(
+            "same-shards", lines=lines, shape=list(result.shape), dtype=str(result.dtype), parts=len(parts),
+            spec=spec_text(result.sharding), bytes=nbytes(result),
+        )  # fmt: skip
 
 
 def _watched(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -52,6 +93,7 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
         write("discarded", name=name, line=line, what=_shapes((result,)), bytes=bytes_of(jax, result))
     if name == "jax.device_put":
         _lies(jax, result)
+        _moved_on(jax, args[0] if args else kwargs.get("x"), result)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
 
@@ -75,6 +117,20 @@ def _lies(jax: Any, result: Any) -> None:
                 "put",
                 **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")},
             )
+
+
+def _moved_on(jax: Any, given: Any, result: Any) -> None:
+    """Arrays that a function made on one device, and that are placed on several now."""
+    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
+    for before, after in list(pairs)[:400]:
+        if (
+            isinstance(after, jax.core.Tracer)
+            or len(getattr(getattr(after, "sharding", None), "device_set", ())) < 2
+        ):
+            continue
+        maker = ran.maker_of(before)
+        if maker and nbytes(before) >= _LEAST:
+            write("moved-on", maker=maker, shape=list(before.shape), dtype=str(before.dtype))
 
 
 def _asked_none(args: Any, kwargs: Any) -> bool:

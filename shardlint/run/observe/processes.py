@@ -28,8 +28,9 @@ _log: list[Any] = []
 
 
 def begin() -> None:
-    """Watch the files this process opens to write."""
+    """Watch the files this process opens to write, and how it ends, also without jax."""
     sys.addaudithook(_audit)
+    atexit.register(_ended)
 
 
 def install(jax: Any) -> None:

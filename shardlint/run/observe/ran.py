@@ -143,6 +143,12 @@ def _drawn_by(one: Any) -> list[Any]:
     return known[1] if known is not None and known[0]() is one else []
 
 
+def maker_of(one: Any) -> str:
+    """The function that gave an array; empty where it is not known."""
+    made = _made.get(id(one))
+    return made[2] if made is not None and made[0]() is one else ""
+
+
 def note_put(one: Any, lines: list[Any]) -> None:
     """Remember by which lines an array was placed; arrays that are gone make room."""
     if len(_put) >= _NOTED:

@@ -9,8 +9,9 @@ from typing import Any
 from . import mapped
 from .frames import of_traceback, place
 from .manual import walk
+from .own_part import own_parts
 from .parts import parts_scaled
-from .values import Names, Region, Value, inner, only_counts
+from .values import NONE, Names, Region, Value, inner, only_counts
 
 
 def regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
@@ -73,7 +74,9 @@ def judge(
     # What is traced at once from its call has no lines of its own.
     called = of_traceback(eqn.source_info.traceback) or lines
     differentiated = "jvp" in str(eqn.source_info.name_stack) or bool(half)
-    parts = None if pmap else _dimensions(eqn, body)
+    parts = None if eqn.primitive.name == "xla_pmap" else _dimensions(eqn, body)
+    if parts is not None:
+        parts = [[NONE] * len(dims) if at in equal else dims for at, dims in enumerate(parts)]
     region = judge_body(
         body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second", counts
     )
@@ -117,6 +120,8 @@ def judge_body(
     values = walk(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
         _result(at, value, axes, body.outvars[at], info, region, called, checked)
+    if dimensions is not None and not back:
+        own_parts(body, dimensions, region)
     return region
 
 

@@ -66,6 +66,8 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
     split: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     told: set[Any] = set()
     jits = {one["name"] for one in events.of("ran") if one["defined"]}
+    # What is placed as soon as it is made is left behind nowhere.
+    moved = {(one["maker"], array(one)) for one in events.of("moved-on")}
     for one in events.of("put"):
         if one["held"] < one["bytes"]:
             split.setdefault(array(one), ({}, one))
@@ -84,6 +86,7 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             and leaf["bytes"] >= least
             and array(leaf) in split
             and split[array(leaf)][1]["name"] != leaf["name"]
+            and not (given and (one["name"], array(leaf)) in moved)
             and (_in_a_tree(leaf) or _in_a_tree(split[array(leaf)][1]) or _comes_back(leaf, one))
         ]
         if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:

@@ -21,6 +21,9 @@ def logical(events: Events) -> Iterator[Found]:
         if one["what"] == "no-rule":
             text = f"no rule says where {one['name']!r} of ({names}) goes, so the dimension is left whole"
             advice = f"add a rule for {one['name']!r}, ({one['name']!r}, None) where it is meant to be whole"
+        elif one["what"] == "no-rules":
+            text = f"no rules are given and none are set: no name of {names} goes to a mesh axis, and all is whole"
+            advice = "nn.logical_to_mesh_sharding(specs, mesh, rules), or call it under nn.logical_axis_rules(rules)"
         elif one["what"] == "shadowed":
             text = (
                 f"the first rule for {one['name']!r} of ({names}) says None, so the later one, to mesh axis "
@@ -35,5 +38,5 @@ def logical(events: Events) -> Iterator[Found]:
             advice = "give one of the two names another mesh axis"
         yield Found(
             "logical-axes", function(one["lines"][0]), first(one["lines"]), text, advice=advice,
-            code="SL510" if one["what"] == "no-rule" else "SL518",
+            code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),
         )  # fmt: skip

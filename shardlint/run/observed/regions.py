@@ -65,6 +65,8 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         for word, where in (("mapped", made), ("called", first(region["called"])))
         if where.file and where != place
     )
+    if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
+        see = (("what it is made of", scores), *see)
     texts = {
         "differs": (
             "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} may be another on each "
@@ -143,6 +145,42 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "
             "same numbers: one that counts from the start of the table finds another row on each",
             f"take off the number of the part's first row before: jax.lax.axis_index({axis}) * table.shape[0]", "",
+        ),
+        "own-softmax": (
+            "of-part", f"the sum of these exponentials goes over a dimension that is split over {axes}: each device "
+            "divides by that of its own part, and no device by that of the whole",
+            f"sum over the devices: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., "
+            f"{axis})", "SL409",
+        ),
+        "own-norm": (
+            "of-part", f"this sum goes over a dimension that is split over {axes}, and each device scales its part by "
+            "that of its own part alone",
+            f"reduce it over the devices before: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
+        ),
+        "own-place": (
+            "of-part", f"{seen.get('name')} over a dimension that is split over {axes} gives the place in a device's "
+            "own part, and it is used as a place in the whole",
+            f"add the first place of the part (jax.lax.axis_index({axis}) * x.shape[...]), and choose the best of all "
+            "devices by its value", "SL409",
+        ),
+        "own-running": (
+            "of-part", f"{seen.get('name')} along a dimension that is split over {axes} begins anew on each device",
+            f"add what the devices before have summed: jax.lax.all_gather of the last row over {axis}", "SL409",
+        ),
+        "own-positions": (
+            "of-part", f"these positions count from 0 on every device, and the dimension they belong to is split over "
+            f"{axes}: all parts get those of the first",
+            f"begin at jax.lax.axis_index({axis}) * x.shape[...]", "",
+        ),
+        "own-shift": (
+            "of-part", f"this shifts rows along a dimension that is split over {axes} inside of each part: at its end "
+            "stands a row of its own, or zeros, where that of the next device belongs",
+            f"send the rows at the edge with jax.lax.ppermute over {axis}", "",
+        ),
+        "unsummed": (
+            "unsummed", f"{seen.get('name')} of a product over a dimension that is split over {axes}: what each device "
+            "has is one term of it, and a function of the terms is none of their sum",
+            f"sum it before: jax.lax.psum(x @ w, {axis})", "SL402",
         ),
         "untiled": (
             "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",

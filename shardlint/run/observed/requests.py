@@ -33,6 +33,22 @@ def discarded(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def filled_alike(events: Events) -> Iterator[Found]:
+    """Arrays of which every device was given the same part."""
+    seen = set()
+    for one in events.of("same-shards"):
+        place = first(one["lines"])
+        if place in seen:
+            continue
+        seen.add(place)
+        yield Found(
+            "same-rows", function(one["lines"][0]), place,
+            f"all {one['parts']} parts of this {array(one)}, which lies as {one['spec']}, hold the same numbers: the "
+            "callback gives each device one and the same part of the data",
+            advice="give what it is asked for: lambda index: data[index]", bytes=one["bytes"],
+        )  # fmt: skip
+
+
 def without_effect(events: Events, least: int) -> Iterator[Found]:
     """Constraints that gave back what they were given, wherever they were reached."""
     done = {first(one["lines"]) for one in events.of("effect")}

@@ -61,7 +61,13 @@ def read(file: int) -> str:
 
 
 def users_line(dump: str) -> str:
-    """The innermost line of the user's own code, `file.py:12 in step`; "" where there is none.
+    """The innermost line of the user's own code, `file.py:12 in step`; "" where there is none."""
+    place = users_place(dump)
+    return f"{shown_path(place[0])}:{place[1]} in {place[2]}" if place is not None else ""
+
+
+def users_place(dump: str) -> tuple[str, int, str] | None:
+    """Its file, line and function.
 
     The thread that crashed counts if it has such a line, then the main one (written last), then the others.
     """
@@ -70,8 +76,8 @@ def users_line(dump: str) -> str:
     for thread in crashed + threads:
         for file, line, name in _FRAME.findall(thread):
             if load.is_theirs(file):
-                return f"{shown_path(file)}:{line} in {name}"
-    return ""
+                return file, int(line), name
+    return None
 
 
 def shown(dump: str) -> list[str]:

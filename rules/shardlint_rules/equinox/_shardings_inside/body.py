@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox._shardings_inside.layout import assigned, indented, line_length
+from shardlint_rules.equinox._shardings_inside.layout import UNIT, assigned, indented, line_length
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
@@ -19,10 +20,16 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
         return []
     if isinstance(asked, One):
         if len(names) == 1 and not asked.surely:
-            raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
+            names = [f"({names[0]},)"]
         joined = ", ".join(names)
         many = f"({joined})" if len(names) > 1 else joined
-        return assigned(joined, shard, many, asked.text, room) if names else []
+        lines = (
+            assigned(joined, shard, many, asked.text, room - len(UNIT if asked.when else "")) if names else []
+        )
+        if asked.when and lines:
+            inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
+            return [f"if {asked.when}:{inside}"]
+        return lines
     if not len(names) - spare <= len(asked.texts) <= len(names):
         raise NotRewritten(
             f"in_shardings has {len(asked.texts)} entries and {what} {len(names)} positional parameters"
@@ -62,7 +69,9 @@ class Body:
         names, star = self.names, self.function.args.vararg
         if star is not None and isinstance(asked, One) and (asked.surely or not names):
             names = [*names, star.arg]
-            asked = One(asked.text, True, asked.source)
+            asked = replace(asked, surely=True)
+        elif star is not None and isinstance(asked, Each) and len(asked.texts) >= len(names):
+            names, asked = self._with_star(names, star.arg, asked)
         elif star is not None:
             raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
         room = line_length(self.file) - self._indent()
@@ -73,6 +82,17 @@ class Body:
             self._insert([*comments, *lines])
         elif comments:
             raise NotRewritten("a comment beside the keywords would be lost")
+
+    def _with_star(self, names: list[str], star: str, asked: Each) -> tuple[list[str], Each]:
+        """The star's parameter as one more, which has the rest of the entries."""
+        rest = asked.texts[len(names) :]
+        if not rest:
+            return names, asked
+        if None in rest:
+            raise NotRewritten(f"`*{star}` takes an entry that is None, which filter_shard refuses")
+        together = ", ".join(text for text in rest if text is not None)
+        together = f"({together},)" if len(rest) == 1 else f"({together})"
+        return [*names, star], Each((*asked.texts[: len(names)], together), asked.sources)
 
     def constrain_results(self, asked: Given, comments: list[str]) -> None:
         """Constrain every returned value."""
@@ -142,11 +162,13 @@ class Body:
     def _whole_result(self, asked: One | Each, statement: ast.Return, value: ast.expr) -> None:
         if isinstance(asked, One):
             text = asked.text
+            if asked.when:
+                self._where_asked(asked, statement, value)
+                return
         else:
             if None in asked.texts:
-                raise NotRewritten(
-                    f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
-                )
+                self._parts_of(asked, statement, value)
+                return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
                 raise NotRewritten(
                     f"out_shardings is a tuple and `return {self.site.text(value)}` is not a tuple of its length"
@@ -154,6 +176,43 @@ class Body:
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap(statement, value, text)
+
+    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr) -> None:
+        """A result whose parts have no names yet."""
+        names = [f"result{index}" for index in range(len(asked.texts))]
+        indent = self._lead(statement)
+        taken = any(self.file.mentions_in(self.file.scope(self.function), name) for name in names)
+        shown = isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
+        if indent is None or taken or shown or len(names) < 2:
+            raise NotRewritten(
+                f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
+            )
+        parts = [
+            name if text is None else f"{self.shard}({name}, {text})"
+            for name, text in zip(names, asked.texts, strict=True)
+        ]
+        self.shown.append(f"return {', '.join(parts)}")
+        start, end = self.file.span(statement)
+        self.edits.append(Edit(start, start + len("return"), f"{', '.join(names)} ="))
+        self.edits.append(Edit(end, end, f"\n{indent}return {', '.join(parts)}"))
+
+    def _where_asked(self, asked: One, statement: ast.Return, value: ast.expr) -> None:
+        """A result that is constrained only where something is asked for."""
+        text, indent = self.site.text(value), self._lead(statement)
+        inside = f"return {asked.around(self.shard, text)}"
+        if isinstance(value, ast.Name) and len(indent or "") + len(inside) <= line_length(self.file):
+            self.shown.append(f"return {asked.around(self.shard, text)}")
+            self.edits.append(self.site.replace(value, asked.around(self.shard, text)))
+            return
+        if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
+            raise NotRewritten(f"`{asked.text}` may be None, which filter_shard refuses")
+        made = f"result = {self.shard}(result, {asked.text})"
+        self.shown.append(f"if {asked.when}: {made}")
+        start = self.file.span(statement)[0]
+        self.edits.append(Edit(start, start + len("return"), "result ="))
+        end = self.file.span(statement)[1]
+        lines = (f"if {asked.when}:", f"{self._unit()}{made}", "return result")
+        self.edits.append(Edit(end, end, "".join(f"\n{indent}{line}" for line in lines)))
 
     def _wrap(self, statement: ast.Return, value: ast.expr, text: str) -> None:
         whole = self.site.text(statement)
@@ -235,6 +294,8 @@ class Body:
         if indent.strip():
             if any(text.startswith("#") for text in lines):
                 raise NotRewritten("a comment beside the keywords would be lost")
+            if any(text.startswith("if ") for text in lines):
+                raise NotRewritten(f"the body of `{self.function.name}` stands on one line")
             self.edits.append(Edit(start, start, "".join(f"{text}; " for text in lines)))
             return
         while line > 1 and source.line(line - 1).lstrip().startswith("#"):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
@@ -27,11 +28,11 @@ from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.body import input_lines
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
 from shardlint_rules.equinox._shardings_inside.same_in_body import changes, gives_the_same
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten, positional
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
@@ -42,14 +43,17 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _LETTERS = ("x", "y", "z")
 
 
-def above(site: Site, function: ast.expr | None, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
-    """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator."""
+def above(
+    site: Site, function: ast.expr | None, asked: Asked, rest: Cut, first: Sequence[str] = ()
+) -> tuple[list[Edit], list[str]]:
+    """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator.
+
+    Statements that have to come `first` stand above the function.
+    """
     node = function if function is not None else site.call
     statement = site.file.statement(node)
     if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
-    if asked.above_inputs or asked.above_outputs:
-        raise NotRewritten("a comment beside the keywords would be lost")
     indent = indent_of(site, statement)
     _check_shardings(site, asked)
     handed = function is None or not _stays_itself(site, function, statement)
@@ -58,11 +62,14 @@ def above(site: Site, function: ast.expr | None, asked: Asked, rest: Cut) -> tup
     imports, lines = _lines(site, function, asked, inner, indent, statement)
     taken = _signature(site, function, asked, handed)
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
+    lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
     gap = "" if indent else newline
-    whole = f"{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
+    lead = "".join(f"{indent}{line}\n" for line in first)
+    lead += ("\n" if indent else "\n\n") if first else ""
+    whole = f"{lead}{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
-    edits = [*imports, Edit(start, start, _before(site, statement, indent) + whole)]
+    edits = [*imports, Edit(start, start, ("" if first else _before(site, statement, indent)) + whole)]
     if not handed:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
@@ -108,6 +115,8 @@ def _check_shardings(site: Site, asked: Asked) -> None:
 
 def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
     """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
+    if isinstance(function, ast.Lambda):
+        return True  # what it names is looked up where it runs, here as there
     if not all(_holds_nothing(option) for option in options(site.value(function))):
         return False
     for part in ast.walk(function):
@@ -161,6 +170,8 @@ def _base(site: Site, function: ast.expr | None) -> str:
 def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | None:
     """The positional parameters that are constrained, by name; None where it takes what it is given."""
     known = _known(site, function)
+    if isinstance(function, ast.Lambda):
+        return [arg.arg for arg in positional(function)]
     if isinstance(asked.inputs, Each):
         count = len(asked.inputs.texts)
     elif asked.inputs is not None and asked.inputs.surely and known is not None and _takes_all(known):
@@ -207,10 +218,14 @@ def _more(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
 
 
 def _signature(site: Site, function: ast.expr | None, asked: Asked, handed: bool) -> str:
+    if isinstance(function, ast.Lambda):
+        head = site.file.span(function.body)[0] - site.file.span(function)[0]
+        return site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
     names = _names(site, function, asked)
     first = ["function"] if handed else []
     if names is None:
-        return ", ".join([*first, "*args", *(["**kwargs"] if asked.inputs is None else [])])
+        free = asked.inputs is None or (isinstance(asked.inputs, One) and asked.inputs.when)
+        return ", ".join([*first, "*args", *(["**kwargs"] if free else [])])
     return ", ".join([*first, *names, *_more(site, function, names)])
 
 
@@ -221,13 +236,18 @@ def _lines(
     names = _names(site, function, asked)
     room = line_length(site.file) - len(indent) - len(_UNIT)
     if names is not None:
-        lines = input_lines(shard, names, asked.inputs, 0, f"`{inner}`", room)
+        spare = len(function.args.defaults) if isinstance(function, ast.Lambda) else 0
+        lines = input_lines(shard, names, asked.inputs, spare, f"`{inner}`", room)
         given = ", ".join([*names, *_more(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"
     else:
-        text = getattr(asked.inputs, "text", "")
-        lines, given = [f"args = {shard}(args, {text})"], "*args"
+        assert isinstance(asked.inputs, One)
+        lines, given = [f"args = {shard}(args, {asked.inputs.text})"], "*args"
+        if asked.inputs.when:
+            lines, given = [f"if {asked.inputs.when}:\n{_UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"
+    if isinstance(function, ast.Lambda):
+        call = site.text(function.body)
     out = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
-    return list(imports), [*lines, *out]
+    return list(imports), [*asked.above_inputs, *lines, *asked.above_outputs, *out]

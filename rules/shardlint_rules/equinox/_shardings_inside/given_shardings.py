@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Items, Parameter, options
+from shardlint.model.values import Constant, Items, Parameter, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.equinox.wrapped import NotRewritten
@@ -20,7 +20,22 @@ class One:
     text: str
     surely: bool
     """Whether it is known to be one sharding, and not a tuple with one for each."""
-    source: ast.expr
+    source: ast.expr | None
+    """The expression whose text it is; None for a name that the fix binds."""
+    when: str = ""
+    """The condition under which it is not None, where it may be."""
+    otherwise: str = ""
+    """The condition's opposite."""
+
+    def around(self, shard: str, value: str) -> str:
+        """An expression that constrains a value where there is something to constrain it to."""
+        call = f"{shard}({value}, {self.text})"
+        return f"{value} if {self.otherwise} else {call}" if self.when else call
+
+    @staticmethod
+    def optional(text: str, surely: bool, source: ast.expr | None) -> One:
+        """What the expression `text` names where it is not None."""
+        return One(text, surely, source, f"{text} is not None", f"{text} is None")
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,9 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
     """The expressions whose text is written elsewhere."""
     if given is None:
         return ()
-    return (given.source,) if isinstance(given, One) else given.sources
+    if isinstance(given, One):
+        return (given.source,) if given.source is not None else ()
+    return given.sources
 
 
 def given(site: Site, node: ast.expr | None) -> Given:
@@ -48,7 +65,7 @@ def given(site: Site, node: ast.expr | None) -> Given:
     value = site.value(node)
     if value == Constant(None):
         return None
-    _refuse_explicit(site, node)
+    refuse_explicit(site, value)
     elements = _elements(site, node)
     if elements is not None:
         return _each(site, node, elements)
@@ -57,11 +74,47 @@ def given(site: Site, node: ast.expr | None) -> Given:
             raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
         return One(site.text(node), False, node)
     if _may_be_none(site, node):
-        raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+        return _optional(site, node)
     inner = _unwrapped(node)
     _refuse_parts(site, inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
     return One(site.text(inner), surely, inner)
+
+
+def _optional(site: Site, node: ast.expr) -> One:
+    """What may be None, and then asks for nothing."""
+    for option in options(site.value(node)):
+        if isinstance(option, Items):
+            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    surely = all(
+        is_sharding(option) or is_spec(option) or option == Constant(None)
+        for option in options(site.value(node))
+    )
+    if isinstance(node, ast.IfExp):
+        said, test = site.text, node.test
+        simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
+        if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
+            _refuse_parts(site, node.body)
+            return One(said(node.body), surely, node, said(test), _not(said(test), test))
+        if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
+            _refuse_parts(site, node.orelse)
+            return One(said(node.orelse), surely, node, _not(said(test), test), said(test))
+    if isinstance(node, ast.Name | ast.Attribute):
+        return One.optional(site.text(node), surely, node)
+    raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+
+
+_OPPOSITE = {ast.Is: "is not", ast.IsNot: "is", ast.Eq: "!=", ast.NotEq: "=="}
+
+
+def _not(text: str, test: ast.expr) -> str:
+    """The opposite of a test."""
+    if isinstance(test, ast.Compare):
+        opposite = _OPPOSITE.get(type(test.ops[0])) if len(test.ops) == 1 else None
+        if opposite is None:
+            return f"not ({text})"
+        return f"{ast.unparse(test.left)} {opposite} {ast.unparse(test.comparators[0])}"
+    return f"not {text}"
 
 
 def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
@@ -133,8 +186,9 @@ def _holds_none(site: Site, node: ast.expr) -> bool:
     return Constant(None) in leaves(site.value(node))
 
 
-def _refuse_explicit(site: Site, node: ast.expr) -> None:
-    for leaf in leaves(site.value(node)):
+def refuse_explicit(site: Site, value: Value) -> None:
+    """Raise `NotRewritten` for shardings over a mesh with Explicit axes."""
+    for leaf in leaves(value):
         parts = site.sharding_parts(leaf)
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:

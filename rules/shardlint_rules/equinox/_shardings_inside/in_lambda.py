@@ -8,7 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 
 def in_lambda(
@@ -17,6 +17,8 @@ def in_lambda(
     """The edits, and what they write. Raises `NotRewritten`."""
     from shardlint.rules_api.imports import spell
 
+    if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
+        raise OutOfReach("a sharding may be None, and the lambda would be written twice")
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
     for name, sharding in _by_name(names, spare, inputs):

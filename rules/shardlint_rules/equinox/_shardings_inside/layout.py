@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardlint.rewrite import wrap
 from shardlint.syntax import FileFacts
 
-_UNIT = "    "
+UNIT = "    "
 
 
 def line_length(file: FileFacts) -> int:
@@ -18,7 +18,7 @@ def assigned(target: str, function: str, argument: str, text: str, room: int) ->
     line = f"{target} = {function}({argument}, {text})"
     if len(line) <= room or "\n" in line:
         return [line]
-    return [f"{target} = {function}(\n{_UNIT}{argument},\n{_UNIT}{text},\n)"]
+    return [f"{target} = {function}(\n{UNIT}{argument},\n{UNIT}{text},\n)"]
 
 
 def indented(function: str, argument: str, text: str, lead: str, unit: str, length: int) -> str:

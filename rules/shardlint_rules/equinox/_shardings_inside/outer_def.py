@@ -177,6 +177,9 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
         ]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
+    if isinstance(asked, One) and asked.when:
+        again = f"result = {shard}(result, {asked.text})"
+        return [f"result = {call}", f"if {asked.when}:\n{_UNIT}{again}", "return result"]
     text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
     line = f"return {shard}({call}, {text})"
     if len(line) <= room:

@@ -32,6 +32,7 @@ from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox._shardings_inside.same_in_body import obstacle
+from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
 from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
@@ -51,7 +52,20 @@ class Asked:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where the text does not tell how the body would have to look."""
-    inside = hidden(site)
+    try:
+        inside = hidden(site)
+    except NotRewritten:
+        return _out_of_dict(site)
+    try:
+        return _written(site, inside)
+    except NotRewritten as reason:
+        with suppress(NotRewritten):
+            return _written(site, inside, named=True)
+        raise reason from None
+
+
+def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
+    """The fix with the shardings as they are written; or, `named`, given names before the function."""
     nodes: dict[str, ast.expr] = {}
     for one in inside:
         nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
@@ -69,7 +83,36 @@ def rewrite(site: Site) -> Fix:
         asked = Asked(inputs, outputs, [], [*comments["in_shardings"], *comments["out_shardings"]])
     elif outputs is None:
         asked = Asked(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
+    if named:
+        lines, asked = with_names(site, asked)
+        return _below(site, lines, asked, rest, forgotten)
     return _constrained(site, asked, rest, forgotten)
+
+
+def _out_of_dict(site: Site) -> Fix:
+    """The fix where the shardings are in a dict whose entries the text of the call does not spell out."""
+    found = taken_out(site)
+    return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, [])
+
+
+def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
+    """The fix that names the shardings in statements above the function."""
+    definition = site.decorated
+    edits: Iterable[Edit]
+    if definition is not None:
+        (wrapping,) = wrappings(site)
+        target = written(site, wrapping)
+        if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
+            raise NotRewritten("the names of its shardings are not known in the body")
+        first = definition.decorator_list[0]
+        more, shown, _ = _one(site, target, asked, rest, 1)
+        edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
+    elif (function := site.argument("fun")) is not None and site.form == "call":
+        edits, shown = above(site, function, asked, rest, lines)
+    else:
+        raise NotRewritten("what it wraps is not to be seen here")
+    message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
+    return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
 
 
 def _comments(rest: Cut, keyword: ast.keyword | None) -> list[str]:

@@ -1,0 +1,157 @@
+"""A manual region as one list of operations: calls, loops and branches are written out where they stand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .frames import of_traceback, place
+from .values import inner, scan_counts
+
+_MOST = 20_000
+LOOP = "loop"
+"""The name of an operation that hands a value through, from before a loop or a branch to its inside or out of it."""
+
+
+@dataclass
+class Op:
+    """An operation: the numbers of what it takes (None for a constant) and gives, and the shapes of both."""
+
+    name: str
+    params: dict[str, Any]
+    takes: list[int | None]
+    gives: list[int]
+    eqn: Any
+    at: list[Any]
+    dropped: bool = False
+    """Of one that hands a value through: whether the first dimension is left out (1 in `added`: put in front)."""
+    added: bool = False
+
+
+@dataclass
+class Flat:
+    """The operations, the variables by number, and who takes each."""
+
+    ops: list[Op] = field(default_factory=list)
+    avals: dict[int, Any] = field(default_factory=dict)
+    users: dict[int, list[Op]] = field(default_factory=dict)
+    results: list[int | None] = field(default_factory=list)
+    arguments: list[int] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def new(self, aval: Any) -> int:
+        """A number for another value."""
+        number = next(self._numbers)
+        self.avals[number] = aval
+        return number
+
+    def add(self, op: Op) -> None:
+        """Put an operation behind the others."""
+        self.ops.append(op)
+        for taken in op.takes:
+            if taken is not None:
+                self.users.setdefault(taken, []).append(op)
+
+    def shape(self, number: int | None) -> tuple[int, ...]:
+        """The shape of a value; that of a number for a constant."""
+        return () if number is None else tuple(getattr(self.avals[number], "shape", ()))
+
+    def kind(self, number: int | None) -> str:
+        """The letter of its type, `f` for floats."""
+        dtype = None if number is None else getattr(self.avals[number], "dtype", None)
+        return "f" if str(dtype) == "bfloat16" else str(getattr(dtype, "kind", ""))
+
+
+def flat(body: Any) -> Flat:
+    """The body of a region."""
+    found = Flat()
+    found.arguments = [found.new(one.aval) for one in body.invars]
+    found.results = _write(body, list(found.arguments), found, [])
+    return found
+
+
+def _write(body: Any, given: Sequence[int | None], found: Flat, at: list[Any]) -> list[int | None]:
+    known: dict[Any, int | None] = dict.fromkeys(body.constvars)
+    known.update(zip(body.invars, given, strict=False))
+
+    def read(atom: Any) -> int | None:
+        return None if hasattr(atom, "val") else known.get(atom)
+
+    for eqn in body.eqns:
+        takes = [read(atom) for atom in eqn.invars]
+        gives = None if len(found.ops) > _MOST else _inside(eqn, takes, found, at)
+        if gives is None:
+            numbers = [found.new(one.aval) for one in eqn.outvars]
+            found.add(Op(eqn.primitive.name, eqn.params, takes, numbers, eqn, at))
+            gives = list(numbers)
+        known.update(zip(eqn.outvars, gives, strict=False))
+    return [read(atom) for atom in body.outvars]
+
+
+def _inside(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None] | None:
+    name, params = eqn.primitive.name, eqn.params
+    if name in ("shard_map", "xla_pmap", "custom_vmap_call") or name.startswith("pallas"):
+        return None
+    if name == "scan":
+        return _scan(eqn, takes, found, at)
+    if name == "while":
+        tests, consts = params["cond_nconsts"], params["body_nconsts"]
+        body = inner(params["body_jaxpr"])
+        carry = takes[tests + consts :]
+        pairs = zip(carry, body.invars[consts:], strict=False)
+        inside = [_through(eqn, one, var.aval, found, at) for one, var in pairs]
+        results = _write(body, [*takes[tests : tests + consts], *inside], found, at)
+        return _around(eqn, results, inside, found, at)
+    if name == "cond":
+        ends = [_write(inner(each), takes[1:], found, at) for each in params["branches"]]
+        gives = [found.new(one.aval) for one in eqn.outvars]
+        for ends_of, give in zip(zip(*ends, strict=False), gives, strict=False):
+            found.add(Op(LOOP, {}, list(ends_of), [give], eqn, at))
+        return list(gives)
+    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        body = inner(params.get(key))
+        if hasattr(body, "eqns"):
+            source = str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
+            # What a library does stands at the line that called it.
+            lines = at or ([] if place(source) else of_traceback(eqn.source_info.traceback))
+            return _write(body, takes[-len(body.invars) :] if body.invars else [], found, lines)
+    return None
+
+
+def _scan(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> list[int | None]:
+    body = inner(eqn.params["jaxpr"])
+    consts, carried = scan_counts(eqn)
+    given = list(takes[:consts])
+    pairs = list(zip(takes, body.invars, strict=False))
+    inside = [_through(eqn, one, var.aval, found, at) for one, var in pairs[consts : consts + carried]]
+    rows = [_through(eqn, one, var.aval, found, at, dropped=True) for one, var in pairs[consts + carried :]]
+    results = _write(body, [*given, *inside, *rows], found, at)
+    ends = _around(eqn, results[:carried], inside, found, at)
+    stacked = zip(results[carried:], eqn.outvars[carried:], strict=False)
+    return [*ends, *(_through(eqn, one, var.aval, found, at, added=True) for one, var in stacked)]
+
+
+def _around(
+    eqn: Any, results: Sequence[int | None], inside: Sequence[int | None], found: Flat, at: list[Any]
+) -> list[int | None]:
+    """What a loop gives in the end; each round takes what the one before gave."""
+    for end, begin in zip(results, inside, strict=False):
+        if end is not None and begin is not None:
+            found.users.setdefault(end, []).append(Op(LOOP, {}, [end], [begin], eqn, at))
+    return list(results)
+
+
+def _through(
+    eqn: Any,
+    one: int | None,
+    aval: Any,
+    found: Flat,
+    at: list[Any],
+    dropped: bool = False,
+    added: bool = False,
+) -> int:
+    give = found.new(aval)
+    found.add(Op(LOOP, {}, [one], [give], eqn, at, dropped, added))
+    return give
