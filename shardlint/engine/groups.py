@@ -5,6 +5,7 @@ After an edit only the groups are looked at anew that rest on what changed.
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -228,9 +229,7 @@ class Look:
         needs = self.program.needs
         outer, needs.now = needs.now, set()
         with timed("finding what triggers rules"):
-            places = asked(
-                self.facts, self.index, words
-            )  # the text alone says that, and it is asked each time
+            places = asked(self.facts, self.index, words)  # the text alone says that: it is asked each time
             triggered = [
                 site for part, inside in self._by_part(places).items() for site in self._sites(part, inside)
             ]
@@ -256,9 +255,13 @@ class Look:
     def _by_part(self, places: Iterable[Asked]) -> dict[str, list[tuple[int, Asked]]]:
         found: dict[str, list[tuple[int, Asked]]] = {}
         for place in places:
-            part, along = self._layout.spot(self.facts.span(place.node)[0])
+            part, along = self._spot(place.node)
             found.setdefault(part, []).append((along, place))
         return found
+
+    def _spot(self, node: ast.AST) -> Spot:
+        """Where a node begins; where nothing is kept all is one part, and nobody asks where in it."""
+        return self._layout.spot(self.facts.span(node)[0]) if self.kept else (OUTLINE, 0)
 
     def _sites(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
         """The sites of a part that must be looked at."""
@@ -285,7 +288,7 @@ class Look:
         return [site for site in found if site.rule.code in again]
 
     def _triggered(self, sites: Iterable[Site]) -> str:
-        spots = ((self._layout.spot(self.facts.span(one.syntax)[0]), one) for one in sites)
+        spots = ((self._spot(one.syntax), one) for one in sites)
         return digest(
             repr([(spot, one.rule.code, one.form, one.api, one.written) for spot, one in spots]).encode()
         )
@@ -324,10 +327,10 @@ class Look:
 
     def _ask(self, site: Site, check: Callable[[Site], Iterator[Finding]]) -> None:
         needs = self.program.needs
-        at = self.facts.span(site.syntax)[0]
-        room = self._groups.setdefault((self._layout.spot(at)[0], site.rule.code), _Room())
+        room = self._groups.setdefault((self._spot(site.syntax)[0], site.rule.code), _Room())
         try:
             for finding in check(site):
+                at = self.facts.span(site.syntax)[0]
                 self._found.append(_Found((at, site.rule.code, site.form), finding, room, needs.now))
         finally:
             room.needs |= needs.now

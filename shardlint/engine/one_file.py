@@ -204,7 +204,8 @@ class Checker:
         )
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
-        program = Program(root, self._overlay, settings.own_names)
+        project = Project(root, self._overlay, by_part=self._before is not None)
+        program = Program(root, own=settings.own_names, project=project)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,

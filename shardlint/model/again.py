@@ -52,7 +52,7 @@ def again(
     What was parsed of the other files is lent to it, and what searches found is brought up to date. `files` are all
     files there are, where some came or went.
     """
-    after = Project(before.root, overlay)
+    after = Project(before.root, overlay, before.by_part)
     after.lent = {path: facts for path, facts in before.parsed().items() if path not in changed}
     moved = files is not None and files.keys() != before.files.keys()
     after.files = files if files is not None else dict(before.files)

@@ -55,8 +55,10 @@ class _Index:
 class Project:
     """All Python files below a root. Text given by the caller (an editor's buffer) stands in for the file's own."""
 
-    def __init__(self, root: Path, overlay: dict[Path, Source] | None = None) -> None:
+    def __init__(self, root: Path, overlay: dict[Path, Source] | None = None, by_part: bool = False) -> None:
         self.root = root
+        self.by_part = by_part
+        """Whether it is noted what of a file was looked at, for whoever keeps what was found."""
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
         self._tops: dict[Path, Path] = {}
@@ -67,7 +69,7 @@ class Project:
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
         self.parts: dict[Path, tuple[Part, ...]] = {}
-        """The parts of every file that was parsed."""
+        """The parts of every file that was parsed, where they are noted."""
         self.lent: dict[Path, FileFacts] = {}
         """What others have parsed of files that are still the same (see `program.again`); theirs to let go of."""
 
@@ -91,9 +93,10 @@ class Project:
         return self._keep(path, lent if lent is not None and lent.is_of(source) else read_facts(source, path))
 
     def _keep(self, path: Path, facts: FileFacts) -> FileFacts:
-        facts.looked.tell = self.needs.note
+        if self.by_part:
+            facts.looked.tell(self.needs.note)
+            self.parts[path] = facts.looked.parts
         self._facts[path] = facts
-        self.parts[path] = facts.looked.parts
         return facts
 
     def checked(self, source: Source, path: Path) -> FileFacts:

@@ -64,17 +64,24 @@ TELLING: dict[type[ast.stmt], type[ast.stmt]] = {
 
 
 class Looked:
-    """What was looked at in one file. `tell` is told, if anybody is to be."""
+    """What was looked at in one file. Until somebody is to be told nothing is noted, and the file has no parts."""
 
     def __init__(self, path: Path, tables: Tables, source: Source) -> None:
         self.path = path
         self._path = str(path)
-        self._cut = dict(_cut(tables, source, path))
+        self._tables, self._source = tables, source
+        self._cut: dict[Scope, Part] = {}
         self._of: dict[Scope, _Need | None] = {}
         self._record: set[_Need] | None = None
-        self.tell: Callable[[_Need], None] | None = None
-        for scope in self._cut:
-            self._watch(scope)
+        self._tell: Callable[[_Need], None] | None = None
+
+    def tell(self, told: Callable[[_Need], None]) -> None:
+        """From here on somebody is told of whatever is looked at."""
+        if self._tell is None:
+            self._cut.update(_cut(self._tables, self._source, self.path))
+            for scope in self._cut:
+                self._watch(scope)
+        self._tell = told
 
     def _watch(self, scope: Scope) -> None:
         node = scope.node
@@ -95,28 +102,32 @@ class Looked:
 
     def note(self, kind: str, *said: str) -> None:
         """Something of the file was looked at."""
-        self._note((kind, self._path, *said))
+        if self._tell is not None:
+            self._note((kind, self._path, *said))
 
     def whole(self) -> None:
         """Its text was looked at, no matter what stands where."""
         self._note(self.path)
 
     def _note(self, need: _Need) -> None:
-        if self.tell is not None:
-            self.tell(need)
-        if self._record is not None:
-            self._record.add(need)
+        if self._tell is not None:
+            self._tell(need)
+            if self._record is not None:
+                self._record.add(need)
 
     def scope(self, scope: Scope) -> None:
         """Somebody looks at what a scope holds."""
+        if self._tell is None:
+            return
         need = self._of[scope] if scope in self._of else self._find(scope)
         if need is not None:
             self._note(need)
 
     def scopes(self, scopes: Iterable[Scope]) -> None:
         """The same of several."""
-        for scope in {id(one): one for one in scopes}.values():
-            self.scope(scope)
+        if self._tell is not None:
+            for scope in {id(one): one for one in scopes}.values():
+                self.scope(scope)
 
     def _find(self, scope: Scope) -> _Need | None:
         part = self.part(scope)
@@ -129,6 +140,8 @@ class Looked:
 
     def recorded(self, make: Callable[[], Answer]) -> tuple[Answer, tuple[_Need, ...]]:
         """An answer, and what was looked at for it: for whoever keeps the answer."""
+        if self._tell is None:
+            return make(), ()
         before, self._record = self._record, set()
         try:
             answer = make()
