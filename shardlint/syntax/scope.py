@@ -98,6 +98,13 @@ class Scope:
         return next((scope for scope in self.outward() if scope.kind in ("function", "lambda")), None)
 
 
+# Most statements: those that hold no others.
+_SIMPLE = frozenset(
+    {ast.Assign, ast.Expr, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Raise, ast.Assert, ast.Import, ast.ImportFrom,
+     ast.Pass}
+)  # fmt: skip
+
+
 class Tables:
     """The scope tree of a module by statements alone: the scopes by node, and every statement's parent and scope."""
 
@@ -117,6 +124,8 @@ class Tables:
         for statement in statements:
             self.homes[statement] = (parent, scope)
             scope.statements.append(statement)
+            if statement.__class__ in _SIMPLE:
+                continue
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 kind: Kind = "class" if isinstance(statement, ast.ClassDef) else "function"
                 inner = Scope(kind, statement, scope)

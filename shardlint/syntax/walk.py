@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from shardlint.syntax.nodes import children, walk
 from shardlint.syntax.parts import TELLING
 from shardlint.syntax.scope import Binding, BindingKind, Scope, Tables
 
@@ -27,11 +28,6 @@ _OPENING = frozenset(
     )
 )
 # Nodes that all places share: they have no parent of their own.
-_NO_PLACE = frozenset(
-    kind
-    for family in (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
-    for kind in family.__subclasses__()
-)
 
 
 class Walker:
@@ -82,7 +78,7 @@ class Walker:
         if visit is not None:
             visit(self, statement, scope)
             return
-        for child in ast.iter_child_nodes(statement):
+        for child in children(statement):
             if isinstance(child, ast.expr):
                 self._visit(child, statement, scope)
 
@@ -155,7 +151,7 @@ class Walker:
 
     def _bind_match(self, node: ast.Match, scope: Scope) -> None:
         for case in node.cases:
-            for part in ast.walk(case.pattern):
+            for part in walk(case.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     self.homes[part] = (case, scope)
@@ -291,7 +287,7 @@ class Walker:
         for case in node.cases:
             if case.guard is not None:
                 self._visit(case.guard, case, scope)
-            for part in ast.walk(case.pattern):
+            for part in walk(case.pattern):
                 match part:
                     case ast.MatchValue():
                         self._visit(part.value, case, scope)
@@ -328,10 +324,7 @@ class Walker:
             elif kind in _OPENING:
                 self._opening(node, scope)
             else:
-                inside = [
-                    (child, node) for child in ast.iter_child_nodes(node) if type(child) not in _NO_PLACE
-                ]
-                todo += reversed(inside)
+                todo += [(child, node) for child in reversed(children(node))]
 
     def _opening(self, node: ast.AST, scope: Scope) -> None:
         """What opens a scope of its own, or binds a name or leaves the function in the middle of an expression."""
