@@ -97,6 +97,7 @@ class Program:
 
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
+        self.evaluator.release()
         # They know each other; emptied, they go at once and no collector need look for them.
         for room in self._learned:
             vars(room).clear()

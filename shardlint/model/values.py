@@ -213,6 +213,11 @@ class Environment:
     known: dict[ast.AST, tuple[Value, int]] = field(default_factory=dict, repr=False)
     """What expressions are in this call that asks something of it, and what that needed."""
 
+    def release(self) -> None:
+        """Forget all of it."""
+        self.values, self.elements = {}, {}
+        self.known.clear()
+
     def get(self, name: str) -> Value | None:
         """What a parameter is; None for any other name."""
         found = self.values.get(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Hashable
+from weakref import WeakSet
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import api
@@ -72,10 +73,17 @@ class Evaluator:
         self.cuts = 0
         """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
         self._steps = self._questions = 0
+        self._calls: WeakSet[Environment] = WeakSet()
+        """The calls in which something was evaluated: what is known of each leads back to it."""
         self.linker = Linker(self)
         self.classes = Classes(self)
         self.calls = Calling(self)
         self.trees = Trees(self)
+
+    def release(self) -> None:
+        """Break the cycles between calls and what is known in them. Nothing may be asked afterwards."""
+        for environment in self._calls:
+            environment.release()
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
@@ -96,6 +104,8 @@ class Evaluator:
             if environment.asked == asked:
                 self._same.keep(node, value, needed)
             else:
+                if not environment.known:
+                    self._calls.add(environment)
                 environment.known[node] = value, needed
         return value
 

@@ -50,6 +50,7 @@ class Body(LocalValues):
         if isinstance(node, ast.AsyncFunctionDef) or len(self.chain) > _DEPTH:
             return HIDDEN
         frame = Frame({}, function.frame if isinstance(function, Closure) else None)
+        self._frames.append(frame)
         self._bind(file, function, frame, list(given), named)
         if isinstance(node, ast.Lambda):
             return self.expression(file, node.body, frame)

@@ -83,10 +83,18 @@ class LocalValues(ABC):
         self.added: list[tuple[Place, Axes, Leaf]] = []
         """What was added on every device: where, along which axes all hold the same of it, and what."""
         self.chain: list[Place] = []
+        self._frames: list[Frame] = []
         self.calls = LocalCalls(self)
         self.branches = 0
         """How many branches that may not be taken are open."""
         self.steps = 0
+
+    def end(self) -> None:
+        """Break the cycles between calls, frames and the functions in them. Nothing may be asked afterwards."""
+        for frame in self._frames:
+            frame.names.clear()
+        vars(self.calls).clear()
+        vars(self).clear()
 
     @abstractmethod
     def run(self, function: Function | Closure, given: Sequence[Local], named: dict[str, Local]) -> Local:
@@ -353,6 +361,7 @@ class LocalValues(ABC):
         frame: Frame,
     ) -> Local:
         inner = Frame({}, frame)
+        self._frames.append(inner)
         single = len(node.generators) == 1 and not node.generators[0].ifs
         whole = self.expression(file, node.generators[0].iter, frame)
         each = list(whole.items) if isinstance(whole, Tree) else None

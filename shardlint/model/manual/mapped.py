@@ -167,7 +167,9 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     given, copies = _copied_keys(program, one, given)
     place = one.settings.place
     result = body.calls.apply(Known(inner), given, {}, place)
-    return Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
+    ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
+    body.end()
+    return ran
 
 
 def collectives(program: Program, function: Value) -> tuple[Event, ...]:
@@ -178,7 +180,9 @@ def collectives(program: Program, function: Value) -> tuple[Event, ...]:
     body = Body(program.evaluator, program.followed, NONE, False)
     given = [Leaf(open=True, traced=True) for _ in takes.positional]
     body.calls.apply(Known(function), given, {}, written)
-    return tuple(event for event in body.events if event.kind == "collective")
+    found = tuple(event for event in body.events if event.kind == "collective")
+    body.end()
+    return found
 
 
 def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
