@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-TABLE_METHODS = ("items", "keys", "values", "get")
+TABLE_METHODS = ("items", "keys", "values", "get", "copy")
 # What maps over a tree, and what the function is given before its leaves.
 MAPS: dict[str, tuple[Value, ...]] = {
     "jax.tree.map": (),
@@ -224,6 +224,8 @@ class Trees:
             if name == "builtins.enumerate" and len(parts) == len(node.args) == 1:
                 found = self.each(parts[0], env)
                 return found and [Items("tuple", (Constant(n), one)) for n, one in enumerate(found)]
+            if name == "builtins.range" and len(parts) == len(node.args):
+                return _range([self.evaluator.value(part, env) for part in parts])
         return self._listed(place, env)
 
     def _elements(self, place: Place, env: Environment | None) -> Value:
@@ -282,6 +284,15 @@ class Trees:
         if len(named) < len(keys):
             return Leaves(choice(made), "dict")
         return Table(tuple(zip(named, made, strict=True)))
+
+
+def _range(bounds: Sequence[Value]) -> list[Value] | None:
+    """The numbers of a range that is written out and short."""
+    known = [one.value for one in bounds if isinstance(one, Constant) and isinstance(one.value, int)]
+    if len(known) != len(bounds) or not 1 <= len(known) <= 3 or 0 in known[2:]:
+        return None
+    numbers = range(*known)
+    return [Constant(number) for number in numbers] if len(numbers) <= _ELEMENTS else None
 
 
 def _behind(earlier: CallArguments) -> CallArguments:
