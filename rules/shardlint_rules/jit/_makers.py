@@ -17,7 +17,10 @@ _NAMES = r"(?:make|build|get|create|compile|jit|new)_\w*|\w+_(?:fn|factory|maker
 CALLING_MAKERS = Lines(
     rf"[^#\n]*\b(?:{_NAMES})\(",
     r"[^#\n]*\w\([^()\n]*\)\(",
-    saying=("make_", "build_", "get_", "create_", "compile_", "jit_", "new_", "_fn(", "_factory(", "_maker(", "_builder(", ")("),
+    saying=(
+        *("make_", "build_", "get_", "create_", "compile_", "jit_", "new_"),
+        *("_fn(", "_factory(", "_maker(", "_builder(", ")("),
+    ),
 )
 _KEEPING = (*COMPILING, "jax.pmap")
 

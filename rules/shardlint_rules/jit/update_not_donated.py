@@ -58,7 +58,8 @@ class UpdateNotDonated(Rule):
     ## Evidence
     The proof reads it from the compiled program: with the donation each of the arrays is the memory of a result. Ten
     projects added it later, most of them because of memory. Left alone: names that something else is bound to
-    (`best = state`), functions of which a call keeps the argument, `nnx.jit`, and `eqx.filter_jit` that donates nothing.
+    (`best = state`), functions of which a call keeps the argument, `nnx.jit`, and `eqx.filter_jit` that donates
+    nothing.
     """
 
     code = "SL239"
@@ -147,7 +148,7 @@ class UpdateNotDonated(Rule):
     def _but_the_first(self, site: Site) -> Iterator[Finding]:
         """`filter_jit(donate="all-except-first")` of a step whose first argument is updated like others."""
         keyword = site.keyword("donate") if isinstance(site.syntax, ast.Call) else None
-        if keyword is None or site.value(keyword.value) not in map(Constant, _BUT_THE_FIRST):
+        if keyword is None or site.value(keyword.value) not in [Constant(one) for one in _BUT_THE_FIRST]:
             return
         found = [_updates(site, one, donating=True) for one in _calls(site, donating=True)]
         if not found or not all(found):
@@ -251,7 +252,8 @@ def _jitted(site: Site, place: Place, donating: bool) -> Jitted | None:
     """The one jitted function that a call runs, if it trains, and donates something or nothing."""
     assert isinstance(place.node, ast.Call)
     evaluator = site.program.evaluator
-    found = [jitted(one, evaluator, (*_JITS, _FILTER_JIT)) for one in options(site.program.value(place.file, place.node.func))]
+    called = options(site.program.value(place.file, place.node.func))
+    found = [jitted(one, evaluator, (*_JITS, _FILTER_JIT)) for one in called]
     function = found[0] if len(found) == 1 else None
     if function is None or function.settings.open_keywords or not isinstance(function.inner, Function):
         return None

@@ -233,7 +233,7 @@ class Calling:
             return given
         if not isinstance(known, Table) and name in _DICTS:
             rows = self.evaluator.trees.each(first, arguments.environment)
-            known = _paired(rows) if rows is not None else None
+            known = (_paired(rows) if rows is not None else None) or known
         if not isinstance(known, Table):
             return None
         return assumed(Table((*known.entries, *more, *hidden.entries), known.open), given)

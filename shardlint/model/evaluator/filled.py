@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
-    Assumed,
     Constant,
     Environment,
     Function,
@@ -21,10 +20,8 @@ from shardlint.model.values import (
     Leaves,
     Place,
     Table,
-    Unknown,
     Value,
     choice,
-    options,
     settled,
 )
 from shardlint.syntax import Binding, FileFacts, Scope
@@ -102,20 +99,26 @@ def _changes(file: FileFacts, scope: Scope, name: str) -> Iterator[_Change]:
             yield _Change(mention, "handed")
 
 
-def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
-    """Whether a function of the project that is called for its effect changes what it is given here."""
+def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[Function | None, str | None]:
+    """The function of the project that is called with what is mentioned, and the parameter that takes it."""
     call = file.parent(mention)
     assert isinstance(call, ast.Call)
     callee = evaluator.value(Place(file, call.func))
     if not isinstance(callee, Function):
-        return False
+        return None, None
     args = callee.node.args
     names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if callee.bound else 0 :]
     index = next(number for number, one in enumerate(call.args) if one is mention)
-    other = callee.place.file
-    if index >= len(names):
+    return callee, names[index] if index < len(names) else None
+
+
+def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
+    """Whether a function of the project that is called for its effect changes what it is given here."""
+    callee, name = _taken_by(evaluator, file, mention)
+    if callee is None or name is None:
         return False
-    inside = other.mentions_in(other.scope(callee.node), names[index])
+    other = callee.place.file
+    inside = other.mentions_in(other.scope(callee.node), name)
     return any(isinstance(one, ast.Name) and _change(other, one) is not None for one in inside)
 
 
@@ -184,7 +187,7 @@ def _before(
         if not inside and not _precedes(change.statement, use_home.node if use_home else use):
             if scope.kind != "module":
                 return None
-        if change.kind in ("other", "handed"):
+        if change.kind == "other":
             return None
         sure = len(bindings) == 1 and not any(_is_loop(one) for one in shared)
         left = tuple(one for one in around if one not in shared)
@@ -253,10 +256,11 @@ def _precedes(one: ast.AST, other: ast.AST) -> bool:
 class _Filling:
     """Applies changes to a value, one by one."""
 
-    def __init__(self, evaluator: Evaluator, file: FileFacts, env: Environment | None) -> None:
+    def __init__(self, evaluator: Evaluator, file: FileFacts, env: Environment | None, depth: int = 2) -> None:
         self.evaluator = evaluator
         self.file = file
         self.env = env
+        self.depth = depth
         self.done = 0
 
     def run(self, value: Items | Table, changes: list[_Change]) -> Value:
@@ -273,7 +277,7 @@ class _Filling:
         if isinstance(value, Table):
             kept, kinds, keys = bool(value.entries), ("put", "default"), 1
         else:
-            kept, kinds, keys = bool(value.items), ("add",), 0
+            kept, kinds, keys = bool(value.items), ("add", "add"), 0
         if kept or any(change.kind not in kinds or len(change.keys) != keys for change in changes):
             return replace(value, open=True)
         made = [self._value(change.value, {}) for change in changes if change.value is not None]
@@ -307,11 +311,39 @@ class _Filling:
 
     def _one(self, value: Value, change: _Change, elements: Mapping[ast.AST, Value]) -> Value:
         self.done += 1
-        if self.done > _MOST or change.value is None:
+        if self.done > _MOST or (change.value is None and change.kind != "handed"):
             raise _Unclear
+        if change.kind == "handed":
+            return self._by_a_function(value, change.statement, elements)
         keys = [settled(self._value(key, elements)) for key in change.keys]
+        assert change.value is not None
         made = self._value(change.value, elements)
         return self._changed(value, change.kind, keys, made)
+
+    def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
+        """What a function makes of a value that it is given, where it changes it on every way, and once."""
+        call = self.file.parent(mention)
+        assert isinstance(call, ast.Call)
+        env = self._environment(elements)
+        function, name = _taken_by(self.evaluator, self.file, mention)
+        if function is None or name is None or self.depth == 0:
+            raise _Unclear
+        file = function.place.file
+        scope = file.walked(file.scope(function.node))
+        changes = [
+            change
+            for change in _changes(file, scope, name)
+            if change.kind != "handed" or _is_changer(self.evaluator, file, change.statement)
+        ]
+        if scope.returns or any(list(_around(file, one.statement, frozenset())) for one in changes):
+            raise _Unclear
+        given = self.evaluator.parameters(function, self.evaluator.arguments(Place(self.file, call), env))
+        inner = _Filling(self.evaluator, file, given, self.depth - 1)
+        for change in changes:
+            value = inner._one(value, change, {})
+        if env is not None:
+            env.asked += 1
+        return value
 
     def _changed(self, value: Value, kind: str, keys: list[Value], made: Value) -> Value:
         puts = kind in ("put", "default")
