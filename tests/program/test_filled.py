@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.values import CallResult, Choice, Constant, Items, Leaves, Table, Unknown, Value
+from shardlint.model.values import CallResult, Choice, Constant, Items, Leaves, Table, Value
 
 
 def plain(value: Value) -> object:

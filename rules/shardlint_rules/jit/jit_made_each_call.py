@@ -74,7 +74,7 @@ class JitMadeEachCall(Rule):
     name = "jit-made-each-call"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop", "each-call")
+    likely = ("in-a-loop", "each-call", "maker")
     triggers = (
         Calls(*_JAX, *_OTHERS, file_says=_INSIDE),
         Uses(*_JAX, *_OTHERS, file_says=_INSIDE),
