@@ -45,7 +45,7 @@ def _hidden(rules: list[ast.expr]) -> Iterator[tuple[Pair, Pair]]:
 
 
 def hidden_by_joining(file: FileFacts) -> list[tuple[Pair, Pair]]:
-    """The same of lists of a file that it joins: `RULES = ACTIVATION_RULES + WEIGHT_RULES`, `[*ACTIVATIONS, *WEIGHTS]`."""
+    """The same of lists of a file that it joins: `RULES = ACTIVATIONS + WEIGHTS`, `[*ACTIVATIONS, *WEIGHTS]`."""
     return file.remembered("rules that are joined", file.tree, lambda: list(_of_joined(file)))
 
 

@@ -204,16 +204,21 @@ class Calling:
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
             evaluator = self.evaluator
-            found = [parts.entries(evaluator, one) or evaluator.trees.listed(one) for one in options(inner)]
             kind = callee.name.rpartition(".")[2]
-            return choice(
-                [Items(kind, one.items, one.open, one.repeated) if one else Unknown() for one in found]
-            )
+            found: list[Value] = []
+            for option in options(inner):
+                one = settled(option)
+                held = parts.entries(evaluator, one) or evaluator.trees.listed(one)
+                made: Value = Unknown()
+                if held is not None:
+                    made = Items(kind, held.items, held.open, held.repeated)
+                found.append(assumed(made, option))
+            return choice(found)
         if callee.name in _DICTS or callee.name in _SAME:
-            made = self._dict(callee.name, arguments)
-            return CallResult(callee, arguments) if made is None else made
+            known = self._dict(callee.name, arguments)
+            return CallResult(callee, arguments) if known is None else known
         if callee.name in LOADERS:
-            return loaded(self.evaluator, arguments) or CallResult(callee, arguments)
+            return loaded(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
         return CallResult(callee, arguments)
 
     def _dict(self, name: str, arguments: CallArguments) -> Value | None:

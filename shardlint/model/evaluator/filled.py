@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
+    Assumed,
     Constant,
     Environment,
     Function,
@@ -21,6 +22,7 @@ from shardlint.model.values import (
     Place,
     Table,
     Value,
+    assumed,
     choice,
     settled,
 )
@@ -61,6 +63,8 @@ def grown(
     evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
 ) -> Value:
     """What a name holds where it is used, when its list, set or dict is changed in place."""
+    if isinstance(value, Assumed):
+        return assumed(grown(evaluator, use, binding, value.value, env), value)
     if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
         return value
     file, name = use.file, binding.name

@@ -26,8 +26,10 @@ from shardlint.model.values import (
     Transformed,
     Unknown,
     Value,
+    assumed,
     choice,
     options,
+    settled,
 )
 from shardlint.syntax import Binding, FileFacts
 
@@ -260,9 +262,10 @@ class Trees:
         return Leaves(made, "dict") if isinstance(node, ast.DictComp) else Items("list", (), True, (made,))
 
     def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
-        value = self.listed(self.evaluator.value(place, env))
+        given = self.evaluator.value(place, env)
+        value = self.listed(settled(given))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
-            return list(value.items)
+            return [assumed(one, given) for one in value.items]
         return None
 
     def _each(
@@ -434,6 +437,8 @@ def of_table(table: Value, method: str) -> Value:
 
 
 def _part(value: Value, index: int) -> Value:
+    if isinstance(value, Assumed):
+        return assumed(_part(value.value, index), value)
     if isinstance(value, Items) and not value.open and index < len(value.items):
         return value.items[index]
     return Unknown("part of something unknown")
