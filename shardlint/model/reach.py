@@ -6,18 +6,11 @@ import ast
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from shardlint.model.values import Items, Table, Value
 from shardlint.syntax import Binding, FileFacts, Scope
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
-# Methods that change a list, set or dict.
-_CHANGING = (
-    *("append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"),
-    *("add", "discard", "update", "setdefault", "popitem"),
-)
 _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
 # square.
@@ -359,32 +352,3 @@ def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.A
 def _falls_through(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     return not isinstance(last, ast.Raise | ast.Return | ast.Continue | ast.Break)
-
-
-def grown(file: FileFacts, binding: Binding, name: str, value: Value) -> Value:
-    """What a name holds where its list, set or dict is changed in place: perhaps more than the text of it says."""
-    if isinstance(value, Items | Table) and not value.open and getattr(value, "kind", "") != "tuple":
-        node = binding.scope.node
-        if file.remembered(f"{name} changed in place", node, lambda: _changed(file, binding.scope, name)):
-            return replace(value, open=True)
-    return value
-
-
-def _changed(file: FileFacts, scope: Scope, name: str) -> bool:
-    for mention in file.mentions_in(scope, name):
-        if not isinstance(mention, ast.Name):
-            continue
-        outer = file.parent(mention)
-        match outer:
-            case ast.AugAssign(target=target):
-                changed = target is mention
-            case ast.Subscript(value=whole, ctx=ast.Store() | ast.Del()):
-                changed = whole is mention
-            case ast.Attribute(attr=attr):
-                call = file.parent(outer)
-                changed = attr in _CHANGING and isinstance(call, ast.Call) and call.func is outer
-            case _:
-                changed = False
-        if changed:
-            return True
-    return False

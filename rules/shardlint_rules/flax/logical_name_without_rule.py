@@ -43,6 +43,7 @@ class LogicalNameWithoutRule(Rule):
     name = "logical-name-without-rule"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    likely = ("assumed",)
     triggers = (Calls(*TAKERS),)
     forms = ("call",)
     in_version_checks = False
@@ -57,16 +58,20 @@ class LogicalNameWithoutRule(Rule):
         every = frozenset().union(*(table.names for table in tables))
         whole = site.api in _OF_WEIGHTS and len(names) > 1 and not any(_splits(n, tables) for _, n in names)
         forgotten = whole and any(table.lists_all for table in tables)
+        assumed = any(table.assumed for table in tables)
+        if assumed and not site.wants("assumed"):
+            return
         for node, name in names:
             if name not in every:
-                yield self._finding(site, node, name, every, forgotten)
+                yield self._finding(site, node, name, every, forgotten, assumed)
 
     def _finding(
-        self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool
+        self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
         near = sorted(one for one in every if _misspelt(name, one))
         fix: Fix | None = None
-        if len(near) == 1 and isinstance(node, ast.Constant):
+        told = bool(near) or forgotten
+        if len(near) == 1 and not assumed and isinstance(node, ast.Constant):
             edit = site.replace(node, site.text(node).replace(name, near[0]))
             fix = site.fix(Safety.UNSAFE, f"write {near[0]!r}", [edit], "the dimension is sharded then")
         known = ", ".join(repr(one) for one in (near or sorted(every)[:6]))
@@ -77,7 +82,9 @@ class LogicalNameWithoutRule(Rule):
             f"On {site.release('flax')} linen leaves this dimension whole on every device, and says nothing.",
             help=f"give it a rule, or write a name that has one: {known}",
             fix=fix,
-            certainty=Certainty.PROVEN if near or forgotten else Certainty.POSSIBLE,
+            certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
+            form="assumed" if told and assumed else "",
+            why="the project sets rules from one place, and no list there has this name" if told and assumed else "",
         )
 
 

@@ -125,14 +125,16 @@ def _places_inside(site: Site, function: Function) -> bool:
 
 
 def _with_callees(site: Site, function: Function, depth: int) -> Iterator[Function]:
-    """A function, and those of the project that it calls."""
+    """A function, and those of the project that it calls, or gives to what calls them."""
     yield function
     file = function.place.file
     for node in ast.walk(function.node) if depth else ():
         if isinstance(node, ast.Call):
-            for one in options(site.program.value(file, node.func)):
-                if isinstance(one, Function) and one.node is not function.node:
-                    yield from _with_callees(site, one, depth - 1)
+            given = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute)]
+            for called in (node.func, *given):  # `tree.map(place, tree)` calls what it is given
+                for one in options(site.program.value(file, called)):
+                    if isinstance(one, Function) and one.node is not function.node:
+                        yield from _with_callees(site, one, depth - 1)
 
 
 def _makes_sharding(site: Site, function: Function) -> bool:

@@ -10,6 +10,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
+from shardlint_rules.jit._makers import CALLING_MAKERS, remade
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.repeated import (
     Loop,
@@ -51,7 +52,8 @@ class JitMadeEachCall(Rule):
     Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
     (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop, also by the
     class that its class inherits from. One that is called where it is made, in a function that is not named like what
-    runs once (`init`, `train`), is likely.
+    runs once (`init`, `train`), is likely. So is a call, in a loop, of a function that makes a jitted function, for the
+    same in each turn: `make_update(config)(state, batch)`.
 
     ## Why it hurts
     Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
@@ -72,13 +74,20 @@ class JitMadeEachCall(Rule):
     name = "jit-made-each-call"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop", "each-call")
-    triggers = (Calls(*_JAX, *_OTHERS, file_says=_INSIDE), Uses(*_JAX, *_OTHERS, file_says=_INSIDE))
+    likely = ("in-a-loop", "each-call", "maker")
+    triggers = (
+        Calls(*_JAX, *_OTHERS, file_says=_INSIDE),
+        Uses(*_JAX, *_OTHERS, file_says=_INSIDE),
+        CALLING_MAKERS,
+    )
     fixes = "none"
     bound = True
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a wrapper that is made and called again and again."""
+        """One finding for a wrapper that is made and called again and again, or for a call of what makes it."""
+        if site.form == "line":
+            yield from self._by_a_maker(site)
+            return
         scope = site.scope.function()
         made, wrapped = _made(site)
         if made is None or wrapped is None or is_test(site.file, site.syntax):
@@ -104,6 +113,22 @@ class JitMadeEachCall(Rule):
         elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
             why = f"by its name `{scope.name}` does not run only once, and the function uses nothing that is made in it"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
+
+    def _by_a_maker(self, site: Site) -> Iterator[Finding]:
+        """A function of the project that makes a jitted function is called for it again and again."""
+        if not site.wants("maker") or site.region.traced in ("always", "sometimes"):
+            return
+        for one in remade(site):
+            yield site.finding(
+                one.call,
+                f"each call makes {one.inner} anew",
+                f"On {site.release('jax')} it is traced and compiled again each time: compiled programs are kept by "
+                "function object.",
+                help="call this once, outside of the loop, and keep what it gives",
+                certainty=Certainty.POSSIBLE,
+                form="maker",
+                why=one.why,
+            )
 
     def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
         where = "outside of the loop" if "turn" in when else "at module level"

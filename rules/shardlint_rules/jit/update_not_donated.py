@@ -16,6 +16,8 @@ from shardlint.syntax import FileFacts
 from shardlint_rules.jit.repeated import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
+_FILTER_JIT = "equinox.filter_jit"
+_BUT_THE_FIRST = ("all-except-first", "warn-except-first")
 # What a step of training says: what it updates is as large as the parameters.
 _TRAINING = regex(r"apply_updates|apply_gradients|opt_state|optimizer")
 _NEAR = ("apply_updates", "apply_gradients", "opt_state", "optimizer")
@@ -43,6 +45,7 @@ class UpdateNotDonated(Rule):
     `state = step(state, batch)`, or in a loop `out = learn(state)` and then `state = out.state`. By default, one that
     donates some of what its calls bind again and not the rest: `params, opt_state = step(params, opt_state, batch)`
     with `donate_argnums=(0,)`.
+    So too `eqx.filter_jit(donate="all-except-first")` where the calls bind again the first argument, which it keeps.
     Only functions that speak of an optimizer, and not in tests and benchmarks.
 
     ## Why it hurts
@@ -55,21 +58,30 @@ class UpdateNotDonated(Rule):
     ## Evidence
     The proof reads it from the compiled program: with the donation each of the arrays is the memory of a result. Ten
     projects added it later, most of them because of memory. Left alone: names that something else is bound to
-    (`best = state`), functions of which a call keeps the argument, and `nnx.jit` and `eqx.filter_jit`.
+    (`best = state`), functions of which a call keeps the argument, `nnx.jit`, and `eqx.filter_jit` that donates
+    nothing.
     """
 
     code = "SL239"
     name = "update-not-donated"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
-    triggers = (Calls(*_JITS, file_says=_NEAR), Uses(*_JITS, file_says=_NEAR))
+    likely = ("beside", "first")
+    triggers = (
+        Calls(*_JITS, file_says=_NEAR),
+        Uses(*_JITS, file_says=_NEAR),
+        Calls(_FILTER_JIT, file_says=_BUT_THE_FIRST),
+        Uses(_FILTER_JIT, file_says=_BUT_THE_FIRST),
+    )
     forms = ("call", "partial", "name", "import")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper, at the first parameter that it updates."""
         if is_test(site.file, site.syntax) or site.program.project.is_test(site.file.path):
+            return
+        if site.api == _FILTER_JIT:
+            yield from self._but_the_first(site)
             return
         if isinstance(site.syntax, ast.Call) and any(site.keyword(name) for name in DONATE_SETTINGS):
             yield from self._beside(site)
@@ -130,6 +142,31 @@ class UpdateNotDonated(Rule):
             help=f"write donate_argnums=({wanted})",
             form="beside",
             why=f"{where} binds `{beside[0].name}`, which is donated, and {names} to the result alike",
+        )
+
+
+    def _but_the_first(self, site: Site) -> Iterator[Finding]:
+        """`filter_jit(donate="all-except-first")` of a step whose first argument is updated like others."""
+        keyword = site.keyword("donate") if isinstance(site.syntax, ast.Call) else None
+        if keyword is None or site.value(keyword.value) not in [Constant(one) for one in _BUT_THE_FIRST]:
+            return
+        found = [_updates(site, one, donating=True) for one in _calls(site, donating=True)]
+        if not found or not all(found):
+            return
+        first = [one for one in found[0] if one.position == 0]
+        beside = [one for one in found[0] if one.position > 0]
+        if not first or not beside or not all(any(one.position == 0 for one in other) for other in found):
+            return
+        place = first[0].place
+        where = f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
+        yield site.finding(
+            keyword,
+            f"`{first[0].name}` is the first argument, and is bound again too",
+            f"On {site.release('equinox')} the first argument is kept, so that the old and the new `{first[0].name}` "
+            "are in memory together until the call is done, though only the new is used from then on.",
+            help="make the first argument one that is kept, as the batch or the key is",
+            form="first",
+            why=f"{where} binds `{beside[0].name}`, which is donated, and `{first[0].name}` to the result alike",
         )
 
 
@@ -215,11 +252,12 @@ def _jitted(site: Site, place: Place, donating: bool) -> Jitted | None:
     """The one jitted function that a call runs, if it trains, and donates something or nothing."""
     assert isinstance(place.node, ast.Call)
     evaluator = site.program.evaluator
-    found = [jitted(one, evaluator, _JITS) for one in options(site.program.value(place.file, place.node.func))]
+    called = options(site.program.value(place.file, place.node.func))
+    found = [jitted(one, evaluator, (*_JITS, _FILTER_JIT)) for one in called]
     function = found[0] if len(found) == 1 else None
     if function is None or function.settings.open_keywords or not isinstance(function.inner, Function):
         return None
-    if any(function.setting(name) is not None for name in DONATE_SETTINGS) is not donating:
+    if any(function.setting(name) is not None for name in (*DONATE_SETTINGS, "donate")) is not donating:
         return None
     inner = function.inner.place
     whole = bool(_fed_again(place.file, place.node)) and any(inner.file.says(word) for word in _NEAR)

@@ -30,7 +30,11 @@ def hidden(table: ast.expr) -> Iterator[tuple[Pair, Pair]]:
 
     A rule is passed by only where one of its mesh axes is taken; then one with these axes and more is as well.
     """
-    pairs = [] if not isinstance(table, ast.List | ast.Tuple) else [_pair(one) for one in table.elts]
+    yield from _hidden(table.elts if isinstance(table, ast.List | ast.Tuple) else [])
+
+
+def _hidden(rules: list[ast.expr]) -> Iterator[tuple[Pair, Pair]]:
+    pairs = [_pair(one) for one in rules]
     known = [one for one in pairs if one is not None]
     if len(known) < len(pairs):
         return
@@ -38,6 +42,49 @@ def hidden(table: ast.expr) -> Iterator[tuple[Pair, Pair]]:
         later = next((each for each in known[at + 1 :] if each.name == one.name and one.axes < each.axes), None)
         if later is not None:
             yield one, later
+
+
+def hidden_by_joining(file: FileFacts) -> list[tuple[Pair, Pair]]:
+    """The same of lists of a file that it joins: `RULES = ACTIVATIONS + WEIGHTS`, `[*ACTIVATIONS, *WEIGHTS]`."""
+    return file.remembered("rules that are joined", file.tree, lambda: list(_of_joined(file)))
+
+
+def _of_joined(file: FileFacts) -> Iterator[tuple[Pair, Pair]]:
+    for node in ast.walk(file.tree):
+        outer = file.parent(node) if isinstance(node, ast.BinOp) else None
+        if isinstance(node, ast.BinOp) and isinstance(outer, ast.BinOp):
+            continue  # part of a longer sum
+        if isinstance(node, ast.BinOp | ast.List | ast.Tuple):
+            rules = _rules(file, node)
+            if (rules and not isinstance(node, ast.List | ast.Tuple)) or any(
+                isinstance(one, ast.Starred) for one in getattr(node, "elts", ())
+            ):
+                yield from _hidden(rules or [])
+
+
+def _rules(file: FileFacts, node: ast.expr, depth: int = 6) -> list[ast.expr] | None:
+    """The rules of a list, of lists that are joined, or of the one that a name of the file stands for."""
+    if depth == 0:
+        return None
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            found: list[ast.expr] = []
+            for part in parts:
+                inner = _rules(file, part.value, depth - 1) if isinstance(part, ast.Starred) else [part]
+                if inner is None:
+                    return None
+                found += inner
+            return found
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            one, two = _rules(file, left, depth - 1), _rules(file, right, depth - 1)
+            return None if one is None or two is None else one + two
+        case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
+            return _rules(file, inner, depth - 1)
+        case ast.Name(id=name):
+            bindings = file.bindings(file.module, name)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            return _rules(file, value, depth - 1) if isinstance(value, ast.expr) else None
+    return None
 
 
 def hidden_of(rules: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:

@@ -11,7 +11,17 @@ from shardlint.model.values import Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh._first_match import covers, hidden, hidden_of, inner_only, looked_up, of_linen, ways
+from shardlint.syntax import FileFacts
+from shardlint_rules.mesh._first_match import (
+    covers,
+    hidden,
+    hidden_by_joining,
+    hidden_of,
+    inner_only,
+    looked_up,
+    of_linen,
+    ways,
+)
 
 _LEAVES = frozenset("kernel bias scale embedding weight w b".split())
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -135,8 +145,15 @@ class RuleMatchesNothing(Rule):
         """A rule of Linen for a logical name behind which another one of the name stands."""
         if not isinstance(site.syntax, ast.Assign | ast.AnnAssign | ast.Return) or site.syntax.value is None:
             return
+        joined = hidden_by_joining(site.file)
         for table in ast.walk(site.syntax.value):
-            for one, later in hidden(table) if isinstance(table, ast.List | ast.Tuple) else ():
+            if not isinstance(table, ast.List | ast.Tuple):
+                continue
+            own = list(hidden(table))
+            known = {id(one.node) for one, _ in own}
+            for one, later in (*own, *(both for both in joined if both[0].node in table.elts)):
+                if id(one.node) in known and (one, later) not in own:
+                    continue
                 if not of_linen(site):
                     return
                 given = ", ".join(sorted(later.axes - one.axes))
@@ -153,9 +170,10 @@ class RuleMatchesNothing(Rule):
         """Rules of Linen from another file, or joined of several lists, where one ends what a later one would do."""
         given, at = site.arguments, _GIVEN[site.api]
         place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
-        tables = [one for one in ast.walk(site.file.tree) if isinstance(one, ast.List | ast.Tuple)]
-        if place is None or given.open_positional or any(True for one in tables for _ in hidden(one)):
-            return  # what stands in this file is reported there
+        if place is None or given.open_positional:
+            return
+        if any(_shows_hidden(one) for one in site.program.together(site.file)):
+            return  # reported there
         for option in options(site.program.evaluator.value(place)):
             table = rules_of(option)
             found = hidden_of(table.rules) if table is not None else None
@@ -193,6 +211,14 @@ class RuleMatchesNothing(Rule):
                     why="the classes that make these layers are made by other classes alone",
                 )
                 return
+
+
+def _shows_hidden(file: FileFacts) -> bool:
+    """Whether a rule for a logical name that hides a later one is reported where a file writes it down."""
+    if not any(map(file.says, ("import jax", "from jax", "import flax", "from flax"))):
+        return False  # plain data: such files are not looked into
+    tables = [one for one in ast.walk(file.tree) if isinstance(one, ast.List | ast.Tuple)]
+    return any(True for one in tables for _ in hidden(one)) or bool(hidden_by_joining(file))
 
 
 def _loops(site: Site) -> Iterator[ast.For | ast.comprehension]:

@@ -24,6 +24,7 @@ from shardlint.model.values import (
     Environment,
     Function,
     Items,
+    Leaves,
     Place,
     Table,
     TableMethod,
@@ -33,6 +34,7 @@ from shardlint.model.values import (
     assumed,
     choice,
     options,
+    settled,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +95,14 @@ class _Parameters(Mapping[str, Value]):
         return len(self._given)
 
 
+# What makes a dict of what it is given, and what gives a dict back as it is.
+_DICTS = ("builtins.dict", "collections.OrderedDict")
+_SAME = (
+    *("copy.copy", "copy.deepcopy", "flax.core.freeze", "flax.core.unfreeze", "flax.core.FrozenDict"),
+    *("flax.core.frozen_dict.freeze", "flax.core.frozen_dict.unfreeze", "flax.core.frozen_dict.FrozenDict"),
+)
+
+
 class Calling:
     """Applies values to arguments, for an evaluator."""
 
@@ -147,6 +157,8 @@ class Calling:
                 return CallResult(callee, arguments)
             case TableMethod(table=table, name="get") if arguments.positional:
                 return self.evaluator.trees.got(table, arguments)
+            case TableMethod(table=table, name="copy"):
+                return table
             case TableMethod(table=table, name=name):
                 return of_table(table, name)
             case Function():
@@ -192,19 +204,44 @@ class Calling:
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
             evaluator = self.evaluator
-            found = [parts.entries(evaluator, one) or evaluator.trees.listed(one) for one in options(inner)]
             kind = callee.name.rpartition(".")[2]
-            return choice(
-                [Items(kind, one.items, one.open, one.repeated) if one else Unknown() for one in found]
-            )
-        if callee.name == "builtins.dict" and not arguments.positional and not arguments.open_keywords:
-            entries = [
-                (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
-            ]
-            return Table(tuple(entries))
+            found: list[Value] = []
+            for option in options(inner):
+                one = settled(option)
+                held = parts.entries(evaluator, one) or evaluator.trees.listed(one)
+                made: Value = Unknown()
+                if held is not None:
+                    made = Items(kind, held.items, held.open, held.repeated)
+                found.append(assumed(made, option))
+            return choice(found)
+        if callee.name in _DICTS or callee.name in _SAME:
+            known = self._dict(callee.name, arguments)
+            return CallResult(callee, arguments) if known is None else known
         if callee.name in LOADERS:
-            return loaded(self.evaluator, arguments) or CallResult(callee, arguments)
+            return loaded(self.evaluator, callee.name, arguments) or CallResult(callee, arguments)
         return CallResult(callee, arguments)
+
+    def _dict(self, name: str, arguments: CallArguments) -> Value | None:
+        """What makes a dict gives: of nothing, of another, of pairs, of keywords; None where it is not known."""
+        if arguments.open_positional or len(arguments.positional) > 1:
+            return None
+        hidden = parts.spread_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        if hidden is None:
+            return None
+        more = tuple((k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items())
+        if not arguments.positional:
+            return Table((*more, *hidden.entries)) if name in _DICTS else None
+        first = arguments.positional[0]
+        given = self.evaluator.trees.expanded(self.evaluator.value(first, arguments.environment))
+        known = settled(given)
+        if isinstance(known, Leaves) and not more and not hidden.entries:
+            return given
+        if not isinstance(known, Table) and name in _DICTS:
+            rows = self.evaluator.trees.each(first, arguments.environment)
+            known = (_paired(rows) if rows is not None else None) or known
+        if not isinstance(known, Table):
+            return None
+        return assumed(Table((*known.entries, *more, *hidden.entries), known.open), given)
 
     def _promised(self, function: Function) -> Value | None:
         """An instance of the class of the project that a function is annotated to return."""
@@ -281,18 +318,34 @@ class Calling:
             values[args.vararg.arg] = _Rest(given, environment, (more or ())[len(left) :], more is None)
         for name, place in arguments.keywords.items():
             values.setdefault(name, (place, environment))
+        hidden = parts.spread_keywords(self.evaluator, arguments) if arguments.open_keywords else Table(())
+        every = (*names, *(arg.arg for arg in args.kwonlyargs))
+        for key, value in hidden.entries if hidden is not None else ():
+            if key in every:
+                values.setdefault(str(key), value)
         defaults: dict[str, ast.expr] = {}
-        if more is not None and not arguments.open_keywords:
+        if more is not None and hidden is not None:
             count = len(args.defaults)
             defaults.update(zip((arg.arg for arg in positional[-count:]), args.defaults, strict=False))
             for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
                 if default is not None:
                     defaults[arg.arg] = default
-        for name in (*names, *(arg.arg for arg in args.kwonlyargs)):
+        for name in every:
             if name not in values:
                 known = name in defaults
                 values[name] = (Place(file, defaults[name]), None) if known else Unknown(f"argument {name}")
         return values
+
+
+def _paired(rows: list[Value]) -> Table | None:
+    """The dict of pairs of a constant key and a value."""
+    entries: list[tuple[object, Value]] = []
+    for row in rows:
+        key = settled(row.items[0]) if isinstance(row, Items) and len(row.items) == 2 and not row.open else None
+        if not isinstance(row, Items) or not isinstance(key, Constant):
+            return None
+        entries.append((key.value, row.items[1]))
+    return Table(tuple(entries))
 
 
 def _is_partial(value: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.model.evaluator.filled import filled_in_parts
 from shardlint.model.evaluator.objects import Objects
 from shardlint.model.values import (
     CallArguments,
@@ -95,9 +96,13 @@ class Classes:
         """Values given to `self.name` in the methods of a class; in `__init__`, for the call that made the instance."""
         file = cls.place.file
         made = self.objects.made_with(cls, instance.call) if instance.call is not None else None
-        values = []
+        values: list[Value] = []
+        parts: list[ast.AST] = []
         for node in file.mentions_in(file.scope(cls.node), name):
-            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            if not isinstance(node, ast.Attribute):
+                continue
+            if not isinstance(node.ctx, ast.Store):
+                parts.append(node)
                 continue
             function = file.home(node).function()
             if function is None or function.parent is None or function.parent.node is not cls.node:
@@ -108,7 +113,7 @@ class Classes:
                 values.append(self.evaluator.value(Place(file, given), in_call))
             else:
                 values.append(Unknown("assigned in parts"))
-        return values
+        return [filled_in_parts(self.evaluator, file, parts, value) for value in values]
 
 
 def _given_to(file: FileFacts, target: ast.Attribute) -> ast.expr | None:

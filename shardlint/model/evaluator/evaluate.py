@@ -17,13 +17,14 @@ from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
+from shardlint.model.evaluator.filled import grown
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before
 from shardlint.model.evaluator.taken import taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.needs import GIVEN, Memo
 from shardlint.model.project import Project
-from shardlint.model.reach import grown, lookup, replaces_none
+from shardlint.model.reach import lookup, replaces_none
 from shardlint.model.values import (
     LARGEST,
     Api,
@@ -244,6 +245,8 @@ class Evaluator:
                 return choice([value for value in values if value != Constant(None)])
             case ast.Subscript():
                 return self._subscript(file, node, env)
+            case ast.JoinedStr():
+                return self._joined(file, node, env)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self.function(file, node)
             case ast.ClassDef():
@@ -284,18 +287,18 @@ class Evaluator:
 
     def _operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
         one, two = self.value(Place(file, node.left), env), self.value(Place(file, node.right), env)
-        found = self._operated(node, settled(one), settled(two))
+        found = self._operated(node.op, settled(one), settled(two))
         if isinstance(found, Unknown):
             return Computed(found.why, Place(file, node), env)
         return assumed(found, one, two)
 
-    def _operated(self, node: ast.BinOp, left: Value, right: Value) -> Value:
+    def _operated(self, op: ast.operator, left: Value, right: Value) -> Value:
         if isinstance(left, Constant) and isinstance(right, Constant):
             one, two = left.value, right.value
-            if isinstance(one, str) and isinstance(two, str) and isinstance(node.op, ast.Add):
+            if isinstance(one, str) and isinstance(two, str) and isinstance(op, ast.Add):
                 return Constant(one + two)
             if isinstance(one, int) and isinstance(two, int):
-                match node.op:
+                match op:
                     case ast.Add():
                         return _number(one + two)
                     case ast.Sub():
@@ -304,19 +307,36 @@ class Evaluator:
                         return _number(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
-        if isinstance(left, Table) and isinstance(right, Table) and isinstance(node.op, ast.BitOr):
+        if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
             return Table(left.entries + right.entries, left.open or right.open)
-        if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
+        if isinstance(left, Items) and isinstance(right, Items) and isinstance(op, ast.Add):
             return Items(left.kind, left.items + right.items, left.open or right.open)
         if isinstance(right, Items) and not isinstance(left, Items):
             left, right = right, left  # 2 * (a,)
-        if isinstance(left, Items) and isinstance(node.op, ast.Mult):
+        if isinstance(left, Items) and isinstance(op, ast.Mult):
             count = right.value if isinstance(right, Constant) else None
             if isinstance(count, int) and 0 <= count * len(left.items) <= 64:
                 return Items(left.kind, left.items * count, left.open)
             if not left.open:
                 return Items(left.kind, (), True, left.items)
         return Unknown("arithmetic on something unknown")
+
+    def _joined(self, file: FileFacts, node: ast.JoinedStr, env: Environment | None) -> Value:
+        """An f-string of what is known."""
+        said: list[str] = []
+        given: list[Value] = []
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                value = self.value(Place(file, part.value), env)
+                known = settled(value)
+                plain = part.conversion == -1 and part.format_spec is None
+                if not plain or not isinstance(known, Constant) or not isinstance(known.value, str | int):
+                    return Unknown("a text that is made when it runs")
+                said.append(str(known.value))
+                given.append(value)
+            elif isinstance(part, ast.Constant):
+                said.append(str(part.value))
+        return assumed(Constant("".join(said)), *given)
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
         whole = self.value(Place(file, node.value), env)
@@ -388,7 +408,7 @@ class Evaluator:
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
-                values.append(grown(file, binding, name, self.binding(file, binding, inner)))
+                values.append(grown(self, Place(file, use), binding, self.binding(file, binding, inner), inner))
         if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
             values = [option for value in values for option in options(value) if option != Constant(None)]
         return choice(values)
@@ -417,11 +437,25 @@ class Evaluator:
                 if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
                     return whole.items[binding.index]
                 return Unknown("part of something unknown")
+            case "augment":
+                return self._augmented(file, binding, env)
             case "for" | "comprehension":
                 return self.trees.element(file, binding, env)
             case "param":
                 return self._parameter(place, binding)
         return Unknown(f"bound by {binding.kind}")
+
+    def _augmented(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
+        """`names += ("model",)`, outside of loops."""
+        statement = file.parent(binding.node)
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.BitOr):
+            if not any(isinstance(outer, ast.For | ast.While) for outer in file.ancestors(statement)):
+                before = self.name(file, binding.node, binding.name, env)
+                more = self.value(Place(file, statement.value), env)
+                made = self._operated(statement.op, settled(before), settled(more))
+                if not isinstance(made, Unknown):
+                    return assumed(made, before, more)
+        return Unknown("bound by augment")
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
         value = self.value(place, env)

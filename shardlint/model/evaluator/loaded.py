@@ -28,6 +28,7 @@ from shardlint.model.values import (
     assumed,
     settled,
 )
+from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -37,24 +38,81 @@ _READS = ("read", "read_text", "read_bytes", "open", "resolve", "absolute", "exp
 _SAME = ("builtins.open", "builtins.str", "pathlib.Path", "os.path.abspath", "os.path.realpath", "os.path.expanduser")
 _FOLDERS = ("os.path.dirname", *_SAME)
 _HERE = ("os.getcwd", "pathlib.Path.cwd")
+# Settings of tools, which no program reads.
+_OF_TOOLS = ("pyproject.toml", "mkdocs.yml", "docker-compose.yml", "docker-compose.yaml", "environment.yml", "ruff.toml")
 _STEPS = 12
 _MOST = 5_000
 _DEPTH = 40
 
 
-def loaded(evaluator: Evaluator, call: CallArguments) -> Value | None:
-    """What a loader gives, where one file of the project is meant; it may be another when the program runs."""
+def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
+    """What a loader of this name gives, where one file of the project is meant; it may be another when the program runs."""
     first = call.positional[0] if call.positional else None
     named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
-    if named is None:
+    text = settled(named) if named is not None else None
+    if first is None:
         return None
-    text = settled(named)
+    if named is None or not isinstance(text, Constant):
+        return _only(evaluator, by) if _is_told(evaluator, first, call.environment, _STEPS) else None
     path = _meant(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
     data = evaluator.project.configurations.data(path) if path is not None else None
     if path is None or not isinstance(data, dict):
         return None
     evaluator.rests_on_call()
     return assumed(_value(data, f"`{path.name}` says so", count(), 0), named)
+
+
+def _is_told(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
+    """Whether a path is given to the function that reads it, or to the program on its command line."""
+    node, file = place.node, place.file
+    if steps == 0:
+        return False
+    match node:
+        case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr in _READS:
+            return _is_told(evaluator, Place(file, base), env, steps - 1)
+        case ast.Call(args=[inner, *_]):
+            callee = evaluator.value(Place(file, node.func), env)
+            same = isinstance(callee, Api) and callee.name in _SAME
+            return same and _is_told(evaluator, Place(file, inner), env, steps - 1)
+        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
+            return True
+        case ast.Attribute(value=ast.Name() as base):
+            bindings, _ = lookup(file, base, base.id)
+            given = [one.value for one in bindings]
+            return bool(given) and all(
+                isinstance(one, ast.Call) and last_name(one.func) == "parse_args" for one in given
+            )
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id="sys"), attr="argv")):
+            return True
+        case ast.Name():
+            bindings, _ = lookup(file, node, node.id)
+            bound = bindings[0] if len(bindings) == 1 else None
+            if bound is None or bound.index:
+                return False
+            if bound.kind == "param":
+                return bound.value is None or isinstance(bound.value, ast.Constant)
+            if bound.value is not None and bound.kind in ("assign", "with"):
+                return _is_told(evaluator, Place(file, bound.value), env, steps - 1)
+    return False
+
+
+def _only(evaluator: Evaluator, by: str) -> Value | None:
+    """What the one configuration file of the project holds, where which one is read is told to the program."""
+    suffixes = (".yml", ".yaml") if by.startswith("yaml") else (".toml",)
+    root = evaluator.project.root
+    known = [
+        path
+        for path in evaluator.project.configurations.files
+        if path.suffix in suffixes
+        and path.name not in _OF_TOOLS
+        and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    ]
+    data = evaluator.project.configurations.data(known[0]) if len(known) == 1 else None
+    if not isinstance(data, dict):
+        return None
+    evaluator.rests_on_call()
+    why = f"`{known[0].name}` is the only such file of the project"
+    return Assumed(_value(data, f"`{known[0].name}` says so", count(), 0), why)
 
 
 def _path(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:

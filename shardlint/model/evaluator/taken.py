@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.values import Constant, Environment, Items, Place, Table, Value
+from shardlint.model.values import Api, Constant, Environment, Items, Place, Table, Value, settled
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
+
+_PLAIN = ("list", "tuple", "set", "dict", "str", "int", "float", "bytes")
 
 
 def taken(
@@ -31,10 +33,32 @@ def _truth(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environme
             return None if inner is None else not inner
         case ast.Name() | ast.Attribute():
             return _true(evaluator.value(Place(file, test), env))
+        case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
+            return _is_kind(evaluator.value(Place(file, asked), env), evaluator.value(Place(file, kinds), env))
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             one, two = (evaluator.value(Place(file, part), env) for part in (left, right))
             return _compared(op, one, two)
     return None
+
+
+def _is_kind(value: Value, kinds: Value) -> bool | None:
+    """Whether a value that is written out is of one of some builtin types."""
+    value = settled(value)
+    given = kinds.items if isinstance(kinds, Items) and not kinds.open else (kinds,)
+    names = [one.name.removeprefix("builtins.") for one in given if isinstance(one, Api)]
+    match value:
+        case Items(kind=kind):
+            own = kind
+        case Table():
+            own = "dict"
+        case Constant(value=str() | int() | float() | None as known):
+            own = type(known).__name__
+        case _:
+            return None
+    if own in names:
+        return True
+    plain = len(names) == len(given) and all(name in _PLAIN for name in names)
+    return False if plain and own != "bool" else None
 
 
 def _true(value: Value) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from shardlint.model.values import (
@@ -19,13 +20,16 @@ from shardlint.model.values import (
     Function,
     Items,
     Leaves,
+    Parameter,
     Place,
     Table,
     Transformed,
     Unknown,
     Value,
+    assumed,
     choice,
     options,
+    settled,
 )
 from shardlint.syntax import Binding, FileFacts
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-TABLE_METHODS = ("items", "keys", "values", "get")
+TABLE_METHODS = ("items", "keys", "values", "get", "copy")
 # What maps over a tree, and what the function is given before its leaves.
 MAPS: dict[str, tuple[Value, ...]] = {
     "jax.tree.map": (),
@@ -85,7 +89,7 @@ class Trees:
     def _over(
         self, function: Value, trees: Sequence[Value], arguments: CallArguments, first: tuple[Value, ...]
     ) -> Value:
-        match trees[0]:
+        match _telling(trees):
             case Items(kind=kind, items=items, open=False):
                 parts = [
                     self._over(function, [_item(tree, index) for tree in trees], arguments, first)
@@ -224,6 +228,8 @@ class Trees:
             if name == "builtins.enumerate" and len(parts) == len(node.args) == 1:
                 found = self.each(parts[0], env)
                 return found and [Items("tuple", (Constant(n), one)) for n, one in enumerate(found)]
+            if name == "builtins.range" and len(parts) == len(node.args):
+                return _range([self.evaluator.value(part, env) for part in parts])
         return self._listed(place, env)
 
     def _elements(self, place: Place, env: Environment | None) -> Value:
@@ -256,9 +262,10 @@ class Trees:
         return Leaves(made, "dict") if isinstance(node, ast.DictComp) else Items("list", (), True, (made,))
 
     def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
-        value = self.listed(self.evaluator.value(place, env))
+        given = self.evaluator.value(place, env)
+        value = self.listed(settled(given))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
-            return list(value.items)
+            return [assumed(one, given) for one in value.items]
         return None
 
     def _each(
@@ -282,6 +289,15 @@ class Trees:
         if len(named) < len(keys):
             return Leaves(choice(made), "dict")
         return Table(tuple(zip(named, made, strict=True)))
+
+
+def _range(bounds: Sequence[Value]) -> list[Value] | None:
+    """The numbers of a range that is written out and short."""
+    known = [one.value for one in bounds if isinstance(one, Constant) and isinstance(one.value, int)]
+    if len(known) != len(bounds) or not 1 <= len(known) <= 3 or 0 in known[2:]:
+        return None
+    numbers = range(*known)
+    return [Constant(number) for number in numbers] if len(numbers) <= _ELEMENTS else None
 
 
 def _behind(earlier: CallArguments) -> CallArguments:
@@ -315,8 +331,8 @@ def _bound(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]
 
 
 def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
-    """The leaves of trees that are alike, side by side, with their path; none that the first tree tells nothing of."""
-    match trees[0]:
+    """The leaves of trees that are alike, side by side, with their path; none that no tree tells of."""
+    match _telling(trees):
         case Items(items=items, open=False):
             for index in range(len(items)):
                 yield from together([_item(tree, index) for tree in trees], f"{path}[{index}]")
@@ -328,12 +344,29 @@ def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list
         case CallResult(by=Api()) | Constant():
             if trees[0] != Constant(None):
                 yield path, list(trees)
+        case Unknown() if path and any(isinstance(one, CallResult | Constant | Items) for one in trees[1:]):
+            yield path, list(trees)
 
 
 def _names(function: Function) -> list[str]:
     args = function.node.args
     names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
     return names[1:] if function.bound else names
+
+
+def _telling(trees: Sequence[Value]) -> Value:
+    """The first of trees that are alike, or the one that tells their structure where it does not."""
+    if isinstance(trees[0], Unknown | Parameter | CallResult):
+        return next((one for one in trees if _branches(one)), trees[0])
+    return trees[0]
+
+
+def _branches(tree: Value) -> bool:
+    """Whether a value is surely more than one leaf beside an array: a tuple of names and numbers may be given whole."""
+    if isinstance(tree, Items):
+        plain = any(isinstance(one, Constant) for one in tree.items)
+        return tree.kind in ("tuple", "list") and bool(tree.items) and not tree.open and not plain
+    return isinstance(tree, Table) and not tree.open
 
 
 def _item(tree: Value, index: int) -> Value:
@@ -349,7 +382,27 @@ def _entry(tree: Value, key: object) -> Value:
 
 
 def _leaf(tree: Value) -> Value:
-    return tree.of if isinstance(tree, Leaves) else Unknown("a leaf")
+    """Any leaf of a tree."""
+    if isinstance(tree, Leaves):
+        return tree.of
+    leaves = list(islice(_leaves(tree), _ELEMENTS + 1)) if isinstance(tree, Items | Table) else []
+    return choice(leaves) if 0 < len(leaves) <= _ELEMENTS else Unknown("a leaf")
+
+
+def _leaves(tree: Value) -> Iterator[Value]:
+    match tree:
+        case Items(items=parts) if _branches(tree):
+            for part in parts:
+                yield from _leaves(part)
+        case Table(entries=entries, open=False):
+            for _, part in entries:
+                yield from _leaves(part)
+        case Leaves(of=leaf):
+            yield leaf
+        case Constant(value=None):
+            return
+        case _:
+            yield tree
 
 
 def _any(value: Value) -> Value:
@@ -384,6 +437,8 @@ def of_table(table: Value, method: str) -> Value:
 
 
 def _part(value: Value, index: int) -> Value:
+    if isinstance(value, Assumed):
+        return assumed(_part(value.value, index), value)
     if isinstance(value, Items) and not value.open and index < len(value.items):
         return value.items[index]
     return Unknown("part of something unknown")

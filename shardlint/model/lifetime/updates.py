@@ -154,6 +154,9 @@ class _Body:
             return frozenset((*path, f"[{index}]") for path in self._of(value))
         if isinstance(value, ast.Call):
             name = self._api(value.func)
+            several = self._kept(name, value)
+            if isinstance(several, ast.Tuple | ast.List):  # (params, state) = constrain((params, state), sharding)
+                return self._of(several.elts[index]) if index < len(several.elts) else _NONE
             if name == "jax.lax.scan" and index == 0 and len(value.args) > 1:
                 return self._of(value.args[1])
             if isinstance(value.func, ast.Attribute) and value.func.attr == "update" and index == 1:
@@ -178,7 +181,18 @@ class _Body:
             return frozenset(part for element in node.values for part in self._holds(element))
         if isinstance(node, ast.IfExp):
             return self._holds(node.body) & self._holds(node.orelse)
+        if isinstance(node, ast.BinOp) and any(isinstance(one, ast.Tuple) for one in (node.left, node.right)):
+            return self._holds(node.left) | self._holds(node.right)  # (params, state) + (loss,)
+        if isinstance(node, ast.Call):
+            several = self._kept(self._api(node.func), node)
+            if isinstance(several, ast.Tuple | ast.List | ast.Dict):
+                return self._holds(several)
         return self._of(node)
+
+    def _kept(self, name: str, call: ast.Call) -> ast.expr | None:
+        """The argument whose shapes and types a call gives back."""
+        at = 0 if name in _FIRST else 1 if name in _SECOND else None
+        return call.args[at] if at is not None and len(call.args) > at else None
 
     def _of(self, node: ast.expr) -> Parts:
         match node:

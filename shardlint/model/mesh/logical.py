@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ class LogicalRules:
     rules: tuple[tuple[str, tuple[str, ...]], ...]
     configured: bool = False
     """They stand in a configuration file, of which a project may have one for each of several models."""
+    assumed: bool = False
+    """They are so in the calls in sight, with what is assumed of them."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -86,6 +88,8 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
         for place in _setting(program, Place(file, file.tree)):
             for option in options(program.evaluator.value(place)):
                 rules = rules_of(option)
+                if rules is None:
+                    rules = _likely(program, place)
                 if rules is not None:
                     found.append(rules)
                     continue
@@ -97,6 +101,14 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
     if taken and any(rules is None for _, rules in configs or ()):
         return None
     return (*found, *(rules for _, rules in configs or () if rules is not None and taken))
+
+
+def _likely(program: Program, place: Place) -> LogicalRules | None:
+    """The rules that an expression is in all calls in sight, by a configuration file."""
+    seen = [rules_of(view.value(place)) for _, view in program.views(place.file, place.node)]
+    seen += [] if seen else [rules_of(program.assuming().value(place))]
+    first = seen[0]
+    return replace(first, configured=True, assumed=True) if first is not None and all(one == first for one in seen) else None
 
 
 def _setting(program: Program, module: Place) -> Iterator[Place]:

@@ -1,0 +1,407 @@
+"""Lists, sets and dicts that are changed in place: what they hold at a use, as far as the text says it.
+
+What is put in on every way to the use is there; what is put in by some is one of the leaves of an otherwise unknown
+whole, like what a comprehension collects.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
+    Assumed,
+    Constant,
+    Environment,
+    Function,
+    Items,
+    Leaves,
+    Place,
+    Table,
+    Value,
+    assumed,
+    choice,
+    settled,
+)
+from shardlint.syntax import Binding, FileFacts, Scope
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+# Methods that change a list, set or dict.
+_CHANGING = (
+    *("append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"),
+    *("add", "discard", "update", "setdefault", "popitem"),
+)
+# How many changes, counted in all turns of loops, are followed one by one.
+_MOST = 64
+_JUMPS = ast.Break | ast.Continue
+_Block = ast.For | ast.AsyncFor | ast.While | ast.If | ast.Try | ast.TryStar | ast.Match
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One statement that changes a value in place. `kind` is "put", "add", "merge" or "other"."""
+
+    statement: ast.AST
+    kind: str
+    keys: tuple[ast.expr, ...] = ()
+    value: ast.expr | None = None
+    around: tuple[ast.AST, ...] = ()
+    """The loops and branches between the value's own block and the change, the outermost first."""
+    surely: bool = True
+
+
+class _Unclear(Exception):
+    """What is held cannot be told one by one."""
+
+
+def grown(
+    evaluator: Evaluator, use: Place, binding: Binding, value: Value, env: Environment | None
+) -> Value:
+    """What a name holds where it is used, when its list, set or dict is changed in place."""
+    if isinstance(value, Assumed):
+        return assumed(grown(evaluator, use, binding, value.value, env), value)
+    if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
+        return value
+    file, name = use.file, binding.name
+    key = f"{name} changed in place"
+    changes = file.remembered(key, binding.scope.node, lambda: tuple(_changes(file, binding.scope, name)))
+    if not changes:
+        return value
+    told = _before(evaluator, file, use.node, binding, changes)
+    if told is None:
+        return replace(value, open=True)
+    if not told:
+        return value
+    return _Filling(evaluator, file, env).run(value, told)
+
+
+def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[ast.AST], value: Value) -> Value:
+    """What an attribute holds that methods change in place, in an order that is not known."""
+    if not isinstance(value, Items | Table) or value.open or getattr(value, "kind", "") == "tuple":
+        return value
+    found = [change for mention in mentions if (change := _change(file, mention)) is not None]
+    if not found:
+        return value
+    return _Filling(evaluator, file, None).any_of(value, found)
+
+
+def _changes(file: FileFacts, scope: Scope, name: str) -> Iterator[_Change]:
+    for mention in file.mentions_in(scope, name):
+        if not isinstance(mention, ast.Name):
+            continue
+        found = _change(file, mention)
+        if found is not None:
+            yield found
+            continue
+        call = file.parent(mention)
+        if isinstance(call, ast.Call) and mention in call.args and isinstance(file.parent(call), ast.Expr):
+            yield _Change(mention, "handed")
+
+
+def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[Function | None, str | None]:
+    """The function of the project that is called with what is mentioned, and the parameter that takes it."""
+    call = file.parent(mention)
+    assert isinstance(call, ast.Call)
+    callee = evaluator.value(Place(file, call.func))
+    if not isinstance(callee, Function):
+        return None, None
+    args = callee.node.args
+    names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if callee.bound else 0 :]
+    index = next(number for number, one in enumerate(call.args) if one is mention)
+    return callee, names[index] if index < len(names) else None
+
+
+def _is_changer(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
+    """Whether a function of the project that is called for its effect changes what it is given here."""
+    callee, name = _taken_by(evaluator, file, mention)
+    if callee is None or name is None:
+        return False
+    other = callee.place.file
+    inside = other.mentions_in(other.scope(callee.node), name)
+    return any(isinstance(one, ast.Name) and _change(other, one) is not None for one in inside)
+
+
+def _change(file: FileFacts, mention: ast.AST) -> _Change | None:
+    """How a mention changes what it names; None where it only reads or binds it."""
+    keys: list[ast.expr] = []
+    inner, outer = mention, file.parent(mention)
+    while isinstance(outer, ast.Subscript) and outer.value is inner:
+        if isinstance(outer.ctx, ast.Load):
+            keys.append(outer.slice)
+            inner, outer = outer, file.parent(outer)
+            continue
+        statement = file.parent(outer)
+        if isinstance(statement, ast.Assign) and outer in statement.targets:
+            return _Change(statement, "put", (*keys, outer.slice), statement.value)
+        return _Change(outer, "other")
+    match outer:
+        case ast.AugAssign(target=target, op=ast.BitOr() | ast.Add(), value=value) if target is inner:
+            return _Change(outer, "merge", tuple(keys), value)
+        case ast.AugAssign(target=target) if target is inner:
+            return _Change(outer, "other")
+        case ast.Attribute(attr=attr) if attr in _CHANGING:
+            call = file.parent(outer)
+            if isinstance(call, ast.Call) and call.func is outer:
+                return _called(file, call, attr, tuple(keys))
+    return None
+
+
+def _called(file: FileFacts, call: ast.Call, attr: str, keys: tuple[ast.expr, ...]) -> _Change:
+    alone = isinstance(file.parent(call), ast.Expr)
+    match attr, call.args, call.keywords:
+        case ("append" | "add"), [value], [] if alone:
+            return _Change(call, "add", keys, value)
+        case ("update" | "extend"), [value], [] if alone:
+            return _Change(call, "merge", keys, value)
+        case "setdefault", [key, value], [] if alone:
+            return _Change(call, "default", (*keys, key), value)
+    return _Change(call, "other")
+
+
+def _before(
+    evaluator: Evaluator, file: FileFacts, use: ast.AST, binding: Binding, changes: Sequence[_Change]
+) -> list[_Change] | None:
+    """The changes that a use may see, in order; None where some cannot be followed."""
+    scope = binding.scope
+    use_home = _function(file.home(use))
+    inside = use_home is scope
+    above = set(_ran_again(file, use)) if inside else set()
+    anchor = _function_block(file, binding)
+    found: list[_Change] = []
+    for change in changes:
+        if _names_target(change, use) or (
+            change.kind == "handed" and not _is_changer(evaluator, file, change.statement)
+        ):
+            continue
+        bindings, owner = lookup(file, change.statement, binding.name)
+        if all(one.node is not binding.node for one in bindings):
+            if owner is scope or _function(file.home(change.statement)) is scope:
+                continue  # another value of the same name
+        if _function(file.home(change.statement)) is not scope:
+            return None  # a function inside changes it, when it is called
+        around = tuple(reversed(list(_around(file, change.statement, anchor))))
+        shared = [one for one in around if one in above]
+        if inside and not _precedes(change.statement, use) and not any(map(_is_loop, shared)):
+            continue
+        if not inside and not _precedes(change.statement, use_home.node if use_home else use):
+            if scope.kind != "module":
+                return None
+        if change.kind == "other":
+            return None
+        sure = len(bindings) == 1 and not any(_is_loop(one) for one in shared)
+        left = tuple(one for one in around if one not in shared)
+        sure = sure and all(isinstance(one, ast.For) and not _jumps(one) for one in left)
+        found.append(replace(change, around=left, surely=sure))
+    return found
+
+
+def _names_target(change: _Change, use: ast.AST) -> bool:
+    """Whether a use is the very mention through which a statement changes the value."""
+    statement = change.statement
+    targets: list[ast.AST] = [statement] if change.kind == "handed" else []
+    if isinstance(statement, ast.Assign):
+        targets = list(statement.targets)
+    elif isinstance(statement, ast.AugAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Call):
+        targets = [statement.func]
+    return any(part is use for target in targets for part in ast.walk(target))
+
+
+def _function(scope: Scope | None) -> Scope | None:
+    """The scope whose names a comprehension reads."""
+    while scope is not None and scope.kind == "comprehension":
+        scope = scope.parent
+    return scope
+
+
+def _function_block(file: FileFacts, binding: Binding) -> frozenset[ast.AST]:
+    """The loops and branches that the binding itself stands in."""
+    return frozenset(_around(file, binding.node, frozenset()))
+
+
+def _around(file: FileFacts, node: ast.AST, without: frozenset[ast.AST]) -> Iterator[ast.AST]:
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return
+        if isinstance(outer, _Block) and outer not in without:
+            yield outer
+
+
+def _ran_again(file: FileFacts, use: ast.AST) -> Iterator[ast.AST]:
+    """What is around a use; of a loop only where the use is in its body: what is gone over is read once."""
+    inner = use
+    for outer in file.ancestors(use):
+        if not isinstance(outer, ast.For | ast.AsyncFor) or inner in outer.body:
+            yield outer
+        inner = outer
+
+
+def _is_loop(node: ast.AST) -> bool:
+    return isinstance(node, ast.For | ast.AsyncFor | ast.While)
+
+
+def _jumps(loop: ast.For) -> bool:
+    """Whether a turn of a loop may leave before its end."""
+    return bool(loop.orelse) or any(isinstance(part, _JUMPS) for part in ast.walk(loop))
+
+
+def _precedes(one: ast.AST, other: ast.AST) -> bool:
+    """Whether one node ends before another begins."""
+    end = getattr(one, "end_lineno", 0), getattr(one, "end_col_offset", 0)
+    return end <= (getattr(other, "lineno", 0), getattr(other, "col_offset", 0))
+
+
+class _Filling:
+    """Applies changes to a value, one by one."""
+
+    def __init__(self, evaluator: Evaluator, file: FileFacts, env: Environment | None, depth: int = 2) -> None:
+        self.evaluator = evaluator
+        self.file = file
+        self.env = env
+        self.depth = depth
+        self.done = 0
+
+    def run(self, value: Items | Table, changes: list[_Change]) -> Value:
+        """The value with the changes; only what its leaves are, where they are not made on every way."""
+        if all(change.surely for change in changes):
+            try:
+                return self._all(value, changes, {})
+            except _Unclear:
+                pass
+        return self.any_of(value, changes)
+
+    def any_of(self, value: Items | Table, changes: Sequence[_Change]) -> Value:
+        """What each leaf is of a value that is filled in an order, or a number of times, that is not told."""
+        if isinstance(value, Table):
+            kept, kinds, keys = bool(value.entries), ("put", "default"), 1
+        else:
+            kept, kinds, keys = bool(value.items), ("add", "add"), 0
+        if kept or any(change.kind not in kinds or len(change.keys) != keys for change in changes):
+            return replace(value, open=True)
+        made = [self._value(change.value, {}) for change in changes if change.value is not None]
+        # A dict that is filled again below is a part of the tree, not a leaf of it.
+        if any(isinstance(one, Table) and not one.entries for one in made):
+            return replace(value, open=True)
+        if isinstance(value, Table):
+            return Leaves(choice(made), "dict")
+        return Items(value.kind, (), True, tuple(made))
+
+    def _all(self, value: Value, changes: Sequence[_Change], elements: Mapping[ast.AST, Value]) -> Value:
+        index = 0
+        while index < len(changes):
+            first = changes[index]
+            if not first.around:
+                value = self._one(value, first, elements)
+                index += 1
+                continue
+            loop = first.around[0]
+            assert isinstance(loop, ast.For)
+            together = [one for one in changes[index:] if one.around and one.around[0] is loop]
+            inner = [replace(one, around=one.around[1:]) for one in together]
+            env = self._environment(elements)
+            turns = self.evaluator.trees.turns(Place(self.file, loop.iter), loop.target, env)
+            if turns is None:
+                raise _Unclear
+            for bound in turns:
+                value = self._all(value, inner, {**elements, **bound})
+            index += len(together)
+        return value
+
+    def _one(self, value: Value, change: _Change, elements: Mapping[ast.AST, Value]) -> Value:
+        self.done += 1
+        if self.done > _MOST or (change.value is None and change.kind != "handed"):
+            raise _Unclear
+        if change.kind == "handed":
+            return self._by_a_function(value, change.statement, elements)
+        keys = [settled(self._value(key, elements)) for key in change.keys]
+        assert change.value is not None
+        made = self._value(change.value, elements)
+        return self._changed(value, change.kind, keys, made)
+
+    def _by_a_function(self, value: Value, mention: ast.AST, elements: Mapping[ast.AST, Value]) -> Value:
+        """What a function makes of a value that it is given, where it changes it on every way, and once."""
+        call = self.file.parent(mention)
+        assert isinstance(call, ast.Call)
+        env = self._environment(elements)
+        function, name = _taken_by(self.evaluator, self.file, mention)
+        if function is None or name is None or self.depth == 0:
+            raise _Unclear
+        file = function.place.file
+        scope = file.walked(file.scope(function.node))
+        changes = [
+            change
+            for change in _changes(file, scope, name)
+            if change.kind != "handed" or _is_changer(self.evaluator, file, change.statement)
+        ]
+        if scope.returns or any(list(_around(file, one.statement, frozenset())) for one in changes):
+            raise _Unclear
+        given = self.evaluator.parameters(function, self.evaluator.arguments(Place(self.file, call), env))
+        inner = _Filling(self.evaluator, file, given, self.depth - 1)
+        for change in changes:
+            value = inner._one(value, change, {})
+        if env is not None:
+            env.asked += 1
+        return value
+
+    def _changed(self, value: Value, kind: str, keys: list[Value], made: Value) -> Value:
+        puts = kind in ("put", "default")
+        if keys and (not puts or len(keys) > 1):
+            part = self._entry(value, keys[0])
+            return self._put(value, keys[0], self._changed(part, kind, keys[1:], made))
+        match kind, value, settled(made):
+            case "put", _, _:
+                return self._put(value, keys[0], made)
+            case "default", Table(open=False), _:
+                first = keys[0]
+                there = isinstance(first, Constant) and value.get(first.value) is not None
+                return value if there else self._put(value, first, made)
+            case "add", Items(kind=("list" | "set") as sort, items=items, open=False), _:
+                return Items(sort, (*items, made))
+            case "merge", Table(open=False), Table(open=False) as more:
+                for key, one in more.entries:
+                    value = self._put(value, Constant(key), one)
+                return value
+            case "merge", Items(kind=("list" | "set") as sort, items=items, open=False), Items(open=False) as more:
+                return Items(sort, (*items, *more.items))
+        raise _Unclear
+
+    def _entry(self, value: Value, key: Value) -> Value:
+        found = value.get(key.value) if isinstance(value, Table) and isinstance(key, Constant) else None
+        if found is None:
+            raise _Unclear
+        return found
+
+    def _put(self, value: Value, key: Value, made: Value) -> Value:
+        if not isinstance(key, Constant):
+            raise _Unclear
+        if isinstance(value, Table) and not value.open:
+            entries = [(name, one) for name, one in value.entries if name != key.value]
+            where = next((n for n, (name, _) in enumerate(value.entries) if name == key.value), len(entries))
+            return Table((*entries[:where], (key.value, made), *entries[where:]))
+        if isinstance(value, Items) and value.kind == "list" and not value.open and isinstance(key.value, int):
+            if -len(value.items) <= key.value < len(value.items):
+                items = list(value.items)
+                items[key.value] = made
+                return replace(value, items=tuple(items))
+        raise _Unclear
+
+    def _environment(self, elements: Mapping[ast.AST, Value]) -> Environment | None:
+        if not elements:
+            return self.env
+        env = self.env
+        return Environment(
+            env.values if env is not None else {}, 0, {**(env.elements if env is not None else {}), **elements}
+        )
+
+    def _value(self, node: ast.expr, elements: Mapping[ast.AST, Value]) -> Value:
+        env = self._environment(elements)
+        value = self.evaluator.value(Place(self.file, node), env)
+        if self.env is not None and env is not None and env is not self.env:
+            self.env.asked += env.asked
+        return value
