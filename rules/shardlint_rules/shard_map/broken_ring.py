@@ -84,8 +84,8 @@ class BrokenRing(Rule):
             yield site.finding(
                 node,
                 f"counts with the ring, and what is held comes from the devices {whose}",
-                f"Each device sends to the {to}{f' (line {line})' if line else ''}: after `{counter}` hops it holds the "
-                f"block of the one {counter} places {whose} it, and this names that of the other side. Masks and "
+                f"Each device sends to the {to}{f' (line {line})' if line else ''}: after `{counter}` hops it holds "
+                f"the block of the one {counter} places {whose} it, and this names that of the other side. Masks and "
                 "places go to the wrong block, with no error.",
                 help=f"count against it: {sign} {counter} in place of {'+' if sign == '-' else '-'} {counter}, or turn "
                 "the pairs around",

@@ -30,6 +30,7 @@ from shardlint.model.manual.varying import (
 )
 from shardlint.model.values import (
     Api,
+    AxisOf,
     CallArguments,
     CallResult,
     ClassValue,
@@ -310,7 +311,7 @@ class LocalCalls:
         chain: tuple[Place, ...] | None = None,
     ) -> int:
         """Record an event; its number. `chain` leads to it, where that is not here."""
-        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter))
+        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter | AxisOf))
         event = Event(kind, place, tuple(self.body.chain) if chain is None else chain, known, leaf, note)
         for number, other in enumerate(self.body.events):
             if (other.kind, other.place, other.axes) == (kind, place, known):
