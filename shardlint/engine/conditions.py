@@ -107,6 +107,8 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
     """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
     if isinstance(trigger, Withs):
         return (name,)
+    if isinstance(trigger, Statements) and trigger.or_scripts:
+        return ("",)
     if isinstance(trigger, Statements | Lines | Takes):
         return (ANY,)
     anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
@@ -142,7 +144,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         header = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
         return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(trigger, Statements):
-        return {CALLING + name.encode()}
+        calling = CALLING + name.encode()
+        return _both({calling}, {b"__main__"}) if trigger.or_scripts else {calling}
     if isinstance(trigger, Lines):
         saying = "\x01".join(trigger.saying)
         asked = trigger.file_says, trigger.file_names, saying, name

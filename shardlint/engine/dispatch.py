@@ -83,7 +83,9 @@ class RuleIndex:
             for trigger in rule.woken_by(own):
                 table = index._table(trigger)
                 for name in trigger.names:
-                    table.setdefault(name, []).append(rule)
+                    asked = table.setdefault(name, [])
+                    if rule not in asked:
+                        asked.append(rule)
                     for word, when in conditions(rule, trigger, name):
                         index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
         return index

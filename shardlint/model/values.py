@@ -176,6 +176,19 @@ class Parameter(Value):
 
 
 @dataclass(frozen=True)
+class AxisOf(Unknown):
+    """One of the axis names of a mesh that is a parameter: `mesh.axis_names[0]`; all of them without an `index`."""
+
+    of: Parameter | None = None
+    index: int | None = None
+
+    @property
+    def name(self) -> str:
+        """How it is written."""
+        return f"{self.of.name if self.of else 'mesh'}.axis_names[{self.index}]"
+
+
+@dataclass(frozen=True)
 class Assumed(Value):
     """What a value is unless something out of sight says otherwise: a default. `why` says in words what tells so.
 

@@ -256,13 +256,15 @@ class Statements:
     """Trigger on calls that are statements by themselves, of something whose name holds one of these parts.
 
     `shard_params(state)`: a function of the project, by what people name it. Capitals do not count. Only in files that
-    name one of the libraries.
+    name one of the libraries, or, with `or_scripts`, that are run (`__main__`): they may leave jax to what they import.
     """
 
     names: tuple[str, ...]
+    or_scripts: bool = False
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, or_scripts: bool = False) -> None:
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "or_scripts", or_scripts)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class BackendBeforeInitialize(Rule):
     code = "SL803"
     name = "backend-before-initialize"
     harm = Harm.CRASH
-    triggers = (Calls(_INITIALIZE), Statements(*_PARTS))
+    triggers = (Calls(_INITIALIZE), Statements(*_PARTS), Statements(*_PARTS, or_scripts=True))
     project_says = ("distributed.initialize", "jax.distributed", "import distributed", "distributed as")
     fixes = "none"
     forms = ("call", "statement")

@@ -11,12 +11,14 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._first_share import first_shares
 from shardlint_rules.processes._same_data import same_data, told_apart
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given import given_field, kept
 from shardlint_rules.processes.replicated import whole
 
 _MAKE = "jax.make_array_from_callback"
+_COUNT = "jax.process_count"
 _OWN_ROWS = "jax.make_array_from_process_local_data"
 
 
@@ -29,6 +31,7 @@ class CallbackIgnoresIndex(Rule):
     is not made of the array whose shape the whole has: zeros, a constant, the index of the process. Likely, in programs
     for several processes: `make_array_from_process_local_data(sharding, rows)` where the rows are seeded, counted or
     read alike in each process, also through classes and callers, and nothing on the way tells the processes apart.
+    Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is.
 
     ## Why it hurts
     It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
@@ -44,13 +47,16 @@ class CallbackIgnoresIndex(Rule):
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("same-rows",)
-    triggers = (Calls(_MAKE), Calls(_OWN_ROWS))
+    likely = ("same-rows", "first-share")
+    triggers = (Calls(_MAKE), Calls(_OWN_ROWS), Calls(_COUNT, file_says=("//",), function_says=("//",)))
     fixes = "none"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a callback, or for rows."""
+        if site.api == _COUNT:
+            yield from self._shares(site)
+            return
         if site.api == _OWN_ROWS:
             yield from self._rows(site)
             return
@@ -77,6 +83,22 @@ class CallbackIgnoresIndex(Rule):
             form="unused",
             why="the callback has a parameter that it does not read",
         )
+
+    def _shares(self, site: Site) -> Iterator[Finding]:
+        """The share of one process, which each takes from the front."""
+        for taken in first_shares(site):
+            if alone(site.program, Place(site.file, site.call)) or site.program.project.is_test(site.file.path):
+                return
+            whole_of = site.text(taken.value)
+            yield site.finding(
+                taken,
+                "the first share, in each process",
+                "With several processes each takes the same part, and the rest is never read: the global batch has "
+                "each example as many times as there are processes.",
+                help=f"take the share of this process: {whole_of}[jax.process_index() :: jax.process_count()]",
+                form="first-share",
+                why="it is as long as the share of one process, and nothing here asks which one this is",
+            )
 
     def _rows(self, site: Site) -> Iterator[Finding]:
         """Rows of which each process gives the same."""

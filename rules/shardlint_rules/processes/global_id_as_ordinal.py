@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import asks_itself, several
-from shardlint.model.reach import lookup
+from shardlint.model.reach import lookup, readers
 from shardlint.model.signatures import parameters_of
 from shardlint.model.values import CallResult, Function, Place, options
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -35,6 +35,9 @@ class GlobalIdAsOrdinal(Rule):
     - an argument that is a GPU's number on its host: of a parameter such as `gpu_id` or `ordinal`, of NVML, CuPy and
       torch (`torch.device("cuda", d.id)`, `f"cuda:{d.id}"`), or `CUDA_VISIBLE_DEVICES`.
 
+    So it does `jax.local_devices()[jax.process_index()]` (likely), and `jax.devices()[jax.process_index()]` (possible:
+    right where each process has one device).
+
     ## Why it hurts
     Ids go on where those of the process before end: on the second host of four GPUs they are 4 to 7, and what takes
     the number of a GPU there knows 0 to 3. It raises, or asks another GPU. With one process both are the same.
@@ -51,15 +54,20 @@ class GlobalIdAsOrdinal(Rule):
     name = "global-id-as-ordinal"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("ordinal",)
-    triggers = (Attributes("id", file_says=("local_devices(", "jax.devices(")),)
+    likely = ("ordinal", "process")
+    triggers = (
+        Attributes("id", file_says=("local_devices(", "jax.devices(")),
+        Calls("jax.process_index", file_says=("local_devices(", "jax.devices(")),
+    )
     in_tests = False
     fixes = "none"
-    forms = ("attribute",)
+    forms = ("attribute", "call")
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for an id."""
+        """At most one finding for an id, one for each list that the index of a process chooses from."""
         node = site.syntax
+        if site.form == "call":
+            yield from self._by_process(site)
         if not isinstance(node, ast.Attribute):
             return
         taken = self._taken(site, node)
@@ -86,6 +94,29 @@ class GlobalIdAsOrdinal(Rule):
             form=form,
             why=f"the device is one of {source}()",
         )
+
+    def _by_process(self, site: Site) -> Iterator[Finding]:
+        """The index of a process that chooses one of a list of devices."""
+        for use in _uses(site):
+            parent = site.file.parent(use)
+            if not isinstance(parent, ast.Subscript) or parent.slice is not use:
+                continue
+            own = bool(_made(site, parent.value, _OWN))
+            if not own and not _made(site, parent.value, _ALL):
+                continue
+            text = site.text(parent.value)
+            yield site.finding(
+                parent,
+                "the index of a process is no number of a device",
+                f"`{text}` has the devices of this process alone: the second process takes its second one, and raises "
+                "IndexError where each has one."
+                if own
+                else f"`{text}` has the devices of all processes: where each has several, this takes one of another "
+                "process, which cannot be addressed here.",
+                help="take a device of this process: jax.local_devices()[0]",
+                form="process" if own else "process-of-all",
+                why="it is right with one process only" if own else "each process may have several devices",
+            )
 
     def _taken(self, site: Site, node: ast.Attribute) -> tuple[str, str] | None:
         """What an id becomes, where that is the number of a device on this host: the form, and words for it."""
@@ -133,6 +164,16 @@ class GlobalIdAsOrdinal(Rule):
                 if place.node is given and _ORDINAL.search(parameter):
                     return "ordinal", f"`{parameter}` of `{name}` is"
         return None
+
+
+def _uses(site: Site) -> Iterator[ast.AST]:
+    """The call itself, or where the one name that it is given is read."""
+    yield site.call
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        for use, _ in readers(site.file, parent.targets[0]):
+            if len(lookup(site.file, use, use.id)[0]) == 1:
+                yield use
 
 
 def _device(site: Site, node: ast.expr, depth: int = 0) -> str:

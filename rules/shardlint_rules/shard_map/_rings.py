@@ -23,6 +23,8 @@ class Ring:
     size: ast.expr | None
     given: Mapping[str, str] = field(default_factory=dict)
     """How the arguments of the helper that makes it are written where it is called, by its parameters."""
+    direction: int = 0
+    """1 where each device sends to the next one, -1 where it sends to the one before, 0 where that is not told."""
 
     def text(self, node: ast.expr) -> str:
         """How a part of it is written."""
@@ -124,10 +126,25 @@ def _read(file: FileFacts, node: ast.expr) -> Ring | None:
                 if not isinstance(plain, ast.Name) or plain.id != name:
                     continue
                 match moved:
-                    case ast.BinOp(op=ast.Mod(), left=ast.BinOp(), right=size):
-                        return Ring(file, node, first, count, size)
+                    case ast.BinOp(op=ast.Mod(), left=ast.BinOp() as sum_, right=size):
+                        ahead = _ahead(sum_, name) * (1 if moved is two else -1)
+                        return Ring(file, node, first, count, size, direction=ahead)
                     case ast.BinOp(
                         op=ast.Add() | ast.Sub(), left=ast.Name(id=same), right=ast.Constant(value=1)
                     ):
                         return Ring(file, node, first, count, None) if same == name else None
     return None
+
+
+def _ahead(node: ast.BinOp, name: str) -> int:
+    """1 for `i + 1`, -1 for `i - 1` and `i + n - 1`; 0 for anything else."""
+    match node:
+        case ast.BinOp(op=ast.Add(), left=ast.Name(id=same), right=ast.Constant(value=1)) if same == name:
+            return 1
+        case ast.BinOp(op=ast.Add(), left=ast.Constant(value=1), right=ast.Name(id=same)) if same == name:
+            return 1
+        case ast.BinOp(op=ast.Sub(), left=ast.Name(id=same), right=ast.Constant(value=1)) if same == name:
+            return -1
+        case ast.BinOp(op=ast.Sub(), left=ast.BinOp(op=ast.Add()) as sum_, right=ast.Constant(value=1)):
+            return -1 if isinstance(sum_.left, ast.Name) and sum_.left.id == name else 0
+    return 0

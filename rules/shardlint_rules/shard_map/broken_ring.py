@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.model.values import Constant, Items
+from shardlint.model.values import Constant, Items, Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint_rules.shard_map._held_block import against_the_ring
 from shardlint_rules.shard_map._rings import Ring, ring_of
 
 # What tells that every device is meant to be reached, and that the ends are left open on purpose.
@@ -31,7 +32,9 @@ class BrokenRing(Rule):
     - are a ring of a number that is written out, where the size of the axis is not.
 
     Likely: pairs that end at the last device (`[(i, i + 1) for i in range(n - 1)]`) in a function that is called
-    a ring or a rotation, or in a loop of as many turns as there are devices.
+    a ring or a rotation, or in a loop of as many turns as there are devices. Likely, too: the index of the block that
+    a device holds, `(axis_index(axis) + step) % n`, in the loop whose hops go to the next device: after `step` hops
+    that block is the one of `axis_index(axis) - step`.
 
     ## Why it hurts
     A device that nobody sends to gets zeros, without a word: a ring attention loses a block, a reduction a term. A
@@ -49,7 +52,7 @@ class BrokenRing(Rule):
     code = "SL408"
     name = "broken-ring"
     harm = Harm.SILENT
-    likely = ("open",)
+    likely = ("open", "source")
     triggers = (Calls("jax.lax.ppermute", "jax.lax.pshuffle"),)
     forms = ("call", "partial")
     fixes = "none"
@@ -64,8 +67,32 @@ class BrokenRing(Rule):
         ring = ring_of(site, node)
         if ring is not None:
             yield from self._ring(site, ring, node)
+            yield from self._counted_back(site, ring)
         elif site.api == "jax.lax.ppermute":
             yield from self._twice(site, node)
+
+    def _counted_back(self, site: Site, ring: Ring) -> Iterator[Finding]:
+        """Indices of the block that a device holds which count against the ring."""
+        line = Place(site.file, ring.node).line if ring.file is site.file else 0
+        done: set[ast.AST] = set()
+        for node, counter in against_the_ring(site, ring):
+            if node in done:
+                continue
+            done.add(node)
+            to, whose = ("next", "before") if ring.direction > 0 else ("one before", "after")
+            sign = "-" if ring.direction > 0 else "+"
+            yield site.finding(
+                node,
+                f"counts with the ring, and what is held comes from the devices {whose}",
+                f"Each device sends to the {to}{f' (line {line})' if line else ''}: after `{counter}` hops it holds "
+                f"the block of the one {counter} places {whose} it, and this names that of the other side. Masks and "
+                "places go to the wrong block, with no error.",
+                help=f"count against it: {sign} {counter} in place of {'+' if sign == '-' else '-'} {counter}, or turn "
+                "the pairs around",
+                certainty=Certainty.POSSIBLE,
+                form="source",
+                why="the index is the device's own and the number of the hop, in the loop that makes the hop",
+            )
 
     def _ring(self, site: Site, ring: Ring, node: ast.expr) -> Iterator[Finding]:
         at = ring.node if ring.file is site.file else node

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.model.values import Function, Parameter
+from shardlint.model.values import Function
 from shardlint.rules_api.rule import Calls, Keywords
 from shardlint.rules_api.site import Site
 
@@ -49,7 +49,7 @@ def events(site: Site, *kinds: str) -> Iterator[tuple[Ran, Event, ast.AST]]:
 
 def shown(axes: Iterable[Axis]) -> str:
     """Axes in words."""
-    names = [f"`{one.name}`" if isinstance(one, Parameter) else f'"{one}"' for one in axes]
+    names = [f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes]
     return " and ".join(sorted(names))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, leaves
-from shardlint.model.values import Parameter
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
@@ -119,7 +118,7 @@ class WrongReducer(Rule):
 
     def _still_wrong(self, site: Site, ran: Ran, event: Event) -> bool:
         """Whether what was divided leaves the body so, and the count is another than that of the sum."""
-        if not event.axes or any(isinstance(axis, Parameter) for axis in event.axes):
+        if not event.axes or not all(isinstance(axis, str) for axis in event.axes):
             return False
         number = ran.events.index(event)
         left = [leaf for leaf in leaves(ran.result) if number in leaf.marks]

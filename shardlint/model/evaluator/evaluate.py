@@ -29,6 +29,7 @@ from shardlint.model.values import (
     LARGEST,
     Api,
     Assumed,
+    AxisOf,
     CallArguments,
     CallResult,
     ClassValue,
@@ -371,6 +372,8 @@ class Evaluator:
         if isinstance(base, Leaves):
             return choice([base.of, base])  # a leaf of the tree, or a part of it
         if isinstance(key, Constant):
+            if isinstance(base, AxisOf) and isinstance(key.value, int):
+                return AxisOf(base.why, base.of, key.value)
             if isinstance(base, Items) and isinstance(key.value, int) and not base.open:
                 try:
                     return base.items[key.value]
@@ -542,8 +545,12 @@ class Evaluator:
                 return self.classes.member(cls, name, base)
             case CallResult(by=Api(), call=CallArguments() as call):
                 argument = call.get(name, api.SIGNATURES.get(base.api, ()))
-                if argument is not None and base.api.startswith("jax.sharding."):
+                if argument is not None and (
+                    base.api.startswith("jax.sharding.") or (base.api, name) == ("jax.make_mesh", "axis_names")
+                ):
                     return self.value(argument, call.environment)
+            case Parameter() if name == "axis_names":
+                return AxisOf("the axes of a mesh that is not known", base)
         return Unknown(f"attribute {name} of something unknown")
 
 

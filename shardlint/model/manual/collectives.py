@@ -24,7 +24,7 @@ from shardlint.model.manual.varying import (
     each,
     leaves,
 )
-from shardlint.model.values import Parameter, Place
+from shardlint.model.values import AxisOf, Place
 from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
@@ -177,4 +177,6 @@ def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
 
 def _may_be(one: Axis, other: Axis) -> bool:
     """Whether two axes that are told apart may be one: a parameter may name any."""
-    return isinstance(one, Parameter) or isinstance(other, Parameter)
+    if isinstance(one, AxisOf) and isinstance(other, AxisOf):
+        return one.of != other.of
+    return not (isinstance(one, str) and isinstance(other, str))

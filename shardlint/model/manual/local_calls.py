@@ -30,6 +30,7 @@ from shardlint.model.manual.varying import (
 )
 from shardlint.model.values import (
     Api,
+    AxisOf,
     CallArguments,
     CallResult,
     ClassValue,
@@ -71,6 +72,26 @@ def _streams(named: Named) -> list[tuple[str, Leaf]] | None:
     return [(str(name) if name != "params" else "", leaf) for name, one in rngs.entries for leaf in leaves(one)]
 
 
+def left_over(callee: Local, given: int, named: frozenset[str]) -> list[str] | None:
+    """The parameters that a call gives nothing for yet; None where the function is not seen or takes any number."""
+    bound = 0
+    while isinstance(callee, Through):
+        if callee.api == "functools.partial":
+            bound, named = bound + len(callee.arguments), named | set(callee.keywords)
+        callee = callee.inner
+    if isinstance(callee, Closure):
+        node: ast.AST = callee.node
+    elif isinstance(callee, Known) and isinstance(callee.value, Function):
+        node, bound = callee.value.node, bound + (1 if callee.value.bound else 0)
+    else:
+        return None
+    if not isinstance(node, ast.FunctionDef | ast.Lambda) or node.args.vararg or node.args.kwarg:
+        return None
+    names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    needed = len(names) - len(node.args.defaults)
+    return [name for name in names[bound + given : needed] if name not in named]
+
+
 class LocalCalls:
     """Applies functions, for a body."""
 
@@ -86,11 +107,14 @@ class LocalCalls:
         """The result of a call in a body."""
         given: list[Local] = []
         hidden = False
+        rest: list[Leaf] = []
         for argument in node.args:
             value = self.body.expression(file, argument, frame)
             if isinstance(argument, ast.Starred):
                 if isinstance(value, Tree):
                     given.extend(value.items)
+                elif isinstance(value, Leaf) and argument is node.args[-1] and not node.keywords:
+                    rest.append(combined([value]))
                 else:
                     hidden = True
                     given.append(combined([value]))
@@ -103,6 +127,8 @@ class LocalCalls:
                 named[keyword.arg] = value
             elif isinstance(value, Record):
                 named.update({str(k): v for k, v in value.entries})
+            elif isinstance(value, Leaf) and keyword is node.keywords[-1]:
+                rest.append(combined([value]))
             else:
                 hidden = True
         place = Place(file, node)
@@ -121,8 +147,16 @@ class LocalCalls:
                 return self._unseen_method(base, node.func.attr, given, named, place)
         else:
             callee = self.body.expression(file, node.func, frame)
+        if rest:
+            left = left_over(callee, len(given), frozenset(named))
+            hidden = hidden or left is None
+            # The arrays of a tree that are alike are what is left to be given.
+            if left is None or not node.keywords:
+                given += rest * (1 if left is None else len(left))
+            else:
+                named.update(dict.fromkeys(left, rest[0]))
         if hidden and not (isinstance(callee, Known) and isinstance(callee.value, Api)):
-            return combined([*given, *named.values(), HIDDEN])
+            return combined([*given, *named.values(), *rest, HIDDEN])
         return self.apply(callee, given, named, place)
 
     def apply(self, callee: Local, given: Sequence[Local], named: Mapping[str, Local], place: Place) -> Local:
@@ -277,7 +311,7 @@ class LocalCalls:
         chain: tuple[Place, ...] | None = None,
     ) -> int:
         """Record an event; its number. `chain` leads to it, where that is not here."""
-        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter))
+        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter | AxisOf))
         event = Event(kind, place, tuple(self.body.chain) if chain is None else chain, known, leaf, note)
         for number, other in enumerate(self.body.events):
             if (other.kind, other.place, other.axes) == (kind, place, known):

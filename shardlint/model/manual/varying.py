@@ -10,11 +10,11 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from shardlint.model.values import Constant, Items, Parameter, Place, Table, Unknown, Value, options
+from shardlint.model.values import AxisOf, Constant, Items, Parameter, Place, Table, Unknown, Value, options
 from shardlint.syntax import FileFacts
 
-Axis = str | Parameter
-"""A mesh axis: its name, or the parameter that gives the name."""
+Axis = str | Parameter | AxisOf
+"""A mesh axis: its name, or the parameter that gives the name or the mesh that has it."""
 Axes = frozenset[Axis]
 NONE: Axes = frozenset()
 ALONG = "along"
@@ -284,7 +284,7 @@ def axes_of(value: Value) -> tuple[Axis, ...] | None:
                 found.append(name)
             case Constant(value=None):
                 continue
-            case Parameter():
+            case Parameter() | AxisOf(index=int()):
                 found.append(option)
             case Items(items=items, open=False):
                 for item in items:

@@ -132,10 +132,54 @@ class _Running:
             yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
 
     def _block(self, file: FileFacts, statements: Iterable[ast.stmt], depth: int) -> Iterator[_Event]:
-        for statement in statements:
+        block = list(statements)
+        for index, statement in enumerate(block):
             yield from self._statement(file, statement, depth)
+            if isinstance(statement, ast.If | ast.Match):
+                found = self._on_each_way(file, block[index:] if depth else [statement], depth)
+                if isinstance(found, Started):
+                    yield found
+                    return
             if depth and _may_leave(statement):
                 return
+
+    def _on_each_way(self, file: FileFacts, block: list[ast.stmt], depth: int) -> Started | str:
+        """What starts the backend whichever way is taken through a block: "raises" where each does, "" if some do not.
+
+        The ways that raise come to nothing after it.
+        """
+        left: Started | str = "raises"  # by the ways that have returned
+        for statement in block:
+            if isinstance(statement, ast.Raise):
+                return left
+            ways: list[list[ast.stmt]] = []
+            if isinstance(statement, ast.If):
+                ways = [statement.body, statement.orelse]
+            elif isinstance(statement, ast.Match):
+                ways = [case.body for case in statement.cases]
+                if not _takes_all(statement):
+                    ways.append([])
+            else:
+                events = self._statement(file, statement, depth)
+                started = next((one for one in events if isinstance(one, Started)), None)
+                if started is not None:
+                    return started
+                if _may_leave(statement):
+                    return ""
+                continue
+            found: list[Started | str] = []
+            for way in ways:
+                before = set(self.seen)  # each way may call the same functions
+                found.append(self._on_each_way(file, way, depth) if way else "")
+                self.seen = before
+            going_on = [way for way, one in zip(ways, found, strict=True) if one == ""]
+            starts = next((one for one in found if isinstance(one, Started)), None)
+            left = starts or left
+            if not going_on:
+                return left
+            if any(_may_leave(inner) for way in going_on for inner in way):
+                return ""
+        return ""
 
     def _statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Iterator[_Event]:
         match statement:
@@ -187,11 +231,22 @@ class _Running:
                 yield from self._call(file, call, depth)
 
     def _call(self, file: FileFacts, call: ast.Call, depth: int) -> Iterator[_Event]:
-        place = Place(file, call)
         callees = options(self.evaluator.value(Place(file, call.func)))
-        if len(callees) != 1:
+        if len(callees) == 1:
+            yield from self._called(file, call, callees[0], depth)
             return
-        callee = callees[0]
+        first: Started | None = None
+        for callee in callees:
+            events = self._called(file, call, callee, depth)
+            started = next((one for one in events if isinstance(one, Started)), None)
+            if started is None:
+                return
+            first = first or started
+        if first is not None:
+            yield first
+
+    def _called(self, file: FileFacts, call: ast.Call, callee: object, depth: int) -> Iterator[_Event]:
+        place = Place(file, call)
         if isinstance(callee, Api):
             if callee.name in STARTS or callee.name in _ARRAYS:
                 yield Started(place)
@@ -282,6 +337,11 @@ def _may_leave(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(isinstance(part, ast.Return) for part in ast.walk(statement))
+
+
+def _takes_all(statement: ast.Match) -> bool:
+    last = statement.cases[-1]
+    return last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
