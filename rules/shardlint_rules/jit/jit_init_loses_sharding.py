@@ -54,8 +54,10 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    likely = ("mesh-given",)
     assumes = True
-    triggers = (Calls(*_JITS, file_says=PLACED_WORDS), Uses(*_JITS, file_says=PLACED_WORDS))
+    project_says = PLACED_WORDS
+    triggers = (Calls(*_JITS), Uses(*_JITS))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -38,15 +38,15 @@ def first_labels(site: Site) -> Labels | None:
     logits = {name for name, value in _bound(body) if _one_sided(value, gathered)}
     for _ in range(2):  # `logits = logits / temperature`
         logits |= {name for name, value in _bound(body) if _arithmetic_of(value, logits)}
-    if not logits:
-        return None
-    axis = site.argument("axis_name")
+    axis = site.argument("axis_name") or next(iter(site.call.args[1:]), None)
+    along = site.text(axis) if axis is not None else "axis_name"
     for node in ast.walk(body):
         if isinstance(node, ast.Call) and _LOSSES.search(last_name(node.func)):
             names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            if names & logits:
+            written = [site.text(one) for one in node.args if _one_sided(one, gathered)]
+            for shown in (*sorted(names & logits)[:1], *written[:1]):
                 for label in _labels(site, body, node):
-                    return Labels(label, min(names & logits), site.text(axis) if axis is not None else "axis_name")
+                    return Labels(label, shown, along)
     return None
 
 
