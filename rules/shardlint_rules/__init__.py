@@ -55,6 +55,7 @@ RULES = {
     "SL240": "shardlint_rules.jit.whole_on_one_device:WholeOnOneDevice",
     "SL241": "shardlint_rules.jit.static_argument_not_taken:StaticArgumentNotTaken",
     "SL243": "shardlint_rules.jit.lost_through_host:LostThroughHost",
+    "SL244": "shardlint_rules.jit.static_argument_varies:StaticArgumentVaries",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",
