@@ -12,6 +12,15 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.jit._meant_other import meant_other
 from shardlint_rules.jit.repeated import is_test
 
+# What makes the shardings or specs of a whole tree.
+_OF_TREES = (
+    "flax.nnx.get_named_sharding",
+    "flax.nnx.get_partition_spec",
+    "flax.linen.get_sharding",
+    "flax.linen.get_partition_spec",
+    "flax.linen.logical_to_mesh_sharding",
+)
+
 
 class ShardingNeverUsed(Rule):
     """A sharding is made and given a name, and nothing is placed with it.
@@ -35,8 +44,8 @@ class ShardingNeverUsed(Rule):
     name = "sharding-never-used"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("meant-other",)
-    triggers = (Calls("jax.sharding.NamedSharding"), Calls(*JITS, file_says=("in_shardings",)))
+    likely = ("meant-other", "of-a-tree")
+    triggers = (Calls("jax.sharding.NamedSharding", *_OF_TREES), Calls(*JITS, file_says=("in_shardings",)))
     forms = ("call", "partial")
     fixes = "none"
 
@@ -51,7 +60,8 @@ class ShardingNeverUsed(Rule):
             return
         result_use, name = site.result_use
         if result_use == "never read" and name is not None:
-            yield self._finding(site, name, "local", "no statement of the function reads it")
+            form = "of-a-tree" if site.api in _OF_TREES else "local"
+            yield self._finding(site, name, form, "no statement of the function reads it")
             return
         parent = site.file.parent(site.call)
         target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
