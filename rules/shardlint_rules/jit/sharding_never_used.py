@@ -29,7 +29,8 @@ class ShardingNeverUsed(Rule):
     Reports `batch_sharding = NamedSharding(mesh, P("data"))` in a function that never reads the name, and
     `self.batch_sharding = ...` of which no file of the project reads the attribute. Where a jit gives an argument
     another one of the same object, table or function (`in_shardings=(sh.scalar, sh.batch)` for `state`, and nothing
-    reads `sh.state`), that is likely.
+    reads `sh.state`), that is likely. So are shardings or specs of a whole tree that nothing reads
+    (`shardings = nnx.get_named_sharding(state, mesh)`).
 
     ## Why it hurts
     Somebody meant to place something with it. What it was made for stays on one device, or whole on every device, and
