@@ -49,9 +49,9 @@ class RuleMatchesNothing(Rule):
     ## What it does
     Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model, and
     reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
-    layers it makes, and it makes dense layers or embeddings that no pair speaks of. In files without layers, a pair that
-    names a step of the path that nothing in the project is called by, while three of four of the others do, and `.*` is
-    last.
+    layers it makes, and it makes dense layers or embeddings that no pair speaks of. In files without layers, a pair
+    that names a step of the path that nothing in the project is called by, while three of four of the others do, and
+    `.*` is last.
 
     Two more are about tables of which the first rule that matches counts:
 
@@ -199,12 +199,12 @@ class RuleMatchesNothing(Rule):
         place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
         if place is None or given.open_positional:
             return
-        if any(_shows_hidden(one) for one in site.program.together(site.file)):
-            return  # reported there
         for option in options(site.program.evaluator.value(place)):
             table = rules_of(option)
             found = hidden_of(table.rules) if table is not None else None
             if found is not None and of_linen(site):
+                if any(_shows_hidden(one) for one in site.program.together(site.file)):
+                    return  # reported there
                 name, first, later = found
                 shown = " and ".join(repr(one) for one in first) or "None"
                 yield site.finding(
