@@ -27,6 +27,9 @@ class LogicalNameWithoutRule(Rule):
     the rules list names that stay whole too, so that the missing one was forgotten. Without either, the finding is
     possible: that names of activations, and of small dimensions beside a split one, have no rule is mostly meant so.
 
+    Rules that the calls in sight take from a config file, the only one of the project where the command line says
+    which, are likely.
+
     ## Why it hurts
     Linen leaves a dimension whose name it does not know whole on every device. A misspelt name replicates a weight or
     an activation, and nothing is raised. (NNX raises there.)

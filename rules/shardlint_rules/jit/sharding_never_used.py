@@ -12,6 +12,15 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.jit._meant_other import meant_other
 from shardlint_rules.jit.repeated import is_test
 
+# What makes the shardings or specs of a whole tree.
+_OF_TREES = (
+    "flax.nnx.get_named_sharding",
+    "flax.nnx.get_partition_spec",
+    "flax.linen.get_sharding",
+    "flax.linen.get_partition_spec",
+    "flax.linen.logical_to_mesh_sharding",
+)
+
 
 class ShardingNeverUsed(Rule):
     """A sharding is made and given a name, and nothing is placed with it.
@@ -20,7 +29,8 @@ class ShardingNeverUsed(Rule):
     Reports `batch_sharding = NamedSharding(mesh, P("data"))` in a function that never reads the name, and
     `self.batch_sharding = ...` of which no file of the project reads the attribute. Where a jit gives an argument
     another one of the same object, table or function (`in_shardings=(sh.scalar, sh.batch)` for `state`, and nothing
-    reads `sh.state`), that is likely.
+    reads `sh.state`), that is likely. So are shardings or specs of a whole tree that nothing reads
+    (`shardings = nnx.get_named_sharding(state, mesh)`).
 
     ## Why it hurts
     Somebody meant to place something with it. What it was made for stays on one device, or whole on every device, and
@@ -35,8 +45,8 @@ class ShardingNeverUsed(Rule):
     name = "sharding-never-used"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("meant-other",)
-    triggers = (Calls("jax.sharding.NamedSharding"), Calls(*JITS, file_says=("in_shardings",)))
+    likely = ("meant-other", "of-a-tree")
+    triggers = (Calls("jax.sharding.NamedSharding", *_OF_TREES), Calls(*JITS, file_says=("in_shardings",)))
     forms = ("call", "partial")
     fixes = "none"
 
@@ -51,7 +61,8 @@ class ShardingNeverUsed(Rule):
             return
         result_use, name = site.result_use
         if result_use == "never read" and name is not None:
-            yield self._finding(site, name, "local", "no statement of the function reads it")
+            form = "of-a-tree" if site.api in _OF_TREES else "local"
+            yield self._finding(site, name, form, "no statement of the function reads it")
             return
         parent = site.file.parent(site.call)
         target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None

@@ -30,6 +30,8 @@ _LAYER = regex(
 )
 _NAMED = regex(r"\bname\s*=\s*[\"'](\w+)[\"']")
 _LEAST = 2
+_MANY = 3
+_ALL = frozenset((".*", "^.*", ".*$", "^.*$", "(.*)"))
 _GIVEN = {
     "flax.linen.logical_axis_rules": 0,
     "flax.linen.set_logical_axis_rules": 0,
@@ -47,7 +49,9 @@ class RuleMatchesNothing(Rule):
     ## What it does
     Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model, and
     reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
-    layers it makes, and it makes dense layers or embeddings that no pair speaks of.
+    layers it makes, and it makes dense layers or embeddings that no pair speaks of. In files without layers, a pair
+    that names a step of the path that nothing in the project is called by, while three of four of the others do, and
+    `.*` is last.
 
     Two more are about tables of which the first rule that matches counts:
 
@@ -71,7 +75,7 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("layer", "hidden", "anchored")
+    likely = ("layer", "hidden", "anchored", "stale")
     triggers = (
         Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
         Calls("re.match", *_GIVEN),
@@ -103,6 +107,9 @@ class RuleMatchesNothing(Rule):
         if len(patterns) <= _LEAST:
             return
         layers = _layers(site)
+        if not layers:
+            yield from self._stale(site, pair, table, pattern, patterns)
+            return
         alive = [one for one in patterns if _speaks_of(one, layers)]
         left = sorted(one for one in layers if not any(_speaks_of(each, {one}) for each in patterns))
         names = _names(pattern)
@@ -118,6 +125,26 @@ class RuleMatchesNothing(Rule):
             form="layer",
             why=f"the file makes {len(layers)} layers, and the table speaks of others",
         )
+
+    def _stale(
+        self, site: Site, pair: ast.AST, table: ast.expr, pattern: str, patterns: list[str]
+    ) -> Iterator[Finding]:
+        """A rule for a part of the tree that no file speaks of, in a table that speaks of the others."""
+        steps = _plain_steps(pattern)
+        others = [one for each in patterns if each != pattern and (one := _plain_steps(each))]
+        if not site.wants("stale") or not steps or len(others) < _MANY or not _ALL & set(patterns):
+            return
+        missing = [one for one in steps if not _said(site, table, one)]
+        known = [each for each in others if all(_said(site, table, one) for one in each)]
+        if missing and len(known) >= _MANY and len(known) * 4 >= len(others) * 3:
+            yield site.finding(
+                pair,
+                f"nothing in this project is called `{missing[0]}`",
+                "The rule matches nothing: the weights it is meant for meet the one for all the rest.",
+                help="write what the tree of parameters calls it",
+                form="stale",
+                why=f"{len(known)} of the other {len(others)} rules name what the project's code speaks of",
+            )
 
     def _first(
         self, site: Site, pair: ast.AST, table: ast.Tuple | ast.List, pattern: str
@@ -172,12 +199,12 @@ class RuleMatchesNothing(Rule):
         place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
         if place is None or given.open_positional:
             return
-        if any(_shows_hidden(one) for one in site.program.together(site.file)):
-            return  # reported there
         for option in options(site.program.evaluator.value(place)):
             table = rules_of(option)
             found = hidden_of(table.rules) if table is not None else None
             if found is not None and of_linen(site):
+                if any(_shows_hidden(one) for one in site.program.together(site.file)):
+                    return  # reported there
                 name, first, later = found
                 shown = " and ".join(repr(one) for one in first) or "None"
                 yield site.finding(
@@ -242,6 +269,34 @@ def _step(pair: Value) -> str | None:
         return None
     step = first.value.split("/")[0]
     return step if step.isidentifier() else None
+
+
+def _plain_steps(pattern: str) -> tuple[str, ...]:
+    """The steps of a path that are written out, of which the last of all weights, as `kernel`, tell nothing."""
+    found = [step for step in pattern.strip("^$").split("/") if step.isidentifier() and step not in _LEAVES]
+    return tuple(one for one in found if len(one) > _LEAST)
+
+
+def _said(site: Site, table: ast.expr, word: str) -> bool:
+    """Whether a file of the project says a word, its table of rules aside."""
+    return site.program.once(site.file, ("says beside its rules", table, word), lambda: _says(site, table, word))
+
+
+def _stem(word: str) -> str:
+    """A name without the number of the layer."""
+    return re.sub(r"_?\d+$", "", word) or word
+
+
+def _says(site: Site, table: ast.expr, word: str) -> bool:
+    start, end = site.file.span(table)
+    said = re.compile(rf"\b{re.escape(_stem(word))}(?:\b|_|\d)")
+    for file in site.program.project.holding(site.file.path, (_stem(word),), joined=True):
+        if file is None:
+            return True
+        text = file.source.text
+        if said.search(text[:start] + text[end:] if file is site.file else text):
+            return True
+    return False
 
 
 def _pattern(node: ast.expr) -> str | None:

@@ -39,14 +39,17 @@ _SAME = ("builtins.open", "builtins.str", "pathlib.Path", "os.path.abspath", "os
 _FOLDERS = ("os.path.dirname", *_SAME)
 _HERE = ("os.getcwd", "pathlib.Path.cwd")
 # Settings of tools, which no program reads.
-_OF_TOOLS = ("pyproject.toml", "mkdocs.yml", "docker-compose.yml", "docker-compose.yaml", "environment.yml", "ruff.toml")
+_OF_TOOLS = (
+    *("pyproject.toml", "mkdocs.yml", "docker-compose.yml", "docker-compose.yaml"),
+    *("environment.yml", "ruff.toml"),
+)
 _STEPS = 12
 _MOST = 5_000
 _DEPTH = 40
 
 
 def loaded(evaluator: Evaluator, by: str, call: CallArguments) -> Value | None:
-    """What a loader of this name gives, where one file of the project is meant; it may be another when the program runs."""
+    """What a loader of this name gives, where one file of the project is meant; when it runs it may be another."""
     first = call.positional[0] if call.positional else None
     named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
     text = settled(named) if named is not None else None

@@ -108,7 +108,9 @@ def _likely(program: Program, place: Place) -> LogicalRules | None:
     seen = [rules_of(view.value(place)) for _, view in program.views(place.file, place.node)]
     seen += [] if seen else [rules_of(program.assuming().value(place))]
     first = seen[0]
-    return replace(first, configured=True, assumed=True) if first is not None and all(one == first for one in seen) else None
+    if first is None or any(one != first for one in seen):
+        return None
+    return replace(first, configured=True, assumed=True)
 
 
 def _setting(program: Program, module: Place) -> Iterator[Place]:
