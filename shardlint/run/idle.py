@@ -105,6 +105,11 @@ def _gathered_batch(
         for each in compiled.program.collectives
         if each.kind == "all-gather" and set(each.axes) & names and each.of not in state and each.line.file
     ]
+    # Where weights are split over the axis too, the compiler may bring activations to them: that may be meant. Numbers
+    # that are gathered to look up rows are none.
+    used = [leaf.axes or () for leaf in compiled.arguments if leaf.where in state]
+    stored = any(names & set(part) for axes_of in used for part in axes_of)
+    moved = [each for each in moved if not stored or each.array.startswith(("s32", "u32", "s64"))]
     if not leaves or not moved:
         return None
     largest = max(leaves, key=lambda leaf: (leaf["name"] == moved[0].of, int(leaf["bytes"])))
