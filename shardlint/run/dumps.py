@@ -66,6 +66,8 @@ class Compiled:
     """The mesh axes that split one of its products; None where that cannot be told."""
     weights_only: bool = False
     """Whether its products are split along weights, or what these have in common with the batch, and nowhere else."""
+    size: int = 0
+    """How many operations the compiler was given: what it took it to compile, on any machine and at any load."""
 
     @property
     def devices(self) -> int:
@@ -161,6 +163,7 @@ def _compiled(path: Path) -> Compiled | None:
         hashlib.sha256(original.encode()).hexdigest()[:16],
         divided,
         divided is not None and _weights_only(made),
+        sum(len(each.instructions) for each in module.computations.values()),
     )
 
 

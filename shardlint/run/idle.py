@@ -85,7 +85,43 @@ def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> F
         return None
     whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, math.prod(axes.values()))}
     leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
-    return _found(one, leaves, axes, False, batch=True) if leaves else None
+    return _found(one, leaves, axes, False, batch=True) if leaves else _gathered_batch(one, compiled, axes, made)
+
+
+def _gathered_batch(
+    one: dict[str, Any], compiled: Compiled, axes: Mapping[str, int], made: set[str]
+) -> Found | None:
+    """A batch that comes split, of which every device works on all rows: what is made of it is gathered first."""
+    split = {
+        leaf.where: leaf.axes[0]
+        for leaf in compiled.arguments
+        if leaf.axes and set(leaf.axes[0]) & set(axes) and leaf.bytes_whole >= _LEAST and not is_state(leaf, compiled)
+    }
+    state = {leaf.where for leaf in compiled.arguments if is_state(leaf, compiled)}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in split and array(leaf) not in made]
+    names = {name for leaf in leaves for name in split[leaf["name"]]} & set(axes)
+    moved = [
+        each
+        for each in compiled.program.collectives
+        if each.kind == "all-gather" and set(each.axes) & names and each.of not in state and each.line.file
+    ]
+    # Where weights are split over the axis too, the compiler may bring activations to them: that may be meant. Numbers
+    # that are gathered to look up rows are none.
+    used = [leaf.axes or () for leaf in compiled.arguments if leaf.where in state]
+    stored = any(names & set(part) for axes_of in used for part in axes_of)
+    moved = [each for each in moved if not stored or each.array.startswith(("s32", "u32", "s64"))]
+    if not leaves or not moved:
+        return None
+    largest = max(leaves, key=lambda leaf: (leaf["name"] == moved[0].of, int(leaf["bytes"])))
+    axis = " and ".join(map(repr, sorted(names)))
+    return Found(
+        "gathered", one["name"], moved[0].line,
+        f"{largest['name']} {array(largest)} comes split over {axis} and is gathered here: each device works on all "
+        f"rows, and what {one['name']} multiplies is split along the weights alone",
+        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
+        f"keep {axis} in the sharding of what is made of the batch: jax.lax.with_sharding_constraint, or out_sharding",
+        sum(leaf["bytes"] for leaf in leaves), see=(("called", first(one["lines"])), ("defined", line(one["defined"]))),
+    )  # fmt: skip
 
 
 def _whole(leaf: Array, one: Compiled, copies: int) -> bool:

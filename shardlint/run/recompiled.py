@@ -10,23 +10,24 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
 from shardlint.run.run import Run
 
-# A finding only from so many programs on, and only where it takes time or moves large arrays: every program
-# has scalars that come from the host once, and tests call jax.jit again and again.
+# A finding only from so many programs on, and only where it costs something or moves large arrays: every program
+# has scalars that come from the host once, and tests call jax.jit again and again. The cost is that of the program,
+# and not of the machine: about ten thousand operations are compiled in a second.
 _CHURN = 4
 _AGAIN = 3
-_SECONDS = 1.0
+_COSTLY = 10_000
 
 
 def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """A function compiled again: for the same shapes placed differently, or again and again."""
     for process in dict.fromkeys(one.process for one in each):
         mine = [one for one in each if one.process == process]
-        seconds = sum(one.seconds for one in mine[1:])
-        what = _placed_anew(mine, seconds, run)
+        cost = sum(one.size for one in mine[1:])
+        what = _placed_anew(mine, cost, run)
         if what:
             why = ": the same shapes came placed differently"
             advice = "place the arrays before the first call as the function returns them"
-        elif seconds >= _SECONDS or _in_a_loop(mine):
+        elif cost >= _COSTLY or _in_a_loop(mine):
             why, advice = _again(mine)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
         else:
@@ -36,7 +37,7 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 "recompiled",
                 mine[0].function.name,
                 mine[0].function.line,
-                f"compiled {len(mine)} times ({seconds:.1f} s more than once){why}",
+                f"compiled {len(mine)} times ({cost:,} operations more than once){why}",
                 tuple(dict.fromkeys(what)),
                 advice,
             )
@@ -48,7 +49,7 @@ def _in_a_loop(mine: Sequence[Compiled]) -> bool:
     return max(calls.values(), default=0) >= _CHURN
 
 
-def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str]:
+def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
     """What came placed differently between two compilations for the same shapes, where that matters."""
     for before, after in pairwise(mine):
         shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
@@ -65,9 +66,9 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
         # Nor where nothing at all was placed: then the function says where things go.
         largest = max((leaf.bytes_whole for leaf in before.arguments), default=0)
         arrays = [leaf for leaf in before.arguments if leaf.bytes_whole * 64 >= largest and leaf.shape]
-        if arrays and all(leaf.where in before.unplaced for leaf in arrays) and seconds < _SECONDS:
+        if arrays and all(leaf.where in before.unplaced for leaf in arrays) and cost < _COSTLY:
             continue
-        if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):
+        if moved and (cost >= _COSTLY or any(text.startswith(tuple(large)) for text in moved)):
             return moved
     return []
 

@@ -159,8 +159,9 @@ def _result(
         return
     if not value.given:
         return
-    # What a gradient keeps of the body for its second half jax puts together as it likes.
-    if size > 1 and not region.differentiated and (equal := sorted((axes & manual) - value.over)):
+    # What a gradient keeps of the body for its second half jax puts together as it likes; pmap gives a copy of what is
+    # equal for each device, and takes it so at the next call.
+    if size > 1 and not region.differentiated and not region.pmap and (equal := sorted((axes & manual) - value.over)):
         reduced = eqn is not None and region.collectives
         if reduced:
             region.seen.append({"what": "equal", "axes": equal, **facts})

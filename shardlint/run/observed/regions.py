@@ -65,6 +65,10 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         for word, where in (("mapped", made), ("called", first(region["called"])))
         if where.file and where != place
     )
+    # What stands in a helper is named where the function that is mapped calls it, too.
+    helpers = (("inside, called", line(each)) for each in seen["lines"][1:3])
+    known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
+    see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
         see = (("what it is made of", scores), *see)
     texts = {
