@@ -82,7 +82,7 @@ class StaticArgumentVaries(Rule):
         found = next(self._static(site), None)
         if found is None:
             return
-        setting = next(one for name in STATIC_SETTINGS if (one := site.keyword(name)) is not None)
+        setting = next(filter(None, map(site.keyword, STATIC_SETTINGS)))
         yield site.finding(
             setting,
             f"`{found.parameter}` is another number in each turn of a loop",
