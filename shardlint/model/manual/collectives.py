@@ -72,6 +72,8 @@ class Collectives:
             return self._reduce(name, value, over, named, place)
         if name == "all_gather":
             kind = "gathered" if "tiled" not in named else ""
+            if isinstance(value, Leaf) and value.spec is not None:
+                self.calls.body.stacks[place.node] = len(value.spec)
             return each(value, lambda leaf: _reduced(leaf, over, kind, place))
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
