@@ -110,6 +110,8 @@ class Collectives:
             if name == "psum" and leaf.over & over and (leaf.kind == "mean" or self._mean_along(leaf, over)):
                 marks.append(self.calls.note("sum of means", place, tuple(leaf.over & over), leaf))
                 break
+        if name == "psum" and (found := self._of_a_mean(value, over)) is not None:
+            marks.append(self.calls.note("sum of gradients", place, tuple(found.over & over), found))
         if name == "psum":
             marks += self._counted(value, over, place)
         for leaf in leaves(value):
@@ -127,6 +129,14 @@ class Collectives:
                 marks=leaf.marks | added,
             ),
         )
+
+    def _of_a_mean(self, value: Local, over: Axes) -> Leaf | None:
+        """The gradient of a mean over the data of each device, if that is what is summed over the devices."""
+        for leaf in leaves(value):
+            if leaf.kind == "gradient" and leaf.over & over and not leaf.reduced and leaf.origin is not None:
+                if leaf.origin.node in self.calls.body.of_means:
+                    return leaf
+        return None
 
     def _counted(self, value: Local, over: Axes, place: Place) -> list[int]:
         """Note what all devices hold, was added on each of them, and is summed over them."""

@@ -82,6 +82,8 @@ class LocalValues(ABC):
         """The axes of each dimension whose part on a device was counted from 0."""
         self.stacks: dict[ast.AST, int] = {}
         """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
+        self.of_means: set[ast.AST] = set()
+        """The gradients of what is a mean over the data of a device, by the call that takes them."""
         self.added: list[tuple[Place, Axes, Leaf]] = []
         """What was added on every device: where, along which axes all hold the same of it, and what."""
         self.chain: list[Place] = []
