@@ -21,7 +21,7 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Possible: `psum` of the gradients of a mean, and `pmean` of a standard deviation or a variance.
+    Likely, too: `psum` of the gradients of a mean. Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -37,7 +37,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments")
+    likely = ("masked", "by-devices", "moments", "gradients")
     assumes = True
     triggers = (*MAPPING, Calls("jax.lax.pmean"))
     fixes = "none"
