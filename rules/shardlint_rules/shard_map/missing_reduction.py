@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against
-from shardlint.model.manual.varying import Axes, Leaf
-from shardlint.model.values import Place
+from shardlint.model.manual.varying import Axes, Leaf, Local, Record, Tree, leaves
+from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map.returned import returned
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, runs, shown
 
 
@@ -109,6 +110,9 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
         ):
             yield leaf, left, origin.node
             continue
+        if (given_back := _returned(site, ran, leaf)) is not None:
+            yield leaf, left, given_back
+            continue
         call = getattr(spec, "call", None)
         place: Place | None = call.place if call is not None else None
         settings = ran.mapped.settings.keywords.get("out_specs")
@@ -126,6 +130,29 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
             else site.call
         )
         yield leaf, left, at if settings is None or settings.file is site.file else site.call
+
+
+def _returned(site: Site, ran: Ran, leaf: Leaf) -> ast.expr | None:
+    """Where the body gives a leaf of its result back, if it stands in this file and returns once."""
+    inner = ran.mapped.inner
+    while isinstance(inner, Transformed):
+        inner = inner.inner
+    if not isinstance(inner, Function) or inner.place.file is not site.file:
+        return None
+    given = returned(inner) if isinstance(inner.node, ast.FunctionDef) else None
+    return _part(given, ran.result, leaf) if given is not None else None
+
+
+def _part(node: ast.expr, result: Local, leaf: Leaf) -> ast.expr | None:
+    """The part of a returned expression that is a leaf of what it is."""
+    match node, result:
+        case ast.Tuple(elts=parts), Tree(items=items) if len(parts) == len(items):
+            found = [_part(part, item, leaf) for part, item in zip(parts, items, strict=True)]
+        case ast.Dict(values=values), Record(entries=entries) if len(values) == len(entries):
+            found = [_part(part, item, leaf) for part, (_, item) in zip(values, entries, strict=True)]
+        case _:
+            return node if any(one is leaf for one in leaves(result)) else None
+    return next((one for one in found if one is not None), None)
 
 
 def _in(whole: ast.AST, part: ast.AST) -> bool:

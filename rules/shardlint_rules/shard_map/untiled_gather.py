@@ -10,6 +10,7 @@ from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._stacks import mixed_up
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -45,8 +46,10 @@ class UntiledGather(Rule):
     Reports `jax.lax.all_gather` without `tiled=True` in a function that gives back the array itself on the other way
     (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
     has one dimension more. Likely: a stack that is reshaped to the first dimension of a shard and others
-    (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). Possible: one with `axis=1` or another inner dimension
-    whose result is not reshaped, and `psum_scatter` without `tiled=True` of what has no dimension for the devices.
+    (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). An `einsum` whose letters are those of the shard alone
+    raises. Possible: a product (`x @ jax.lax.all_gather(w, axis)`) with a shard of which the in spec names two
+    dimensions, one with `axis=1` or another inner dimension whose result is not reshaped, and `psum_scatter` without
+    `tiled=True` of what has no dimension for the devices.
 
     ## Why it hurts
     Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
@@ -62,14 +65,15 @@ class UntiledGather(Rule):
     name = "untiled-gather"
     harm = Harm.SILENT
     likely = ("inner-axis", "scatter", "reshaped")
-    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
-    forms = ("call",)
-    closed = ("keywords",)
+    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *MAPPING)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        if site.keyword("tiled") is not None:
+        if site.api not in ("jax.lax.all_gather", "jax.lax.psum_scatter"):
+            yield from self._multiplied(site)
+            return
+        if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
             return
         node = site.call.args[0] if site.call.args else None
         if node is None:
@@ -114,6 +118,32 @@ class UntiledGather(Rule):
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",
+            )
+
+
+    def _multiplied(self, site: Site) -> Iterator[Finding]:
+        """Stacks of matrices in the body of a `shard_map` of which a product is taken."""
+        done: set[ast.AST] = set()
+        for _, event, node in events(site, "stack in a product"):
+            if node in done:
+                continue
+            done.add(node)
+            raises = bool(event.note)
+            yield site.finding(
+                node,
+                f"a stack with one matrix for each device{elsewhere(site, event)}",
+                f"On {site.release('jax')} the shards are stacked along a new dimension, and "
+                + (
+                    f'"{event.note}" has a letter for each dimension of the shard only: it raises ValueError.'
+                    if raises
+                    else "a product is taken of each by itself: it raises where the sizes do not meet, and gives a "
+                    "stack of products where they do."
+                ),
+                help="write tiled=True, and the axis that the array is split along",
+                harm=Harm.CRASH if raises else Harm.SILENT,
+                certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
+                form="" if raises else "product",
+                why="" if raises else "its in spec names two dimensions or more",
             )
 
 

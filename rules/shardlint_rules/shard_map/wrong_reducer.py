@@ -21,7 +21,7 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Possible: `pmean` of a standard deviation or a variance.
+    Likely, too: `psum` of the gradients of a mean. Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -37,7 +37,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments")
+    likely = ("masked", "by-devices", "moments", "gradients")
     assumes = True
     triggers = (*MAPPING, Calls("jax.lax.pmean"))
     fixes = "none"
@@ -59,6 +59,21 @@ class WrongReducer(Rule):
                 f"On {site.release('jax')} the result is {devices(ran, event.axes)} times the mean: every device "
                 "gives the mean of its own data.",
                 help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
+            )
+        for ran, event, node in events(site, "sum of gradients"):
+            number = ran.events.index(event)
+            if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
+                continue
+            done.add(node)
+            yield site.finding(
+                node,
+                f"adds up the gradients of means{elsewhere(site, event)}",
+                f"On {site.release('jax')} each device has the gradient of the mean over its own data: the sum is as "
+                "many times that of the mean over all data as there are devices, and so is each step of plain SGD.",
+                help="write jax.lax.pmean",
+                certainty=Certainty.POSSIBLE,
+                form="gradients",
+                why="the loss is a mean, and nothing divides the sum",
             )
         yield from self._by_devices(site, done)
         for _, event, node in events(site, "mean of std", "mean of masked"):

@@ -72,6 +72,8 @@ class Collectives:
             return self._reduce(name, value, over, named, place)
         if name == "all_gather":
             kind = "gathered" if "tiled" not in named else ""
+            if isinstance(value, Leaf) and value.spec is not None:
+                self.calls.body.stacks[place.node] = len(value.spec)
             return each(value, lambda leaf: _reduced(leaf, over, kind, place))
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
@@ -108,6 +110,8 @@ class Collectives:
             if name == "psum" and leaf.over & over and (leaf.kind == "mean" or self._mean_along(leaf, over)):
                 marks.append(self.calls.note("sum of means", place, tuple(leaf.over & over), leaf))
                 break
+        if name == "psum" and (found := self._of_a_mean(value, over)) is not None:
+            marks.append(self.calls.note("sum of gradients", place, tuple(found.over & over), found))
         if name == "psum":
             marks += self._counted(value, over, place)
         for leaf in leaves(value):
@@ -125,6 +129,14 @@ class Collectives:
                 marks=leaf.marks | added,
             ),
         )
+
+    def _of_a_mean(self, value: Local, over: Axes) -> Leaf | None:
+        """The gradient of a mean over the data of each device, if that is what is summed over the devices."""
+        for leaf in leaves(value):
+            if leaf.kind == "gradient" and leaf.over & over and not leaf.reduced and leaf.origin is not None:
+                if leaf.origin.node in self.calls.body.of_means:
+                    return leaf
+        return None
 
     def _counted(self, value: Local, over: Axes, place: Place) -> list[int]:
         """Note what all devices hold, was added on each of them, and is summed over them."""

@@ -177,7 +177,10 @@ class LibraryCalls:
         if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
             if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
                 return given[0]  # a count that is kept from being 0
+        if last in ("matmul", "dot"):
+            self.calls.body.multiplied(*given)
         if last == "einsum":
+            self._too_few_letters(given)
             return replace(combined(values), spec=_einsum_spec(given))
         if last in ("divide", "true_divide") and given:
             self.calls.body.cancelled |= combined(given[:1]).marks
@@ -191,6 +194,17 @@ class LibraryCalls:
         if last in _ELEMENTWISE or last == "expand_dims":
             result = replace(result, kind=kept_kind(values) or result.kind)
         return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
+
+    def _too_few_letters(self, given: list[Local]) -> None:
+        """Note stacks that an einsum has letters for the shards of, and none for the devices."""
+        form = given[0].value if given and isinstance(given[0], Known) else None
+        if not isinstance(form, Constant) or not isinstance(form.value, str) or "." in form.value:
+            return
+        taken = form.value.replace(" ", "").partition("->")[0].split(",")
+        for letters, one in zip(taken, given[1:], strict=False):
+            if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
+                if len(letters) <= self.calls.body.stacks.get(one.origin.node, 0):
+                    self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, form.value)
 
     def _along(self, last: str, given: list[Local], named: Named, place: Place) -> str:
         """Note what goes along one dimension of an argument as it came, if that dimension is split.

@@ -103,6 +103,8 @@ class LocalTransforms:
         firm = (loss.sure | before.sure) - summed
         unseen = loss.open or before.open
         leaf = Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
+        if kind == "mean" and not before.over and not unseen:
+            self.calls.body.of_means.add(place.node)
         if summed:
             number = self.calls.note("summed gradient", place, tuple(summed), leaf, kind)
             leaf = replace(leaf, marks=loss.marks | {number})

@@ -80,6 +80,10 @@ class LocalValues(ABC):
         """The axes of each sum over devices."""
         self.rows: list[Axes] = []
         """The axes of each dimension whose part on a device was counted from 0."""
+        self.stacks: dict[ast.AST, int] = {}
+        """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
+        self.of_means: set[ast.AST] = set()
+        """The gradients of what is a mean over the data of a device, by the call that takes them."""
         self.added: list[tuple[Place, Axes, Leaf]] = []
         """What was added on every device: where, along which axes all hold the same of it, and what."""
         self.chain: list[Place] = []
@@ -200,6 +204,8 @@ class LocalValues(ABC):
                     kind = one.kind
         if isinstance(op, ast.Mult):
             self._placed(left, right, place)
+        if isinstance(op, ast.MatMult):
+            self.multiplied(left, right)
         if isinstance(op, ast.Add):
             kind = self._added(left, right, place) or kind
         self._met_again(left, right)
@@ -209,6 +215,13 @@ class LocalValues(ABC):
             result = self._divided(result, left, right, place)
         spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
         return replace(result, spec=spec)
+
+    def multiplied(self, *values: Local) -> None:
+        """Note stacks of matrices, made by an untiled gather, of which a product is taken as if each were a matrix."""
+        for one in values:
+            if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
+                if self.stacks.get(one.origin.node, 0) > 1:
+                    self.calls.note("stack in a product", one.origin, tuple(one.reduced), one)
 
     def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
         """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""
