@@ -63,7 +63,7 @@ def in_place_of(code: str) -> str:
     binds = "".join(f"{name} = " for name in bound)
     made = []
     for line, stays in zip(lines, kept, strict=True):
-        if stays or not line.strip():
+        if stays or not line.strip(" \t"):
             made.append(line)
         else:
             made.append(f"{binds}get_ipython()  #!{line}")
