@@ -213,6 +213,48 @@ def test_what_cannot_be_checked_is_said(write: Write) -> None:
     assert checked(root) == [("SL901", 1, 2, 1)]
 
 
+def test_a_cell_that_cannot_be_parsed_is_left_out(write: Write) -> None:
+    """The others are checked and fixed; what the cell binds is not known to them, its imports are."""
+    broken = "import jax\nspec = P('nowhere'\nfor a in b\n  c = 1s  # now\n"
+    book = made(
+        cell("from jax.sharding import PartitionSpec as P\nspec = 1"),
+        cell(broken),
+        cell("y = jax.tree_map(abs, [1])\nz = jax.jit(abs, in_shardings=spec)"),
+        cell("%%bash\nls"),
+        cell("for one in"),
+    )
+    root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
+    assert checked(root) == [("SL001", 2, 4, 7), ("SL901", 3, 1, 5), ("SL001", 5, 1, 11)]
+    (first, _, last) = (finding for file in check([root], OPTIONS).reports for finding in file.findings)
+    assert "cannot parse line 4 of cell 2" in first.message
+    assert "cannot parse line 1 of cell 5" in last.message
+    assert "left out" in last.message
+    before = (root / "book.ipynb").read_text()
+    assert notebook(root / "book.ipynb", before.encode()).encode() == before.encode()
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
+    assert [row[:2] for row in checked(root)] == [("SL001", 2), ("SL001", 5)]
+
+
+@pytest.mark.parametrize(
+    ("code", "codes"),
+    [
+        ("%%writefile steps.py\nimport jax\n\ndef step(x):\n    return jax.tree_map(abs, x)\n", []),
+        ("%%bash\nif true; then\n  ls\nfi\n", []),
+        ("%%shown None\n\ny = jax.tree_map(\n    abs,\n    [1],\n)\n", ["SL901"]),
+    ],
+)
+def test_cells_that_magics_read(write: Write, code: str, codes: list[str]) -> None:
+    """Under a magic of its own a project has Python, where it can be read as such; indented lines stop nothing."""
+    book = json.dumps(made(cell("import jax"), cell(code), cell("jax.tree_map(abs, 1)")))
+    root = write({"book.ipynb": book, "pyproject.toml": ""})
+    assert [row[0] for row in checked(root)] == [*codes, "SL901"]
+    fix([root], OPTIONS, unsafe=True, write=True)
+    after = (root / "book.ipynb").read_text()
+    assert ("jax.tree_map" in after) == ("writefile" in code)
+    assert json.loads(after)["cells"][1]["source"][0] == code.splitlines(keepends=True)[0]
+
+
 def test_code_that_looks_like_a_kept_line_is_not_rewritten(write: Write) -> None:
     book = made(cell("import jax"), cell("pass  #~x\njax.tree_map(abs, 1)"))
     root = write({"book.ipynb": json.dumps(book), "pyproject.toml": ""})

@@ -27,7 +27,7 @@ from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.find import matches
 from shardlint.source.newer import newer
-from shardlint.source.notebook import program
+from shardlint.source.notebook import Notebook, program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
 from shardlint.source.suppress import suppressions
@@ -279,7 +279,8 @@ class Checker:
             return Outcome(
                 path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
             )
-        if not words and not commented:
+        unparsed = self._left_out(scope, path, source)
+        if not words and not commented and not unparsed:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
         found = _surest(look.findings(), faults) if look is not None else []
         comments = suppressions(source.text, source.line_starts)
@@ -291,7 +292,7 @@ class Checker:
         wanted = scope.reported - scope.ignored(path)
         kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
         if source.in_cells:
-            kept = [_told(one, source.told) for one in kept]
+            kept = sorted([*(_told(one, source.told) for one in kept), *unparsed], key=_place)
         kept = [self._of_notebooks(one, scope, absolute) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
@@ -337,6 +338,19 @@ class Checker:
         if not _IN_A_STRING.search(reason):  # libcst does not look into strings
             reason += newer(source)
         return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
+
+    def _left_out(self, scope: _Scope, path: Path, source: Source) -> list[Finding]:
+        """A finding for each cell of a notebook that cannot be parsed."""
+        if not isinstance(source, Notebook) or "SL001" not in scope.reported - scope.ignored(path):
+            return []
+        return [
+            Finding(
+                FileNotParsed, at, at, "",
+                f"{reason[0].upper()}{reason[1:]}. The cell was left out; what it defines is not known to the others.",
+                harm=FileNotParsed.harm,
+            )
+            for at, _, reason in source.left_out()
+        ]  # fmt: skip
 
     def _broken(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str

@@ -29,7 +29,8 @@ class FileNotParsed(_Own):
     Reports a file with a syntax error, or with bytes that are not text in its encoding.
 
     ## Why it hurts
-    Nothing in such a file was checked. When a newer Python can parse it, the message says so: run shardlint there.
+    Nothing in such a file was checked; of a notebook, all but the cell that cannot be parsed. When a newer Python can
+    parse it, the message says so: run shardlint there.
 
     ## Use instead
     Fix the file, or leave it out with `exclude`.

@@ -18,6 +18,11 @@ _ASSIGNED = regex(r"([ \t]*[\w.\[\]'\", \t]+=)[ \t]*((?:!(?!=)|%[A-Za-z]).*)")
 _OF_A_CELL = regex(r"\s*%%(\w+)")
 # Magics of a whole cell under which Python stands.
 _PYTHON = ("time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "debug", "python", "python3", "px", "skip")
+# Magics under which something else stands, though Python may be able to parse it. Projects have magics of their own.
+_OTHER = frozenset(
+    "! HTML R SVG bash bigquery cmd cpp cuda cython file html javascript js julia latex markdown octave perl pypy"
+    " python2 ruby script sh sql svg sx system writefile writetemplate".split()
+)
 _TOKEN = regex(
     r"#.*|'''|\"\"\"|\"(?:\\.|[^\"\\])*(?:\"|$)|'(?:\\.|[^'\\])*(?:'|$)|[(\[{]|[)\]}]|\\$"
 )
@@ -33,9 +38,9 @@ def as_python(code: str) -> str:
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     cell = _OF_A_CELL.match(lines[first])
     if cell is not None:
-        if cell[1] not in _PYTHON:
-            return "\n".join(map(_put, lines))
         rest = as_python("\n".join(lines[first + 1 :]))
+        if cell[1] not in _PYTHON and (cell[1] in _OTHER or not _parses(rest)):
+            return "\n".join(f"pass  #~{line}" if line.strip() else line for line in lines)
         return "\n".join([*lines[:first], _put(lines[first]), *([rest] if len(lines) > first + 1 else [])])
     return "\n".join(_lines(lines))
 

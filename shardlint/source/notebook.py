@@ -16,6 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, problem
 from shardlint.source.magics import as_python, as_written, indent_of, indented, unindented
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
@@ -29,6 +30,7 @@ _LINE = regex(r"[^\n]*\n|[^\n]+")
 _FENCE = regex(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
 _OPTIONS = regex(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
 _SAID = regex(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
+_LINE_OF = regex(r"\bline \d+")
 _DECODER = json.JSONDecoder()
 
 
@@ -58,6 +60,8 @@ class Notebook(Source):
 
     raw: str = ""
     cells: tuple[Cell, ...] = ()
+    unparsed: tuple[tuple[int, LeftOut], ...] = ()
+    """The cells that cannot be parsed, by their index among those with code: the others are checked without them."""
 
     in_cells = True
 
@@ -75,6 +79,9 @@ class Notebook(Source):
         """By how much a line of the text is indented further in its cell."""
         index = bisect_right(self._first_lines, line) - 1
         cell = self.cells[index] if index < len(self.cells) else None
+        if cell is not None and index in dict(self.unparsed):
+            within = min(line - self._first_lines[index], len(cell.lines) - 1)
+            return len(cell.lines[within]) - len(self.line(line))
         if cell is None or not cell.indent or not self.line(line).strip():
             return 0
         within = line - self._first_lines[index]
@@ -93,6 +100,16 @@ class Notebook(Source):
             if one.number == cell and 1 <= line <= one.code.count("\n") + 1:
                 return first + line - 1
         return None
+
+    def left_out(self) -> Iterator[tuple[int, int, str]]:
+        """The cells that cannot be parsed: where Python stopped in the text, the cell's number, and why."""
+        for index, why in self.unparsed:
+            cell, first = self.cells[index], self._first_lines[index]
+            line = first + min(why.line, len(cell.lines)) - 1
+            start = self.line_starts[line - 1]
+            start += len(self.line(line)) - len(cell.lines[line - first])
+            there = f"line {line - first + 1} of cell {cell.number}"
+            yield start + why.column - 1, cell.number, _LINE_OF.sub(there, why.reason, count=1)
 
     @cached_property
     def _first_lines(self) -> list[int]:
@@ -134,7 +151,7 @@ class Notebook(Source):
             raise Unreadable("the fixed text goes over the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = indented(as_written(part), cell.indent, cell.code)
+            code = indented(_as_written(part), cell.indent, cell.code)
             if code != cell.code:
                 made += [self.raw[at : cell.start], _put_back(self, cell, code)]
                 at = cell.end
@@ -162,17 +179,30 @@ def notebook(path: Path, data: bytes) -> Notebook:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
     texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
-    text = texts[0] if texts else ""
-    for cell, part in zip(cells[1:], texts[1:], strict=True):
-        text += f"\n# %% cell {cell.number}\n{part}"
-    parts = list(map(as_written, BORDER.split(text)))
+    text = _joined(cells, texts)
+    unparsed = {} if problem(text) is None else left_out(texts)
+    if unparsed:
+        texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
+        text = _joined(cells, texts)
+    parts = list(map(_as_written, BORDER.split(text)))
     exact = not cells or (
         len(parts) == len(cells)
         and all(
             indented(part, cell.indent, cell.code) == cell.code for part, cell in zip(parts, cells, strict=True)
         )
     )
-    return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
+    return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells, unparsed=tuple(unparsed.items()))
+
+
+def _joined(cells: tuple[Cell, ...], texts: list[str]) -> str:
+    text = texts[0] if texts else ""
+    for cell, part in zip(cells[1:], texts[1:], strict=True):
+        text += f"\n# %% cell {cell.number}\n{part}"
+    return text
+
+
+def _as_written(part: str) -> str:
+    return as_written(as_it_was(part))
 
 
 # notebooks as JSON

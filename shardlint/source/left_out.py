@@ -1,0 +1,92 @@
+"""Cells of a notebook that cannot be parsed, as Python that binds what they would and says nothing else of it.
+
+Such a cell does not make the others unread. Its lines become comments, so that they come back as they were; its imports
+stay, as later cells do not run without them; every other name that it may bind is not known from there on.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.source.patterns import regex
+
+_IMPORT = regex(r"(?:import|from)[ \t]")
+_NAME = regex(r"(?<![\w.])[^\W\d]\w*")
+_ASSIGNS = regex(r"(?<![=!<>:+\-*/%@&|^])(?:[:+\-*/%@&|^]|\*\*|//|<<|>>)?=(?!=)")
+_BINDS = regex(
+    r"\b(?:def|class|as|global|import|del)[ \t]+([^\W\d]\w*)|\bfor[ \t]+(.+?)[ \t]in\b|(\w+)[ \t]*:="
+)
+_WRITTEN = regex(r"(?m)^(?:\w+ = )*get_ipython\(\)  #!(.*)$")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Why a cell was left out, and the line and column of it that Python stopped at, counted from 1."""
+
+    reason: str
+    line: int
+    column: int
+
+
+def problem(code: str) -> LeftOut | None:
+    """Why code cannot be parsed; None where it can."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(code)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        return LeftOut(f"Python {version} cannot parse line {line}: {error.msg}", line, max(1, error.offset or 1))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return LeftOut(f"line 1 and what follows cannot be parsed: {error}", 1, 1)
+    return None
+
+
+def left_out(parts: list[str]) -> dict[int, LeftOut]:
+    """The cells that cannot be parsed by themselves, by their index."""
+    found = {index: problem(part) for index, part in enumerate(parts)}
+    return {index: why for index, why in found.items() if why is not None}
+
+
+def in_place_of(code: str) -> str:
+    """The Python that stands for a cell, on the same lines."""
+    lines = code.split("\n")
+    kept = [bool(_IMPORT.match(line)) and problem(line) is None for line in lines]
+    known = {name for line, stays in zip(lines, kept, strict=True) if stays for name in _NAME.findall(line)}
+    bound = dict.fromkeys(name for line in lines for name in _bound(line) if name not in known)
+    binds = "".join(f"{name} = " for name in bound)
+    made = []
+    for line, stays in zip(lines, kept, strict=True):
+        if stays or not line.strip(" \t"):
+            made.append(line)
+        else:
+            made.append(f"{binds}get_ipython()  #!{line}")
+            binds = ""
+    return "\n".join(made)
+
+
+def as_it_was(text: str) -> str:
+    """The code of such a cell as it stands in the notebook."""
+    return _WRITTEN.sub(r"\1", text)
+
+
+def _bound(line: str) -> Iterator[str]:
+    for match in _BINDS.finditer(line):
+        yield from _names(match[1] or match[2] or match[3])
+    assigned = _ASSIGNS.search(line)
+    if assigned is not None:
+        target = line[: assigned.start()]
+        if all(target.count(one) == target.count(other) for one, other in ("()", "[]", "{}")):
+            yield from _names(target)
+
+
+def _names(text: str) -> Iterator[str]:
+    for name in _NAME.findall(text):
+        if name.isidentifier() and not keyword.iskeyword(name):
+            yield name
