@@ -29,7 +29,7 @@ def main():
     cache = place(cache)
     query = jnp.ones((2, 8, 4))
     for at in range(args.length):
-        cache, query = decode_step(cache, query, at)
+        cache, query = decode_step(cache, query, jnp.asarray(at))
     print("cache devices:", len(cache.keys.sharding.device_set))
 
 
