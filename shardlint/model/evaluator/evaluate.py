@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import api
-from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
@@ -22,11 +21,11 @@ from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before
 from shardlint.model.evaluator.taken import taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
+from shardlint.model.evaluator.written import Written, number
 from shardlint.model.needs import GIVEN, Memo
 from shardlint.model.project import Project
 from shardlint.model.reach import lookup, replaces_none
 from shardlint.model.values import (
-    LARGEST,
     Api,
     Assumed,
     AxisOf,
@@ -81,6 +80,7 @@ class Evaluator:
         self.classes = Classes(self)
         self.calls = Calling(self)
         self.trees = Trees(self)
+        self.written = Written(self)
 
     def release(self) -> None:
         """Break the cycles between calls and what is known in them. Nothing may be asked afterwards."""
@@ -211,7 +211,7 @@ class Evaluator:
         file, node = place.file, place.node
         match node:
             case ast.Constant(value=int() as value):
-                return _number(value)
+                return number(value)
             case ast.Constant(value=value):
                 return Constant(value)
             case ast.Name():
@@ -219,9 +219,9 @@ class Evaluator:
             case ast.Attribute():
                 return self._attribute(file, node, env)
             case ast.Tuple() | ast.List() | ast.Set():
-                return self._items(file, node, env)
+                return self.written.sequence(file, node, env)
             case ast.Dict():
-                return self._table(file, node, env)
+                return self.written.table(file, node, env)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self.trees.collected(file, node, env)
             case ast.Call():
@@ -235,7 +235,7 @@ class Evaluator:
             case ast.Starred() | ast.Await():
                 return Unknown("a starred or awaited expression")
             case ast.BinOp():
-                return self._operation(file, node, env)
+                return self.written.operation(file, node, env)
             case ast.UnaryOp(op=ast.USub()):
                 inner = self.value(Place(file, node.operand), env)
                 if isinstance(inner, Constant) and isinstance(inner.value, int | float):
@@ -245,145 +245,14 @@ class Evaluator:
                 values = [self.value(Place(file, part), env) for part in node.values]
                 return choice([value for value in values if value != Constant(None)])
             case ast.Subscript():
-                return self._subscript(file, node, env)
+                return self.written.subscript(file, node, env)
             case ast.JoinedStr():
-                return self._joined(file, node, env)
+                return self.written.joined(file, node, env)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self.function(file, node)
             case ast.ClassDef():
                 return ClassValue(Place(file, node))
         return Unknown(f"a {type(node).__name__} expression")
-
-    def _items(self, file: FileFacts, node: ast.Tuple | ast.List | ast.Set, env: Environment | None) -> Value:
-        found: list[Value] = []
-        is_open = False
-        for element in node.elts:
-            if isinstance(element, ast.Starred):
-                inner = self.value(Place(file, element.value), env)
-                inner = parts.entries(self, inner) or inner
-                if isinstance(inner, Items):
-                    found.extend(inner.items)
-                    is_open = is_open or inner.open
-                else:
-                    is_open = True
-            else:
-                found.append(self.value(Place(file, element), env))
-        return Items(type(node).__name__.lower(), tuple(found), is_open)
-
-    def _table(self, file: FileFacts, node: ast.Dict, env: Environment | None) -> Value:
-        entries: list[tuple[object, Value]] = []
-        is_open = False
-        for key, value in zip(node.keys, node.values, strict=True):
-            inner = settled(self.value(Place(file, value), env)) if key is None else None
-            if isinstance(inner, Table):
-                entries.extend(inner.entries)
-                is_open = is_open or inner.open
-                continue
-            name = self.value(Place(file, key), env) if key is not None else Unknown()
-            if isinstance(name, Constant):
-                entries.append((name.value, self.value(Place(file, value), env)))
-            else:
-                is_open = True
-        return Table(tuple(entries), is_open)
-
-    def _operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
-        one, two = self.value(Place(file, node.left), env), self.value(Place(file, node.right), env)
-        found = self._operated(node.op, settled(one), settled(two))
-        if isinstance(found, Unknown):
-            return Computed(found.why, Place(file, node), env)
-        return assumed(found, one, two)
-
-    def _operated(self, op: ast.operator, left: Value, right: Value) -> Value:
-        if isinstance(left, Constant) and isinstance(right, Constant):
-            one, two = left.value, right.value
-            if isinstance(one, str) and isinstance(two, str) and isinstance(op, ast.Add):
-                return Constant(one + two)
-            if isinstance(one, int) and isinstance(two, int):
-                match op:
-                    case ast.Add():
-                        return _number(one + two)
-                    case ast.Sub():
-                        return _number(one - two)
-                    case ast.Mult():
-                        return _number(one * two)
-                    case ast.FloorDiv() if two:
-                        return Constant(one // two)
-        if isinstance(left, Table) and isinstance(right, Table) and isinstance(op, ast.BitOr):
-            return Table(left.entries + right.entries, left.open or right.open)
-        if isinstance(left, Items) and isinstance(right, Items) and isinstance(op, ast.Add):
-            return Items(left.kind, left.items + right.items, left.open or right.open)
-        if isinstance(right, Items) and not isinstance(left, Items):
-            left, right = right, left  # 2 * (a,)
-        if isinstance(left, Items) and isinstance(op, ast.Mult):
-            count = right.value if isinstance(right, Constant) else None
-            if isinstance(count, int) and 0 <= count * len(left.items) <= 64:
-                return Items(left.kind, left.items * count, left.open)
-            if not left.open:
-                return Items(left.kind, (), True, left.items)
-        return Unknown("arithmetic on something unknown")
-
-    def _joined(self, file: FileFacts, node: ast.JoinedStr, env: Environment | None) -> Value:
-        """An f-string of what is known."""
-        said: list[str] = []
-        given: list[Value] = []
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                value = self.value(Place(file, part.value), env)
-                known = settled(value)
-                plain = part.conversion == -1 and part.format_spec is None
-                if not plain or not isinstance(known, Constant) or not isinstance(known.value, str | int):
-                    return Unknown("a text that is made when it runs")
-                said.append(str(known.value))
-                given.append(value)
-            elif isinstance(part, ast.Constant):
-                said.append(str(part.value))
-        return assumed(Constant("".join(said)), *given)
-
-    def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
-        whole = self.value(Place(file, node.value), env)
-        if isinstance(node.slice, ast.Slice):
-            return self._slice(file, node.slice, whole, env)
-        index = self.value(Place(file, node.slice), env)
-        return assumed(self._element(self.trees.expanded(settled(whole)), settled(index)), whole, index)
-
-    def _slice(self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None) -> Value:
-        given = [
-            settled(self.value(Place(file, one), env)) if one is not None else None
-            for one in (node.lower, node.upper, node.step)
-        ]
-        found: list[Value] = []
-        for option in options(self.trees.expanded(settled(whole))):
-            base = parts.entries(self, option) or option
-            if isinstance(base, Items) and base.kind in ("tuple", "list"):
-                found.append(parts.sliced(base, tuple(given)))
-            else:
-                found.append(Unknown("a part of something unknown"))
-        return assumed(choice(found), whole)
-
-    def _element(self, whole: Value, key: Value) -> Value:
-        found = [self._element_of(option, key) for option in options(whole)]
-        if any(isinstance(option, Leaves) for option in options(whole)):
-            found = [
-                one for one in found if not isinstance(one, Unknown)
-            ]  # the part of a tree, not of a leaf
-        return choice(found)
-
-    def _element_of(self, base: Value, key: Value) -> Value:
-        if isinstance(base, Leaves):
-            return choice([base.of, base])  # a leaf of the tree, or a part of it
-        if isinstance(key, Constant):
-            if isinstance(base, AxisOf) and isinstance(key.value, int):
-                return AxisOf(base.why, base.of, key.value)
-            if isinstance(base, Items) and isinstance(key.value, int) and not base.open:
-                try:
-                    return base.items[key.value]
-                except IndexError:
-                    return Unknown("an index out of range")
-            if isinstance(base, Table) and not base.open:
-                return base.get(key.value) or Unknown("a key that is not there")
-        elif not isinstance(key, Items) and isinstance(base, Table) and not base.open and base.entries:
-            return choice([value for _, value in base.entries])  # one of them
-        return Unknown("an element of something unknown")
 
     # names
 
@@ -455,7 +324,7 @@ class Evaluator:
             if not any(isinstance(outer, ast.For | ast.While) for outer in file.ancestors(statement)):
                 before = self.name(file, binding.node, binding.name, env)
                 more = self.value(Place(file, statement.value), env)
-                made = self._operated(statement.op, settled(before), settled(more))
+                made = self.written.operated(statement.op, settled(before), settled(more))
                 if not isinstance(made, Unknown):
                     return assumed(made, before, more)
         return Unknown("bound by augment")
@@ -565,7 +434,3 @@ def scope_label(scope: Scope) -> str:
     if scope.kind == "function":
         return f"`{scope.name}`"
     return scope.name
-
-
-def _number(value: int) -> Value:
-    return Constant(value) if abs(value) < LARGEST else Unknown("a number larger than any size or index")
