@@ -29,6 +29,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _DEPTH = 12
 _MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
@@ -364,7 +365,7 @@ class Flow:
         file = place.file
         maker = file.home(place.node)
         plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
-        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(maker.node)):
+        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(maker.node)):
             ends.add(End("escaped", place, wrappers, "returned"))
             return
         assert isinstance(maker.node, ast.FunctionDef)

@@ -6,6 +6,7 @@ import ast
 import itertools
 
 from shardlint.syntax import FileFacts, called_name
+from shardlint.syntax.nodes import walk
 
 _IMPORT_ERRORS = {
     "ImportError",
@@ -180,7 +181,7 @@ def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
     if _speaks_of_release(file, test):
         return True
     # A flag set from such a test: `if HAS_SHARD_MAP:`
-    for part in ast.walk(test):
+    for part in walk(test):
         if isinstance(part, ast.Name):
             for binding in file.bindings(file.module, part.id):
                 if binding.kind == "assign" and binding.value is not None:
@@ -200,7 +201,7 @@ def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
         return False
     asked = [
         part
-        for part in ast.walk(node)
+        for part in walk(node)
         if isinstance(part, ast.Call) and called_name(part) in _ASKING and part.args
     ]
     return not all(_asks_for_a_kind(file, part) for part in asked)
@@ -246,17 +247,17 @@ def tested(file: FileFacts, node: ast.AST) -> bool:
     if function is None:
         return False
     args = getattr(function.node, "args", None)
-    names = {arg.arg for arg in ast.walk(args) if isinstance(arg, ast.arg)} if args is not None else set()
+    names = {arg.arg for arg in walk(args) if isinstance(arg, ast.arg)} if args is not None else set()
     line = getattr(node, "lineno", 0)
     around = set(file.ancestors(node))
-    for part in ast.walk(function.node):
+    for part in walk(function.node):
         if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Match):
             test = part.subject if isinstance(part, ast.Match) else part.test
             leaves = isinstance(part, ast.If) and isinstance(
                 part.body[-1], ast.Return | ast.Raise | ast.Continue
             )
             if part in around or (leaves and part.lineno < line):
-                if any(isinstance(name, ast.Name) and name.id in names for name in ast.walk(test)):
+                if any(isinstance(name, ast.Name) and name.id in names for name in walk(test)):
                     return True
     return False
 
@@ -329,6 +330,6 @@ def _left_before(function: ast.AST, node: ast.AST) -> bool:
             continue
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        if any(isinstance(part, ast.Return | ast.Raise) and part.lineno < line for part in ast.walk(statement)):
+        if any(isinstance(part, ast.Return | ast.Raise) and part.lineno < line for part in walk(statement)):
             return True
     return False

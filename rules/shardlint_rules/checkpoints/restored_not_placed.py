@@ -10,6 +10,7 @@ from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.repeated import is_test
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read)"
@@ -157,7 +158,7 @@ def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
     if later.lineno < restored.lineno:
         return False
     for outer in file.ancestors(restored):
-        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in ast.walk(outer)):
+        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in walk(outer)):
             return not _in_another_branch(outer, later, restored)
     return True
 
@@ -168,7 +169,7 @@ def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -
         blocks += [handler.body for handler in branch.handlers]
     sides = [
         next(
-            (n for n, block in enumerate(blocks) if any(it is part for s in block for part in ast.walk(s))),
+            (n for n, block in enumerate(blocks) if any(it is part for s in block for part in walk(s))),
             -1,
         )
         for it in (one, two)

@@ -10,6 +10,7 @@ from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard.calls import SHARD, written
 from shardlint_rules.einshard.expression import Fault
 
@@ -109,7 +110,7 @@ def _traced(site: Site, array: ast.expr) -> bool:
 
 def _given(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
     """Whether parameters of the function go into an expression."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if not isinstance(part, ast.Name):
             continue
         for binding in site.file.bindings(function, part.id):

@@ -12,6 +12,7 @@ from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
 from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
 from shardlint_rules.einshard.expression import Expression
@@ -169,7 +170,7 @@ def _calls(site: Site) -> Iterator[_Call]:
 
 
 def _aliases(site: Site) -> Iterator[str]:
-    for statement in ast.walk(site.file.tree):
+    for statement in walk(site.file.tree):
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("einshard"):
             yield from (alias.asname for alias in statement.names if alias.asname)
 

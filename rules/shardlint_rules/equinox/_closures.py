@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.placement import PLACING
 
 # Reading these needs no array.
@@ -47,7 +48,7 @@ def carried(site: Site, function: Value) -> Carried | None:
 def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.AST]:
     """The nodes of a body, in text order. Defaults and decorators are evaluated outside."""
     parts = [function.body] if isinstance(function, ast.Lambda) else function.body
-    nodes = [node for part in parts for node in ast.walk(part)]
+    nodes = [node for part in parts for node in walk(part)]
     return sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
 
 

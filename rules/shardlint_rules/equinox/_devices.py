@@ -9,6 +9,7 @@ from shardlint.model import api
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import Api, CallResult, Constant, Place, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.placement import PLACING
 
 _ARRAYS = ("numpy.array", "numpy.asarray", "builtins.list", "builtins.tuple")
@@ -122,7 +123,7 @@ def _part(site: Site, place: Place) -> str | None:
 
 def _literal(node: ast.Slice) -> bool:
     parts = (
-        part for bound in (node.lower, node.upper, node.step) if bound is not None for part in ast.walk(bound)
+        part for bound in (node.lower, node.upper, node.step) if bound is not None for part in walk(bound)
     )
     return all(isinstance(part, ast.Constant | ast.UnaryOp | ast.USub) for part in parts)
 

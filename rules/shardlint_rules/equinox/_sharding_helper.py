@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from shardlint.model.values import Api
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import positional
 
 _CONSTRAIN = "jax.lax.with_sharding_constraint"
@@ -224,11 +225,11 @@ class _Reader:
             if not self._is(call.args[0], leaf):
                 return False
             value, target = call, call.args[1]
-            if any(self._is(part, leaf) for part in ast.walk(target)):
+            if any(self._is(part, leaf) for part in walk(target)):
                 return False
         if self._name(value.func) != _CONSTRAIN or self.arrays is None or not self._is(tree, self.arrays):
             return False
-        used = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        used = {part.id for part in walk(target) if isinstance(part, ast.Name)}
         if isinstance(target, ast.Name) and target.id in self.stands_for:
             self.target = self.stands_for[target.id]
         elif used & {self.arrays, self.rest, *self.stands_for}:

@@ -14,6 +14,7 @@ from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 
 _HASH = regex(r"#[^\r\n]*")
 _AFTER = regex(r"[ \t]*(?:#[^\r\n]*)?")
@@ -62,7 +63,7 @@ def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] =
             for chunk in kept
             if isinstance(chunk.node, ast.keyword) and chunk.node in instead
         ]
-    names = {part.id: None for node in dropped for part in ast.walk(node) if isinstance(part, ast.Name)}
+    names = {part.id: None for node in dropped for part in walk(node) if isinstance(part, ast.Name)}
     said = {chunk.node: chunk.own for chunk in chunks if isinstance(chunk.node, ast.keyword)}
     moved = tuple(Edit(edit.start + base, edit.end + base, edit.text) for edit in edits)
     text = Layer.of(edits).made(site.text())

@@ -10,6 +10,7 @@ from shardlint.config.versions import show
 from shardlint.model.values import Api
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._sharding_helper import Helper, recognise
 
 # What such helpers were written with, and the release of jax that has it no more.
@@ -79,7 +80,7 @@ class HandWrittenFilterShard(Rule):
 
     def _removed(self, site: Site, helper: Helper) -> tuple[str, tuple[int, ...]] | None:
         """A name in the function, its annotations included, that the target release has not."""
-        for part in ast.walk(helper.function):
+        for part in walk(helper.function):
             if not isinstance(part, ast.Name | ast.Attribute):
                 continue
             value = site.value(part)
@@ -96,7 +97,7 @@ class HandWrittenFilterShard(Rule):
         written = f"return {spelled}({helper.tree}, {helper.target})"
         start, _ = site.file.span(helper.body[0])
         _, end = site.file.span(helper.body[-1])
-        names = (part.id for one in helper.body for part in ast.walk(one) if isinstance(part, ast.Name))
+        names = (part.id for one in helper.body for part in walk(one) if isinstance(part, ast.Name))
         message = f"write: {' '.join(written.split())}"
         return site.fix(
             Safety.SAFE, message, [Edit(start, end, written), *imports], drops=tuple(dict.fromkeys(names))

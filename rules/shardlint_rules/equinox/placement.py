@@ -6,6 +6,7 @@ import ast
 
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.call_text import comments
 
 PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
@@ -26,7 +27,7 @@ def by_parts(site: Site, put: str, tree: ast.expr, target: ast.expr) -> tuple[st
 
     `put` is how device_put is written here.
     """
-    if any(not isinstance(part, ast.Name | ast.Attribute | ast.expr_context) for part in ast.walk(tree)):
+    if any(not isinstance(part, ast.Name | ast.Attribute | ast.expr_context) for part in walk(tree)):
         return None  # it would be evaluated three times
     spelled = [site.spell(name) for name in ("equinox.combine", "equinox.filter", "equinox.is_array")]
     combine, arrays, is_array = (text for text, _ in spelled)

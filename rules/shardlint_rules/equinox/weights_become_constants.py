@@ -12,6 +12,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted
 from shardlint_rules.jit.placed import PLACED_WORDS
@@ -118,7 +119,7 @@ class WeightsBecomeConstants(Rule):
             text = f"{spelled}({text})"
             edits += imports
         edits.append(site.replace(baked.whole, text))
-        drops += [part.id for part in ast.walk(baked.whole) if isinstance(part, ast.Name)]
+        drops += [part.id for part in walk(baked.whole) if isinstance(part, ast.Name)]
         if filtered:
             return site.fix(Safety.SAFE, f"compile {text}", edits, drops=drops)
         spelled, imports = site.spell(_FILTER)
@@ -181,8 +182,8 @@ def _bound_once(site: Site, model: ast.expr) -> bool:
 
 
 def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:
-    names = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
-    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(model))
+    names = {arg.arg for arg in walk(node.args) if isinstance(arg, ast.arg)}
+    return any(isinstance(part, ast.Name) and part.id in names for part in walk(model))
 
 
 def _forwards(node: ast.Lambda, call: ast.Call) -> bool:

@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Constant, Place, Table, Value
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators under filter_jit through which a function keeps its arguments and results as they are.
@@ -141,5 +142,5 @@ def without(
         gone.append(site.call.func)
     else:
         text = code(with_arguments(call, args))
-    drops = {part.id: None for node in gone for part in ast.walk(node) if isinstance(part, ast.Name)}
+    drops = {part.id: None for node in gone for part in walk(node) if isinstance(part, ast.Name)}
     return site.replace(site.call, text), tuple(drops)

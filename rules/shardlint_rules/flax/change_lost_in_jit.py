@@ -11,6 +11,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, op
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import children, walk
 from shardlint_rules.flax.nothing_trains import only_jax_jit
 
 _BASES = (
@@ -100,7 +101,7 @@ def _changed(site: Site) -> ast.Name | None:
             node = statement.targets[0]
         elif isinstance(statement, ast.AugAssign):
             node = statement.target
-        if not any(isinstance(part, ast.Attribute) for part in ast.walk(node or ast.Pass())):
+        if not any(isinstance(part, ast.Attribute) for part in walk(node or ast.Pass())):
             return None
     elif site.form == "call" and site.call.args:
         node = site.call.args[0]
@@ -140,11 +141,11 @@ def _given(node: ast.AST, name: str) -> set[str]:
             return {one for part in args for one in _names(part)}
     if isinstance(node, ast.Name):
         return {node.id}
-    return {one for part in ast.iter_child_nodes(node) for one in _given(part, name)}
+    return {one for part in children(node) for one in _given(part, name)}
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
 
 
 def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:

@@ -10,6 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 _STATE, _SPLIT = "flax.nnx.state", "flax.nnx.split"
 # What only reads: nothing of the model or its state is another afterwards.
@@ -126,7 +127,7 @@ def _writes(site: Site, statement: ast.stmt, model: ast.expr, state: str) -> boo
         targets = statement.targets
     else:
         targets = [statement.target] if isinstance(statement, ast.AnnAssign) else []
-    inside = [part for target in targets for part in ast.walk(target)]
+    inside = [part for target in targets for part in walk(target)]
     base = model
     while isinstance(base, ast.Attribute):
         base = base.value

@@ -12,6 +12,7 @@ from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import children
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
@@ -93,7 +94,7 @@ def _calls(block: ast.With) -> Iterator[ast.Call]:
             continue
         if isinstance(node, ast.Call):
             yield node
-        todo.extend(ast.iter_child_nodes(node))
+        todo.extend(children(node))
 
 
 def _earlier(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:

@@ -12,6 +12,7 @@ from shardlint.model.mesh.contexts import SET_KINDS, Context
 from shardlint.model.values import CallResult, ClassValue, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import LAYERS, eager
 from shardlint_rules.flax.built import Annotated
@@ -192,7 +193,7 @@ def _free_name(site: Site, target: ast.expr) -> str | None:
 def _arguments(site: Site, call: ast.Call) -> list[str] | None:
     """The names that must come as arguments: what a function under jit may not change from within a closure."""
     names = []
-    for node in ast.walk(call):
+    for node in walk(call):
         if isinstance(node, ast.Starred) or (isinstance(node, ast.keyword) and node.arg is None):
             return None
         if isinstance(node, ast.Lambda | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):

@@ -9,6 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated
@@ -298,7 +299,7 @@ def _first_maker(site: Site, node: ast.expr) -> ast.Call | None:
     makers = (*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES)
     found = [
         call
-        for call in ast.walk(node)
+        for call in walk(node)
         if isinstance(call, ast.Call)
         and any(isinstance(one, Api) and one.name in makers for one in options(site.value(call.func)))
     ]

@@ -15,6 +15,7 @@ from shardlint.model.values import Api, Constant, Items, Table, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 _SHARD = "haliax.shard"
 _JIT = "haliax.named_jit"
@@ -80,7 +81,7 @@ class AxisMappingKey(Rule):
         statement = site.syntax
         if not isinstance(statement, ast.AnnAssign) or statement.value is None or site.scope.kind != "class":
             return
-        for table in ast.walk(statement.value):
+        for table in walk(statement.value):
             for key in table.keys if isinstance(table, ast.Dict) else ():
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     found = self._misspelled(site, key, key.value, everywhere=True)

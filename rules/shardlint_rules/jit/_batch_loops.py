@@ -10,6 +10,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Function, Transf
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 # What says that something places arrays, by its name.
 PLACING = (
@@ -50,7 +51,7 @@ class Loop:
     def walk(self) -> Iterator[ast.AST]:
         """What runs in each turn."""
         for one in self.body:
-            yield from ast.walk(one)
+            yield from walk(one)
 
 
 def loop_of(node: ast.AST) -> Loop | None:
@@ -68,7 +69,7 @@ def loop_of(node: ast.AST) -> Loop | None:
 
 def names_in(node: ast.AST) -> frozenset[str]:
     """The names in an expression."""
-    return frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+    return frozenset(one.id for one in walk(node) if isinstance(one, ast.Name))
 
 
 def _drawn(body: Sequence[ast.stmt]) -> frozenset[str]:
@@ -176,7 +177,7 @@ def _constrains(site: Site, function: Value, met: set[ast.AST], depth: int) -> b
     file = function.place.file
     if depth > _DEPTH or _SPLITS.search(file.text(function.node)):
         return True
-    calls = [one for one in ast.walk(function.node) if isinstance(one, ast.Call)]
+    calls = [one for one in walk(function.node) if isinstance(one, ast.Call)]
     return any(
         _constrains(site, one, met, depth + 1) for call in calls for one in options(site.program.value(file, call.func))
     )
@@ -195,7 +196,7 @@ def places(site: Site, loop: Loop) -> bool:
         said = [site.text(one) for one in loop.body]
         return any(word in text.lower() for text in said for word in PLACING)
     said = [site.text(loop.over)]
-    for node in ast.walk(loop.over):
+    for node in walk(loop.over):
         if isinstance(node, ast.Name):
             scope = site.file.home(node)
             said += [

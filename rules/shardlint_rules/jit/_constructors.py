@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 MAKING = Lines(
     r"[^#\n]*[A-Z]\w*\(",
@@ -44,7 +45,7 @@ def made_here(site: Site) -> Iterator[tuple[ast.Call, ClassValue, Parameters]]:
     inside = getattr(statement, "body", None)
     if isinstance(inside, list):
         return
-    for call in ast.walk(statement):
+    for call in walk(statement):
         if not isinstance(call, ast.Call) or not last_name(call.func)[:1].isupper() or _of_a_library(site, call.func):
             continue
         given = [*call.args, *(one.value for one in call.keywords)]

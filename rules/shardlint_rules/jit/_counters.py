@@ -9,6 +9,7 @@ from shardlint.model import Program
 from shardlint.model.values import CallResult, ClassValue, Constant, Function, Place, options, settled
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import children, walk
 from shardlint_rules.jit.repeated import Loop, loop_around
 
 _FEW = 16
@@ -74,7 +75,7 @@ class Counters:
         """What a name is given in the innermost loop."""
         return [
             one.value
-            for one in ast.walk(self.loops[0])
+            for one in walk(self.loops[0])
             if isinstance(one, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in one.targets)
         ]
 
@@ -86,8 +87,8 @@ class Counters:
         where, function, bound = callee
         args = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)][bound:]
         counted = {arg for arg, one in zip(args, call.args, strict=False) if self._varies(one, names, file, depth)}
-        returns = [one.value for one in ast.walk(function) if isinstance(one, ast.Return) and one.value is not None]
-        for statement in ast.walk(function):
+        returns = [one.value for one in walk(function) if isinstance(one, ast.Return) and one.value is not None]
+        for statement in walk(function):
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.IfExp(body=one, orelse=other)):
                     if any(self._varies(way, frozenset(counted), where, depth - 1) for way in (one, other)):
@@ -140,7 +141,7 @@ class Counters:
         if isinstance(node, ast.Call | ast.BinOp):
             return _is_plain(node) and all(
                 self._is_number(file, one)
-                for one in ast.iter_child_nodes(node)
+                for one in children(node)
                 if isinstance(one, ast.expr) and one is not getattr(node, "func", None)
             )
         value = settled(self.program.assuming().value(Place(file, node)))

@@ -7,6 +7,7 @@ import ast
 from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.values import CallResult, Function, Parameter, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 _LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
 # These may be called to start the backend, and are reported as a default alone.
@@ -60,7 +61,7 @@ def _makes_arrays(site: Site) -> bool:
         return False
     if function.node.decorator_list or not only_returns(function):
         return False
-    if any(isinstance(one, ast.Raise | ast.Assert) for one in ast.walk(function.node)):
+    if any(isinstance(one, ast.Raise | ast.Assert) for one in walk(function.node)):
         return False  # it may be called for what it checks
     found = [one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))]
     made = [one for one in found if isinstance(one, CallResult) and one.api.startswith(_ARRAYS)]

@@ -9,6 +9,7 @@ from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import walk
 
 _GIVEN = ("in_shardings", "out_shardings", "in_axis_resources", "out_axis_resources")
 _SPECS = regex(r"(?i)(?:^|_)(?:p?specs?|partition_?specs?)$")
@@ -65,7 +66,7 @@ def _of_mesh(site: Site, statement: ast.With) -> bool:
         found = site.program.contexts.manager(Place(site.file, item.context_expr))
         named = last_name(item.context_expr).endswith("mesh")
         if found is not None and (found.kind == "with mesh" or (found.kind == "unknown" and named)):
-            return any(isinstance(one, ast.Call) for part in statement.body for one in ast.walk(part))
+            return any(isinstance(one, ast.Call) for part in statement.body for one in walk(part))
     return False
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 PASSED = ("backend", "devices")
 """What functions take for the calls of jax they make, besides shardings. An axis name may be of another mesh."""
@@ -20,7 +21,7 @@ _HOST = ("cpu",)
 
 def literal(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
     """The literal that a call of jax in a function is given where another call is given the function's parameter."""
-    calls = [one for one in ast.walk(ast.Module(node.body, [])) if isinstance(one, ast.Call)]
+    calls = [one for one in walk(ast.Module(node.body, [])) if isinstance(one, ast.Call)]
     given = [(call, one.value) for call in calls for one in call.keywords if one.arg == name]
     if not any(isinstance(value, ast.Name) and value.id == name for _, value in given):
         return None
@@ -40,7 +41,7 @@ def left_out(
     Of the function's own parameter, where both would take it under its name; `takes` says what takes it and was not
     given it.
     """
-    calls = [one for one in ast.walk(ast.Module(node.body, [])) if isinstance(one, ast.Call)]
+    calls = [one for one in walk(ast.Module(node.body, [])) if isinstance(one, ast.Call)]
     given = [
         call
         for call in calls
@@ -49,7 +50,7 @@ def left_out(
     for call in calls if given else ():
         if call in given or _names(site.file, call, node, name):
             continue
-        if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(call)):
+        if any(isinstance(one, ast.Name) and one.id == name for one in walk(call)):
             continue
         if any(one.arg in _INSTEAD for one in call.keywords):
             continue  # that says where as well
@@ -75,6 +76,6 @@ def _names(file: FileFacts, call: ast.Call, function: ast.AST, name: str) -> boo
         if isinstance(outer, ast.FunctionDef | ast.Lambda) and name in {one.arg for one in outer.args.args}:
             return True
         tests = outer.test if isinstance(outer, ast.If | ast.IfExp | ast.While) else None
-        if tests is not None and any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(tests)):
+        if tests is not None and any(isinstance(one, ast.Name) and one.id == name for one in walk(tests)):
             return True
     return False

@@ -11,6 +11,7 @@ from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted, of_def
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
 _DEPTH = 4
@@ -59,7 +60,7 @@ def _is_sharding(site: Site, call: ast.AST | None) -> bool:
 def _first(site: Site, top: ast.expr) -> ast.AST | None:
     """The first call in a display that is spelled as the site's."""
     spelled = site.text(site.call.func)
-    found = [node for node in ast.walk(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
+    found = [node for node in walk(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
     return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
@@ -106,7 +107,7 @@ def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Itera
 
 def _leans(place: Place, name: str, depth: int = 0) -> bool:
     """Whether an expression is made of a parameter, also through names bound once."""
-    for node in ast.walk(place.node):
+    for node in walk(place.node):
         if not isinstance(node, ast.Name):
             continue
         if node.id == name:

@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 _DEPTH = 3
 _LOOKING = ("items", "keys", "values", "get", "copy")
@@ -147,7 +148,7 @@ def _asked_for(file: FileFacts, scope: Scope) -> set[object]:
     """Keys that the function first asks about: `if "mask" in batch`."""
     found: set[object] = set()
     node = scope.node
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in part.ops):
             found |= {side.value for side in (part.left, *part.comparators) if isinstance(side, ast.Constant)}
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "get":

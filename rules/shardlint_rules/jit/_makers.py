@@ -10,6 +10,7 @@ from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.repeated import Loop, bound_in, called_in_a_loop, is_test, loop_around, once_only
 
@@ -35,7 +36,7 @@ class Remade(NamedTuple):
 
 def remade(site: Site) -> Iterator[Remade]:
     """The calls in a statement that make a jitted function anew each time and call it."""
-    for call in ast.walk(site.syntax):
+    for call in walk(site.syntax):
         if not isinstance(call, ast.Call) or is_test(site.file, call):
             continue
         uses = _uses(site, call)
@@ -73,7 +74,7 @@ def _again(site: Site, call: ast.Call, loop: Loop | None) -> str:
         given = [*call.args, *(one.value for one in call.keywords)]
         if isinstance(call.func, ast.Attribute):
             given.append(call.func.value)
-        read = {one.id for part in given for one in ast.walk(part) if isinstance(one, ast.Name)}
+        read = {one.id for part in given for one in walk(part) if isinstance(one, ast.Name)}
         return "" if read & bound_in(loop, call) else f"it is called in the loop at line {loop.lineno}"
     scope = site.file.home(call).function()
     parent = site.file.parent(call)

@@ -13,6 +13,7 @@ from shardlint.model.values import Api, CallResult, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 _KNOWN = ("with mesh", "set_mesh", "use_mesh")
 _SETTING = ("set_mesh", "use_mesh", "enter_context", "__enter__")
@@ -91,7 +92,7 @@ def _is_mesh(site: Site, arg: ast.arg) -> bool:
     if arg.annotation is None:
         return arg.arg == "mesh"
     parts = [
-        site.value(part) for part in ast.walk(arg.annotation) if isinstance(part, ast.Name | ast.Attribute)
+        site.value(part) for part in walk(arg.annotation) if isinstance(part, ast.Name | ast.Attribute)
     ]
     known = [one.name for one in parts if isinstance(one, Api) and one.name.endswith("Mesh")]
     if known:
@@ -162,7 +163,7 @@ def _leaves(body: list[ast.stmt]) -> bool:
 
 def _managers(site: Site, file: FileFacts, root: ast.AST) -> Iterator[ast.With | ast.AsyncWith]:
     """The `with` blocks below a node that put a mesh into context."""
-    for node in ast.walk(root):
+    for node in walk(root):
         if isinstance(node, ast.With | ast.AsyncWith) and _entered(site, file, node) is not None:
             yield node
 
@@ -275,7 +276,7 @@ def _bound(site: Site) -> str | None:
 
 def _reads(site: Site, block: ast.With | ast.AsyncWith, name: str) -> bool:
     return any(
-        isinstance(node, ast.Name) and node.id == name for part in block.body for node in ast.walk(part)
+        isinstance(node, ast.Name) and node.id == name for part in block.body for node in walk(part)
     )
 
 

@@ -9,6 +9,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 
 def called_mesh(name: str) -> bool:
@@ -98,7 +99,7 @@ def _mesh_like(site: Site, file: FileFacts, name: str, node: ast.expr) -> bool:
 def read_through(site: Site, root: ast.AST, first: str) -> list[str]:
     """Meshes that a definition reads through another object: `self.config.mesh`, `config.mesh`."""
     found: dict[str, None] = {}
-    for node in ast.walk(root):
+    for node in walk(root):
         if isinstance(node, ast.Attribute) and called_mesh(node.attr) and isinstance(node.ctx, ast.Load):
             text = site.text(node)
             if text.startswith(f"{first}.") and text.replace(".", "").isidentifier():

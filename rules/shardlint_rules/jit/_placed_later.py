@@ -10,6 +10,7 @@ from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.optimizers import init_by_name, init_of
 
 _MAPS = ("jax.tree.map", "jax.tree.map_with_path")
@@ -128,7 +129,7 @@ def _with_callees(site: Site, function: Function, depth: int) -> Iterator[Functi
     """A function, and those of the project that it calls, or gives to what calls them."""
     yield function
     file = function.place.file
-    for node in ast.walk(function.node) if depth else ():
+    for node in walk(function.node) if depth else ():
         if isinstance(node, ast.Call):
             given = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute)]
             for called in (node.func, *given):  # `tree.map(place, tree)` calls what it is given
@@ -141,14 +142,14 @@ def _makes_sharding(site: Site, function: Function) -> bool:
     file = function.place.file
     return any(
         isinstance(one, Api) and one.name == "jax.sharding.NamedSharding"
-        for node in ast.walk(function.node)
+        for node in walk(function.node)
         if isinstance(node, ast.Call)
         for one in options(site.program.value(file, node.func))
     )
 
 
 def _puts_any(site: Site, file: FileFacts, root: ast.AST) -> bool:
-    for node in ast.walk(root):
+    for node in walk(root):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             if any(isinstance(one, Api) and one.name in PLACING for one in options(site.program.value(file, node))):
                 return True

@@ -16,6 +16,7 @@ from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 
 TESTS = Lines(r"(?:async +)?def test\w*\(", saying=("def test",), on="definition")
@@ -48,7 +49,7 @@ def calls_without_mesh(site: Site) -> Iterator[Bare]:
 
 
 def _first(site: Site, statement: ast.stmt) -> Iterator[Bare]:
-    for call in ast.walk(statement):
+    for call in walk(statement):
         if not isinstance(call, ast.Call) or expected_to_fail(site.file, call):
             continue
         for place in _reached(site, site.program.value(site.file, call.func), set(), 0):
@@ -77,7 +78,7 @@ def _coming_to_one(site: Site) -> frozenset[str]:
     program = site.program
     names: set[str] = set()
     for file in _outside_tests(site, tuple(name.rpartition(".")[2] for name in CONSTRAINTS)):
-        for node in ast.walk(file.tree):
+        for node in walk(file.tree):
             if isinstance(node, ast.FunctionDef) and _has_one(site, file, node):
                 names.add(node.name)
     new = names
@@ -112,12 +113,12 @@ def _has_one(site: Site, file: FileFacts, node: ast.FunctionDef) -> bool:
 def _called(file: FileFacts) -> tuple[tuple[str, frozenset[str]], ...]:
     """The functions of a file that speak of no mesh, and what is made of functions, each with the names they say."""
     found: list[tuple[str, frozenset[str]]] = []
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         match node:
             case ast.FunctionDef(name=name) if "mesh" not in file.text(node).lower():
                 found.append((name, frozenset(last_name(one.func) for one in _always(node))))
             case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
-                said = (one for one in ast.walk(value) if isinstance(one, ast.Name | ast.Attribute))
+                said = (one for one in walk(value) if isinstance(one, ast.Name | ast.Attribute))
                 found.append((name, frozenset(map(last_name, said))))
             case ast.alias(name=old, asname=str(name)):
                 found.append((name, frozenset((old.rpartition(".")[2],))))
@@ -174,7 +175,7 @@ def _always(node: ast.FunctionDef) -> Iterator[ast.Call]:
             if isinstance(statement, ast.If | ast.While):
                 return  # it may return there
             continue
-        for part in ast.walk(statement):
+        for part in walk(statement):
             if isinstance(part, ast.Call):
                 yield part
 

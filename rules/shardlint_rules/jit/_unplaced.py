@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.leaf import given_in_sight
 
 
 def unplaced(site: Site, function: ast.AST) -> Iterator[ast.Call]:
     """The calls of `jax.device_put` that do not say where, in a function with all inside it, or in a class."""
-    for call in ast.walk(function):
+    for call in walk(function):
         if (
             isinstance(call, ast.Call)
             and last_name(call.func) == "device_put"
@@ -32,7 +33,7 @@ _WHERE = ("device", "sharding", "out_sharding")
 
 def made_here(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
     """An array that a host function makes on the default device and gives to its callers as it is."""
-    for statement in ast.walk(function):
+    for statement in walk(function):
         if not isinstance(statement, ast.Return) or statement.value is None:
             continue
         for call in _given_back(site, function, statement.value):
@@ -68,7 +69,7 @@ def _given_back(site: Site, function: ast.AST, node: ast.expr) -> Iterator[ast.C
         case ast.Name(id=name):
             bound = [
                 one.value
-                for one in ast.walk(function)
+                for one in walk(function)
                 if isinstance(one, ast.Assign)
                 and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
             ]
@@ -89,7 +90,7 @@ def kept_unread(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, na
         return None
     kept = [
         target.attr
-        for one in ast.walk(function)
+        for one in walk(function)
         if isinstance(one, ast.Assign | ast.AnnAssign) and isinstance(one.value, ast.Name) and one.value.id == name
         for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"

@@ -13,6 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._batch_loops import (
     PLACING,
     Loop,
@@ -171,7 +172,7 @@ def _first(site: Site, loop: Loop) -> bool:
     within: ast.AST = loop.node
     if within not in site.file.ancestors(site.call):
         within = next(one for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef))
-    calls = [one for one in ast.walk(within) if isinstance(one, ast.Call) and _before(one, site.call)]
+    calls = [one for one in walk(within) if isinstance(one, ast.Call) and _before(one, site.call)]
     return not any("device_put" in ast.dump(one.func) for one in calls)
 
 
@@ -181,7 +182,7 @@ def _before(one: ast.Call, other: ast.Call) -> bool:
 
 def _others(site: Site, loop: Loop) -> Iterator[_Fed]:
     """Calls in the other loops of the class or module, of jitted functions that are given a batch as it comes."""
-    for node in ast.walk(_together(site).node):
+    for node in walk(_together(site).node):
         other = loop_of(node)
         if other is None or node is loop.node or _around(site, node, loop.node):
             continue
@@ -191,13 +192,13 @@ def _others(site: Site, loop: Loop) -> Iterator[_Fed]:
 
 def _replicated(site: Site, loop: Loop) -> Iterator[tuple[ast.expr, str]]:
     """What other loops of the class or module put with a spec of no axes, though it is their batch."""
-    for other in ast.walk(_together(site).node):
+    for other in walk(_together(site).node):
         if not isinstance(other, ast.For) or other is loop.node or _around(site, other, loop.node):
             continue
         if is_test(site.file, other):
             continue
         names = names_in(other.target)
-        for call in ast.walk(other):
+        for call in walk(other):
             if not isinstance(call, ast.Call) or len(call.args) != 2 or last_name(call.func) != "device_put":
                 continue
             batch = call.args[0]

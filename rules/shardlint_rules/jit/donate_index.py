@@ -20,6 +20,7 @@ from shardlint.model.signatures import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._donated_beside import shifted
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
@@ -224,13 +225,13 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
         return f"`{node.id}` may be read after the call"
     every, given = file.bindings(scope, node.id), {binding.node for binding in bindings}
     statement = next(one for one in file.ancestors(call) if isinstance(one, ast.stmt))
-    if {binding.node for binding in every} & set(ast.walk(statement)):
+    if {binding.node for binding in every} & set(walk(statement)):
         return ""  # `state = step(state=state)`
     loops = (one for one in file.ancestors(call) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
     again = next(loops, None)
-    if again is not None and not {binding.node for binding in every} & set(ast.walk(again)):
+    if again is not None and not {binding.node for binding in every} & set(walk(again)):
         return f"`{node.id}` is given again in the next turn of the loop"
-    inside = set(ast.walk(call))
+    inside = set(walk(call))
     for other in file.mentions_in(scope, node.id):
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
             continue

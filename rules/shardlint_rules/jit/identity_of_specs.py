@@ -11,6 +11,7 @@ from shardlint.model.mesh.shardings import JITS
 from shardlint.model.values import CallResult, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._spellings import Side, comparisons, same_in_other_words, side, spec_in
 from shardlint_rules.jit.reads import name_of, reads
 
@@ -155,7 +156,7 @@ def _decides(site: Site, compare: ast.Compare) -> bool:
     """Whether something depends on it other than an assertion, which would be heard."""
     for outer in site.file.ancestors(compare):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
-            return any(part is compare for part in ast.walk(outer.test))
+            return any(part is compare for part in walk(outer.test))
         if isinstance(outer, ast.stmt):
             return False
     return False
@@ -186,7 +187,7 @@ def _with_spec(site: Site, given: Side) -> Fix | None:
 
 def _longer(site: Site, place: ast.expr, count: int) -> Fix | None:
     """The spec written where it is used gets the missing None."""
-    for part in ast.walk(place):
+    for part in walk(place):
         value = site.value(part) if isinstance(part, ast.Call) else None
         if isinstance(part, ast.Call) and isinstance(value, CallResult) and value.api == _SPEC:
             if (

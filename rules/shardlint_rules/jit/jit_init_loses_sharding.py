@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
@@ -109,7 +110,7 @@ class JitInitLosesSharding(Rule):
             f"write: {text}({', '.join(site.text(part) for part in call.args)})",
             [site.replace(site.call, text)],
             "the arrays are made one by one, and counters stay on one device",
-            drops=[part.id for part in ast.walk(site.call.func) if isinstance(part, ast.Name)],
+            drops=[part.id for part in walk(site.call.func) if isinstance(part, ast.Name)],
         )
 
 

@@ -10,6 +10,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._makers import CALLING_MAKERS, remade
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.repeated import (
@@ -257,7 +258,7 @@ def _may_be_traced(site: Site) -> bool:
 
 def _free_names(node: ast.AST) -> set[str]:
     """The names an expression or function reads that it does not bind itself."""
-    inside = list(ast.walk(node))
+    inside = list(walk(node))
     own = {one.arg for one in inside if isinstance(one, ast.arg)}
     own |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     return {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)} - own

@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 _ASKS = regex(r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put")
 _RULES = ("axis_rules", "axis_mapping")
@@ -86,7 +87,7 @@ def _tells_all(site: Site, node: ast.expr) -> bool:
         ):
             return False
     file = inner.place.file
-    calls = [one for one in ast.walk(inner.node) if isinstance(one, ast.Call)]
+    calls = [one for one in walk(inner.node) if isinstance(one, ast.Call)]
     found = [one for call in calls for one in options(site.program.value(file, call.func))]
     return all(isinstance(one, Api) and not _ASKS.search(one.name) for one in found)
 

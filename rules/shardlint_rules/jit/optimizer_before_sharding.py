@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._placed_later import placed_later
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
@@ -96,11 +97,11 @@ class OptimizerBeforeSharding(Rule):
         if block is None or second not in block:
             return None
         between = block[block.index(first) + 1 : block.index(second) + 1]
-        moved = {part.id for part in ast.walk(first) if isinstance(part, ast.Name)}
+        moved = {part.id for part in walk(first) if isinstance(part, ast.Name)}
         bound = {
             part.id
             for statement in between[:-1]
-            for part in ast.walk(statement)
+            for part in walk(statement)
             if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or part.id == state.id)
         }
         after_first, after_second = _next_line(site, first), _next_line(site, second)

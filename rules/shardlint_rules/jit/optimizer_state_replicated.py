@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 _STATE = regex(
     r"(?i)(^|_)(opt|optim|optimizer)_?(state|states)$|(^|_)(mu|nu|ema|ema_params|momentum|moments)$"
@@ -71,7 +72,7 @@ def _is_state(node: ast.expr) -> bool:
 def _replicates(site: Site, function: ast.Lambda) -> bool:
     """Whether a function gives the same spec without an axis for every leaf."""
     names = {one.arg for one in function.args.args}
-    if any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(function.body)):
+    if any(isinstance(one, ast.Name) and one.id in names for one in walk(function.body)):
         return False
     found = options(site.value(function.body))
     return bool(found) and all(_axes(site, one) is False for one in found)

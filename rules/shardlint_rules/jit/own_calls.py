@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import children, walk
 
 _WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
 # Not in `compute`, `input`, `output`, `replace`, `inspect` and `special`, which are in every file.
@@ -35,11 +36,11 @@ def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
     inside = getattr(statement, "body", None)
     parts = [
         part
-        for part in ast.iter_child_nodes(statement)
+        for part in children(statement)
         if not isinstance(inside, list) or not isinstance(part, ast.stmt)
     ]
     for part in parts:
-        for call in ast.walk(part):
+        for call in walk(part):
             if not isinstance(call, ast.Call) or not NAMES.search(last_name(call.func)):
                 continue
             found = options(site.value(call.func))
@@ -79,7 +80,7 @@ def gives_nothing(node: ast.FunctionDef) -> bool:
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function, without those of functions inside of it."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield child
             yield from _own(child)

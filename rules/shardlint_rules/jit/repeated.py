@@ -10,6 +10,7 @@ from shardlint.model import Program
 from shardlint.model.values import ClassValue, Place
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -76,7 +77,7 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
 
 def first_time(branch: ast.If | ast.IfExp) -> bool:
     """`f is None`, `key not in table`, `step == 0`, `first`, `not ready` where the branch sets it."""
-    for node in ast.walk(branch.test):
+    for node in walk(branch.test):
         match node:
             case ast.Compare(ops=[ast.Is() | ast.NotIn()]):
                 return True
@@ -94,7 +95,7 @@ def first_time(branch: ast.If | ast.IfExp) -> bool:
 def _targets(branch: ast.AST) -> list[ast.expr]:
     return [
         one
-        for one in ast.walk(branch)
+        for one in walk(branch)
         if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store)
     ]
 
@@ -102,11 +103,11 @@ def _targets(branch: ast.AST) -> list[ast.expr]:
 def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
     """The names that a turn of a loop binds."""
     names = {
-        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id for node in walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     definitions = {
         node.name
-        for node in ast.walk(loop)
+        for node in walk(loop)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not apart
     }
     return names | definitions

@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Binding
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.placed import PLACED_WORDS
 
 _NNX = "flax.nnx.with_sharding_constraint"
@@ -77,11 +78,11 @@ class RepeatedConstraint(Rule):
 
     def _unchanged(self, site: Site, first: ast.Call) -> bool:
         """Whether the names that the sharding is read from are bound once on the way."""
-        for part in ast.walk(site.call):
+        for part in walk(site.call):
             if isinstance(part, ast.Name) and part is not site.call.args[0]:
                 now, _ = lookup(site.file, part, part.id)
                 twin = next(
-                    (one for one in ast.walk(first) if isinstance(one, ast.Name) and one.id == part.id), part
+                    (one for one in walk(first) if isinstance(one, ast.Name) and one.id == part.id), part
                 )
                 then, _ = lookup(site.file, twin, part.id)
                 if [one.node for one in now] != [one.node for one in then]:

@@ -19,6 +19,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
 
@@ -223,7 +224,7 @@ def _read(site: Site, scope: Scope, name: str) -> bool:
     """Whether a function mentions its parameter in any way, or may read all it has."""
     node = scope.node
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    words = ast.walk(ast.Module(node.body, []))
+    words = walk(ast.Module(node.body, []))
     return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
 
 
@@ -312,5 +313,5 @@ def _result(site: Site, call: ast.Call) -> bool:
         isinstance(one, ast.Name) and one.id == name
         for statement in returns
         if statement.value is not None
-        for one in ast.walk(statement.value)
+        for one in walk(statement.value)
     )

@@ -23,6 +23,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._scalar_leaves import of_value, scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 
@@ -190,5 +191,5 @@ def _speaks_of_ranks(node: ast.AST) -> bool:
     return any(
         (isinstance(part, ast.Attribute) and part.attr in _RANK)
         or (isinstance(part, ast.Name) and part.id in _RANK)
-        for part in ast.walk(node)
+        for part in walk(node)
     )

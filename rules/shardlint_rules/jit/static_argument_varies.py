@@ -11,6 +11,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._counters import Counters
 from shardlint_rules.jit.repeated import is_test, once_only
 
@@ -166,7 +167,7 @@ def _is_needed(takes: Parameters, name: str) -> bool:
     """Whether a function needs the number itself: for a Python branch, a count of turns, a shape, a slice."""
     if takes.node is None:
         return False
-    for node in ast.walk(takes.node):
+    for node in walk(takes.node):
         asked: list[ast.expr | None] = []
         match node:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
@@ -179,7 +180,7 @@ def _is_needed(takes: Parameters, name: str) -> bool:
                 asked = [index]
             case ast.Call(args=args, keywords=keywords) if last_name(node.func) in _SHAPING:
                 asked = [*args, *(one.value for one in keywords)]
-        if any(isinstance(one, ast.Name) and one.id == name for part in asked if part for one in ast.walk(part)):
+        if any(isinstance(one, ast.Name) and one.id == name for part in asked if part for one in walk(part)):
             return True
     return False
 

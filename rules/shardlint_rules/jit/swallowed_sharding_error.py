@@ -11,6 +11,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import around, stands_in
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.placed import asks_for_a_place
 
 # What a placement that cannot be done raises, and what holds it. A TypeError says that it was given no array.
@@ -121,7 +122,7 @@ def _only_places(site: Site, body: list[ast.stmt]) -> bool:
         isinstance(part, ast.Assign | ast.Return | ast.Expr | ast.AugAssign) for part in body
     ):
         return False
-    calls = [part for statement in body for part in ast.walk(statement) if isinstance(part, ast.Call)]
+    calls = [part for statement in body for part in walk(statement) if isinstance(part, ast.Call)]
     placing = [call for call in calls if getattr(site.value(call.func), "name", "") in PLACING]
     first = min(placing, key=lambda call: (call.lineno, call.col_offset), default=None)
     return first is site.call and all(_of_placing(site, call) for call in calls)

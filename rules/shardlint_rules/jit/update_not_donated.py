@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.repeated import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
@@ -293,7 +294,7 @@ def _kept(file: FileFacts, argument: ast.expr, name: str) -> bool:
     """Whether the function around a call binds something else to what it gives, or puts it away."""
     function = file.home(argument).function()
     root: ast.AST = function.node if function is not None else file.tree
-    for node in ast.walk(root):
+    for node in walk(root):
         match node:
             case ast.Assign(value=ast.Name() | ast.Attribute() as value) if file.text(value) == name:
                 return True

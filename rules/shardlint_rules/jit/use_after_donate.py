@@ -15,6 +15,7 @@ from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._kept import Kept, kept
 from shardlint_rules.jit._spare import fills_another
 from shardlint_rules.jit.donated import (
@@ -147,7 +148,7 @@ def _refilled(file: FileFacts, use: Use) -> bool:
         and isinstance(one.func, ast.Attribute)
         and one.func.attr == "update"
         and written(file, one.func.value) == given
-        for one in ast.walk(loop)
+        for one in walk(loop)
     )
 
 

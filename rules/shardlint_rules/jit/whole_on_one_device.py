@@ -13,6 +13,7 @@ from shardlint.model.values import Api, CallResult, Constant, Function, Place, o
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _PUT = "jax.device_put"
 _CONSTRAINT = "with_sharding_constraint"
@@ -159,7 +160,7 @@ def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Sou
         inside, node = option.place.file, option.node
         if isinstance(node, ast.Lambda):
             return _source(site, inside, node.body, depth)
-        returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+        returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
         found = [_source(site, inside, one, depth) if one is not None else None for one in returned]
         return found[0] if found and all(found) else None
     return None

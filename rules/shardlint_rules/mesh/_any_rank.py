@@ -14,6 +14,7 @@ from shardlint.model.signatures import Definition, of_definition
 from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts, Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.trees import MAPS
 
 MAKING = ("jax.make_array_from_single_device_arrays", "jax.make_array_from_callback")
@@ -258,13 +259,13 @@ def _says_dimensions(file: FileFacts, origin: Binding) -> bool:
         return True
     annotated = [
         part
-        for part in (ast.walk(origin.annotation) if origin.annotation is not None else ())
+        for part in (walk(origin.annotation) if origin.annotation is not None else ())
         if isinstance(part, ast.Subscript)
     ]
     return any(
         isinstance(part, ast.Constant) and isinstance(part.value, str)
         for outer in annotated
-        for part in ast.walk(outer)
+        for part in walk(outer)
     )
 
 

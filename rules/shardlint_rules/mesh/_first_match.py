@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _ALL = frozenset((".*", "^.*", ".*$", "^.*$", "(.*)", ".*?", ".+", "^.+$", ""))
 _GROUP = re.compile(r"\([^()]*\)|\[[^\]]*\]")
@@ -50,7 +51,7 @@ def hidden_by_joining(file: FileFacts) -> list[tuple[Pair, Pair]]:
 
 
 def _of_joined(file: FileFacts) -> Iterator[tuple[Pair, Pair]]:
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         outer = file.parent(node) if isinstance(node, ast.BinOp) else None
         if isinstance(node, ast.BinOp) and isinstance(outer, ast.BinOp):
             continue  # part of a longer sum
@@ -121,7 +122,7 @@ def ways(site: Site) -> frozenset[str]:
     for file in site.program.project.holding(site.file.path, _LOOKS):
         if file is None:
             return frozenset()
-        for node in ast.walk(file.tree):
+        for node in walk(file.tree):
             way = _way(node)
             if way == "last":
                 return frozenset()
@@ -142,10 +143,10 @@ def _way(node: ast.AST) -> str | None:
     if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(target.elts[0], ast.Name):
         return None
     name = target.elts[0].id
-    calls = [one for one in ast.walk(inside) if isinstance(one, ast.Call) and looked_up(one) == name]
+    calls = [one for one in walk(inside) if isinstance(one, ast.Call) and looked_up(one) == name]
     if not calls:
         return None
-    if isinstance(node, ast.For) and not any(isinstance(one, ast.Return | ast.Break) for one in ast.walk(inside)):
+    if isinstance(node, ast.For) and not any(isinstance(one, ast.Return | ast.Break) for one in walk(inside)):
         return "last"
     return last_name(calls[0].func)
 
@@ -201,7 +202,7 @@ def inner_only(site: Site, step: str) -> bool:
 
 
 def _makers(file: FileFacts, step: str) -> Iterator[str | None]:
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         if isinstance(node, ast.keyword):
             made = node.arg == "name" and isinstance(node.value, ast.Constant) and node.value.value == step
         else:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.values import Function, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 
 def at_import(site: Site, node: ast.AST) -> str | None:
@@ -61,7 +62,7 @@ def set_while_importing(site: Site, file: FileFacts, name: str) -> bool:
 
 def _setters(file: FileFacts, name: str) -> Iterator[ast.FunctionDef]:
     """The functions that declare a name global and bind it."""
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         if isinstance(node, ast.FunctionDef) and any(
             isinstance(one, ast.Global) and name in one.names for one in node.body
         ):

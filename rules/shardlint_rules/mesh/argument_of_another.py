@@ -10,6 +10,7 @@ from shardlint.model.values import ClassValue, Function, Value, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import children
 
 _NAMES = (
     "mesh",
@@ -102,7 +103,7 @@ def _calls(statement: ast.AST) -> Iterator[ast.Call]:
     """The calls of a statement, without those of the statements in it."""
     todo = [statement]
     for node in todo:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
                 todo.append(child)
         if isinstance(node, ast.Call):

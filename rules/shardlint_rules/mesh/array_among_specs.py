@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 _SPECS = regex(r"(?i)(^|_)(p?specs?|shardings?|(logical|mesh|partition|param)\w*_(axes|names)|axes|axis_names)(_|$)")
 _ARRAY = regex(r"\b(jnp\.ndarray|jax\.Array|Array|ArrayLike|chex\.Array|PRNGKey|PRNGKeyArray|ndarray)\b")
@@ -95,7 +96,7 @@ def _of_specs(site: Site, node: ast.expr) -> bool:
     """Whether an expression is a spec or tree of specs, by what it calls or names."""
     if isinstance(node, ast.Constant):
         return False
-    said = [last_name(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+    said = [last_name(one) for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
     return any(_says(one) or one in ("P", "PS", "PartitionSpec", "NamedSharding") for one in said)
 
 
@@ -144,7 +145,7 @@ def _annotated(site: Site, value: Value) -> Value | None:
 
 
 def _names(node: ast.expr) -> list[str]:
-    return [last_name(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+    return [last_name(one) for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
 
 
 def _is_array(site: Site, cls: Value, name: str, surely: bool = False) -> bool:

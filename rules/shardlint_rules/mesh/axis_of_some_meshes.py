@@ -10,6 +10,7 @@ from shardlint.model.mesh.table import NamedMesh, named_meshes
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 
 _NAMED = regex(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
 _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
@@ -106,7 +107,7 @@ def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
 
 def _axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes of a tuple that is a spec by what it is called."""
-    for part in ast.walk(value):
+    for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part, part.value, "named"
 
@@ -117,9 +118,9 @@ def _asked(site: Site, node: ast.AST, axis: str) -> bool:
     if scope is not None and axis in scope.name.lower().split("_"):
         return True  # it is for those that have the axis
     inside = scope.node if scope is not None else site.file.tree
-    for part in ast.walk(inside):
+    for part in walk(inside):
         if isinstance(part, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in part.ops):
-            if any(isinstance(one, ast.Constant) and one.value == axis for one in ast.walk(part)):
+            if any(isinstance(one, ast.Constant) and one.value == axis for one in walk(part)):
                 return True
         if (
             isinstance(part, ast.ExceptHandler)

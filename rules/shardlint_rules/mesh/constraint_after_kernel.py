@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.constraining import CONSTRAINING, constraining
 
 _PREFIXES = ("activation_", "act_")
@@ -118,7 +119,7 @@ def _attribute(site: Site, name: str) -> ast.expr | None:
     owner = next((one for one in site.file.ancestors(site.syntax) if isinstance(one, ast.ClassDef)), None)
     found = [
         one.value
-        for one in (ast.walk(owner) if owner is not None else ())
+        for one in (walk(owner) if owner is not None else ())
         if isinstance(one, ast.Assign)
         and isinstance(one.targets[0], ast.Attribute)
         and one.targets[0].attr == name

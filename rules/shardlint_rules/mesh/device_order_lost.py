@@ -11,6 +11,7 @@ from shardlint.model.values import Api, Function, Value, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 _HOLDING = ("list", "tuple", "sorted", "set", "array", "asarray", "reshape", "flatten", "cast")
 _DEPTH = 6
@@ -119,7 +120,7 @@ def _makes_of(value: Value, call: ast.Call, argument: ast.AST) -> bool:
     name = keyword or (names[place] if place < len(names) else None)
     return name is not None and any(
         isinstance(part, ast.Name) and part.id == name
-        for made in ast.walk(value.node)
+        for made in walk(value.node)
         if isinstance(made, ast.Call) and last_name(made.func) in ("Mesh", "make_mesh", "create_device_mesh")
-        for part in ast.walk(made)
+        for part in walk(made)
     )

@@ -10,6 +10,7 @@ from shardlint.model.mesh.meshes import mesh_of
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 
@@ -54,7 +55,7 @@ class MeshCopyDropsTypes(Rule):
         other = site.text(names.value)
         if not any(
             isinstance(part, ast.Attribute) and part.attr == "devices" and site.text(part.value) == other
-            for part in ast.walk(devices)
+            for part in walk(devices)
         ):
             return
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]

@@ -10,6 +10,7 @@ from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children
 from shardlint_rules.mesh._imported import at_import, kept_globals, set_while_importing
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
@@ -129,7 +130,7 @@ def _own_calls(site: Site) -> Iterator[ast.Call]:
             continue
         if isinstance(node, ast.Call):
             yield node
-        parts += ast.iter_child_nodes(node)
+        parts += children(node)
 
 
 def _default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:

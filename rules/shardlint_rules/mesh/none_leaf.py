@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.trees import MAPS
 
 # How people name a PartitionSpec, a sharding, and what gives one.
@@ -135,7 +136,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
-            asked = list(ast.walk(outer.test))
+            asked = list(walk(outer.test))
             if any(_is_none(part) for part in asked) or any(_kind(part) for part in asked):
                 return None
             return "scalar" if any(_of_shape(part) for part in asked) else "other-test"
@@ -146,7 +147,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
         inner = outer
     body = function.body if function is not None else []
     loops = any(
-        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in ast.walk(one))
+        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in walk(one))
         for one in body
     )
     return "no-rule" if loops and inner is body[-1] else None
@@ -190,7 +191,7 @@ def _says_none(node: ast.AST) -> bool:
         (isinstance(part, ast.Constant) and (part.value is None or "None" in str(part.value)))
         or (isinstance(part, ast.Name) and part.id == "Optional")
         or (isinstance(part, ast.Attribute) and part.attr == "Optional")
-        for part in ast.walk(returns)
+        for part in walk(returns)
     )
 
 

@@ -25,6 +25,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")
@@ -229,10 +230,10 @@ def asked_about(
 
     With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """
-    names = {file.text(node), *(part.id for part in ast.walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
+    names = {file.text(node), *(part.id for part in walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
     if not owner and isinstance(node, ast.Attribute):
         names = set()
-    names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    names |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}
     function = file.home(node).function()
     while function is not None:
         tested = (
@@ -255,13 +256,13 @@ def _names_in_tests(function: ast.AST, besides: ast.expr | None = None) -> Itera
     for tested in _tests(function):
         if tested is besides:
             continue
-        for part in ast.walk(tested):
+        for part in walk(tested):
             if isinstance(part, ast.Name | ast.Attribute):
                 yield part.id if isinstance(part, ast.Name) else part.attr
 
 
 def _tests(node: ast.AST) -> Iterator[ast.expr]:
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
                 yield test

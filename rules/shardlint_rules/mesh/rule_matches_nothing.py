@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rul
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh._first_match import (
     covers,
     hidden,
@@ -173,7 +174,7 @@ class RuleMatchesNothing(Rule):
         if not isinstance(site.syntax, ast.Assign | ast.AnnAssign | ast.Return) or site.syntax.value is None:
             return
         joined = hidden_by_joining(site.file)
-        for table in ast.walk(site.syntax.value):
+        for table in walk(site.syntax.value):
             if not isinstance(table, ast.List | ast.Tuple):
                 continue
             own = list(hidden(table))
@@ -244,7 +245,7 @@ def _shows_hidden(file: FileFacts) -> bool:
     """Whether a rule for a logical name that hides a later one is reported where a file writes it down."""
     if not any(map(file.says, ("import jax", "from jax", "import flax", "from flax"))):
         return False  # plain data: such files are not looked into
-    tables = [one for one in ast.walk(file.tree) if isinstance(one, ast.List | ast.Tuple)]
+    tables = [one for one in walk(file.tree) if isinstance(one, ast.List | ast.Tuple)]
     return any(True for one in tables for _ in hidden(one)) or bool(hidden_by_joining(file))
 
 

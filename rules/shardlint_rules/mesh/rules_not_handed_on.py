@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 _OPTIONS = ("rules", "axis_rules", "logical_axis_rules", "sharding_rules", "mesh")
 _USES = 2
@@ -44,11 +45,11 @@ class RulesNotHandedOn(Rule):
         owner = site.file.parent(method) if method is not None else None
         if method is None or not isinstance(owner, ast.ClassDef) or not isinstance(call.func, ast.Name):
             return
-        taken = {one.arg for one in ast.walk(method.args) if isinstance(one, ast.arg) and one.arg != "self"}
+        taken = {one.arg for one in walk(method.args) if isinstance(one, ast.arg) and one.arg != "self"}
         handed = [one.arg for one in call.keywords if one.arg and not _names(one.value) & taken]
         if not handed:
             return
-        calls = [one for one in ast.walk(owner) if isinstance(one, ast.Call) and one is not call]
+        calls = [one for one in walk(owner) if isinstance(one, ast.Call) and one is not call]
         used = sum(site.text(one.func) == f"self.{method.name}" for one in calls)
         if used < _USES:
             return
@@ -86,7 +87,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _names(node: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
 
 
 def _spreads(call: ast.Call) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardlint.model import Program
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children
 
 _FUNCTIONS = 400
 _MAPS = (
@@ -94,7 +95,7 @@ def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
 def _yields(part: ast.AST) -> bool:
     if isinstance(part, _BLOCKS):
         return False
-    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_yields, ast.iter_child_nodes(part)))
+    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_yields, children(part)))
 
 
 def _run_by(program: Program, file: FileFacts, call: ast.Call) -> Iterator[Function]:
@@ -120,7 +121,7 @@ def _calls(part: ast.AST) -> Iterator[ast.Call]:
         return
     if isinstance(part, ast.Call):
         yield part
-    for child in ast.iter_child_nodes(part):
+    for child in children(part):
         yield from _calls(child)
 
 

@@ -9,6 +9,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 
 _SHARDING = regex(r"(?:^|_)(?:shardings?|p?specs?|partition_specs?)$")
 _PLACING = regex(
@@ -80,7 +81,7 @@ class ShardingOnlyLogged(Rule):
             return None
         reads = (
             one
-            for one in ast.walk(scope.node)
+            for one in walk(scope.node)
             if isinstance(one, ast.Attribute) and one.attr == "sharding" and one.lineno > line
         )
         return min(reads, key=lambda one: (one.lineno, one.col_offset), default=None)

@@ -12,6 +12,7 @@ from shardlint.model.values import Api, Items, Parameter, options
 from shardlint.rules_api.rule import Attributes, Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import children, walk
 
 _SPEC = "jax.sharding.PartitionSpec"
 _EQUAL = ("assertEqual", "assertTupleEqual")
@@ -103,14 +104,14 @@ def _all(site: Site) -> Iterator[_Seen]:
             yield from _seen(site, parent, node)
         return
     for node in _header(site.syntax):
-        for one in ast.walk(node):
+        for one in walk(node):
             if isinstance(one, ast.Call):
                 yield from _seen(site, one, None)
 
 
 def _header(statement: ast.AST) -> Iterator[ast.expr]:
     """The expressions of a statement that stand on its own lines, not in its blocks."""
-    for child in ast.iter_child_nodes(statement):
+    for child in children(statement):
         if isinstance(child, ast.expr):
             yield child
 

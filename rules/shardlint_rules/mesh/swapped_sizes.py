@@ -11,6 +11,7 @@ from shardlint.model.values import Constant, Function, Items, Place, Table, Valu
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 
 _SHAPES = {"jax.make_mesh": "axis_shapes", "jax.sharding.AbstractMesh": "axis_sizes"}
 _MAKING = ("reshape", "create_device_mesh", "create_hybrid_device_mesh")
@@ -93,7 +94,7 @@ class SwappedSizes(Rule):
         )
 
     def _of_calls(self, site: Site) -> Iterator[Finding]:
-        for call in ast.walk(_own(site.syntax)):
+        for call in walk(_own(site.syntax)):
             if not isinstance(call, ast.Call) or len(call.args) < 2 or "mesh" not in _last(call.func).lower():
                 continue
             for function in options(site.value(call.func)):

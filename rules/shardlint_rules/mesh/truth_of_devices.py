@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 
 # Whoever writes this down means no array.
 _LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")
@@ -90,7 +91,7 @@ def _may_be_array(site: Site, name: ast.Name) -> bool:
     scope = site.scope.function()
     if scope is None or not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    every = [one for one in ast.walk(scope.node.args) if isinstance(one, ast.arg) and one.arg == name.id]
+    every = [one for one in walk(scope.node.args) if isinstance(one, ast.arg) and one.arg == name.id]
     if not every or len(site.file.bindings(scope, name.id)) > 2:
         return False
     said = site.text(every[0].annotation).lower() if every[0].annotation is not None else ""

@@ -13,6 +13,7 @@ from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, literal, named, where
 from shardlint_rules.shard_map.runs import runs
 
@@ -199,7 +200,7 @@ def _collective(site: Site) -> str:
 
 def _axis_node(site: Site, call: ast.Call, axis: str) -> ast.AST:
     """Where a call names an axis, if it is written out there; else the call."""
-    return next((part for part in ast.walk(call) if literal(part, axis)), call)
+    return next((part for part in walk(call) if literal(part, axis)), call)
 
 
 def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:

@@ -11,6 +11,7 @@ from shardlint.model.reach import readers
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import children, walk
 
 _COMPUTING = ("jax.numpy.", "jax.random.", "jax.lax.", "jax.nn.")
 _ARITHMETIC = (ast.BinOp, ast.UnaryOp)
@@ -40,7 +41,7 @@ def compiled_in(site: Site) -> Compiled | None:
 
 def _names_axis(site: Site, function: ast.AST) -> str | None:
     """A collective or `axis_index` that the function itself calls, outside of functions in it."""
-    waiting = list(ast.iter_child_nodes(function))
+    waiting = list(children(function))
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -49,7 +50,7 @@ def _names_axis(site: Site, function: ast.AST) -> str | None:
             found = options(site.value(node.func))
             if found and all(isinstance(one, Api) and one.name.startswith("jax.lax.") for one in found):
                 return f"jax.lax.{last_name(node.func)}"
-        waiting.extend(ast.iter_child_nodes(node))
+        waiting.extend(children(node))
     return None
 
 
@@ -78,7 +79,7 @@ def _with_an_array(site: Site, node: ast.expr) -> bool:
     function = site.scope.function()
     taken = getattr(function.node, "args", None) if function is not None else None
     names = {one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)} if taken is not None else set()
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Name) and part.id in names - {"self", "cls"}:
             return True
         if isinstance(part, ast.Call):

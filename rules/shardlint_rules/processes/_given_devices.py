@@ -7,6 +7,7 @@ import ast
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _DEVICES = regex(
     r"^(?:(?!num_|n_|nr_|max_|min_|total_|enable_|use_|multi_|other_)[a-z]\w*_)?devices$|^device_list$"
@@ -55,7 +56,7 @@ def _counted(file: FileFacts, call: ast.Call) -> ast.expr | None:
 
 def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
     """Whether devices that are given go into a mesh, or to a call that takes them as `devices`."""
-    for one in ast.walk(function):
+    for one in walk(function):
         if not isinstance(one, ast.Call):
             continue
         if any(keyword.arg == "devices" and _is(keyword.value, name) for keyword in one.keywords):
@@ -73,7 +74,7 @@ def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDe
 
 def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
     """What a parameter stands for where it is left out, as written below: `devices = jax.devices()`."""
-    for one in ast.walk(function):
+    for one in walk(function):
         if isinstance(one, ast.Assign) and _is(one.targets[0], name) and isinstance(one.value, ast.Call):
             return last_name(one.value.func)
     return ""
@@ -84,7 +85,7 @@ def _is(node: ast.expr, name: str) -> bool:
 
 
 def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -> bool:
@@ -104,7 +105,7 @@ def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -
         return True
     uses = [
         _whole(file, one)
-        for one in ast.walk(function)
+        for one in walk(function)
         if isinstance(one, ast.Name) and one.id == target.id and one is not target
     ]
     real = [one for one in uses if one is not None and not isinstance(file.parent(one), ast.Expr | ast.Raise)]

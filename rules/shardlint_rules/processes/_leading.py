@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _SHAPING = ("reshape", "broadcast_to", "zeros", "ones", "full", "empty", "tile", "repeat")
 _BATCHING = ("batch", "padded_batch")
@@ -43,7 +44,7 @@ def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
         return False
     return any(
         isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv) and file.text(one.right) in texts
-        for one in ast.walk(function.node)
+        for one in walk(function.node)
     )
 
 
@@ -65,7 +66,7 @@ def _standing_for(file: FileFacts, count: ast.Call) -> Iterator[ast.expr]:
     function = file.home(count).function()
     if not isinstance(target, ast.Name) or function is None:
         return
-    for one in ast.walk(function.node):
+    for one in walk(function.node):
         if isinstance(one, ast.Name) and one.id == target.id and isinstance(one.ctx, ast.Load):
             yield one
 

@@ -9,6 +9,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 
 _OWN = "jax.local_device_count"
@@ -56,7 +57,7 @@ def standing_for(file: FileFacts, node: ast.expr) -> Iterator[ast.expr]:
     function = file.home(node).function()
     if not isinstance(target, ast.Name) or function is None:
         return
-    uses = [one for one in ast.walk(function.node) if isinstance(one, ast.Name) and one.id == target.id]
+    uses = [one for one in walk(function.node) if isinstance(one, ast.Name) and one.id == target.id]
     if sum(isinstance(one.ctx, ast.Store) for one in uses) == 1:
         yield from (one for one in uses if isinstance(one.ctx, ast.Load))
 

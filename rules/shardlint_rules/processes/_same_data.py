@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import Binding, FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given, given_field
 
 # What tells processes, or the parts that they take, apart.
@@ -135,7 +136,7 @@ def _plain(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) ->
     """Whether nothing tells that a number, a path or an index is another in each process."""
     if depth > _SHALLOW or TOLD.search(file.text(node)):
         return False
-    for name in (one for one in ast.walk(node) if isinstance(one, ast.Name)):
+    for name in (one for one in walk(node) if isinstance(one, ast.Name)):
         bindings, _ = lookup(file, name, name.id)
         for binding in bindings:
             if binding.kind == "param":

@@ -7,6 +7,7 @@ import ast
 from shardlint.model.process.processes import guard
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.alone import alone
 
 LOGGING = (
@@ -24,7 +25,7 @@ _START = "wandb.init"
 def started_by_one(site: Site) -> ast.Call | None:
     """The call that starts the run of a file, where one process alone comes to it, and to any other that starts one."""
     found: list[ast.Call] = []
-    for node in ast.walk(site.file.tree):
+    for node in walk(site.file.tree):
         if isinstance(node, ast.Call) and site.file.text(node.func).endswith("init"):
             callee = options(site.value(node.func))
             if all(isinstance(one, Api) and one.name == _START for one in callee):

@@ -9,6 +9,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
+from shardlint.syntax.nodes import walk
 
 WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
 _FAMILY = regex(r"\w{3,}(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)$")
@@ -59,7 +60,7 @@ def called_beside(site: Site, function: Scope) -> str:
             )
             if found is None or not isinstance(statement, ast.If) or caller is None:
                 continue
-            calls = [one for part in statement.body for one in ast.walk(part) if isinstance(one, ast.Call)]
+            calls = [one for part in statement.body for one in walk(part) if isinstance(one, ast.Call)]
             if found.truth and any(WRITES.search(file.text(one.func)) for one in calls):
                 return f"`{caller.name}`, which calls `{function.name}`, leaves another write to one process"
     return ""

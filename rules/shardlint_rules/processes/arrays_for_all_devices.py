@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.alone import alone
 
 _MAKES = "jax.make_array_from_single_device_arrays"
@@ -123,7 +124,7 @@ def _filled(site: Site, file: FileFacts, use: ast.expr, name: str) -> Place | No
         loop = file.parent(statement) if isinstance(statement, ast.Expr) else None
         if isinstance(loop, ast.For) and statement in loop.body and "device_put" in file.text(loop):
             found = _all_of(site, Place(file, loop.iter), 0)
-            skips = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(loop))
+            skips = any(isinstance(one, ast.Continue | ast.Break) for one in walk(loop))
             return found if not skips else None
     return None
 

@@ -10,6 +10,7 @@ from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._first_share import first_shares
 from shardlint_rules.processes._same_data import same_data, told_apart
@@ -171,7 +172,7 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _used(file: FileFacts, node: ast.AST, name: str) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+    return any(isinstance(part, ast.Name) and part.id == name for part in walk(node))
 
 
 def _result(file: FileFacts, node: ast.AST) -> ast.expr | None:

@@ -9,6 +9,7 @@ from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._device_uses import Use, uses
 from shardlint_rules.processes._memory_of_all import of_all
 from shardlint_rules.processes.alone import alone
@@ -156,7 +157,7 @@ class FirstDevicePinned(Rule):
         )
 
     def _fix(self, site: Site, node: ast.expr) -> Fix | None:
-        inside = any(part is site.call for part in ast.walk(node))
+        inside = any(part is site.call for part in walk(node))
         call = site.call
         if not inside or len(call.args) + len(call.keywords) > 1:
             return None

@@ -11,6 +11,7 @@ from shardlint.model.evaluator.callers import moved
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 _CALLS = 20
 
@@ -65,7 +66,7 @@ def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
         return None
     values = [
         statement.value
-        for statement in ast.walk(around)
+        for statement in walk(around)
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
         for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
         if isinstance(target, ast.Attribute) and file.text(target) == written

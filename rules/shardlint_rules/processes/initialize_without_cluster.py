@@ -9,6 +9,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 _KNOWN = (
     "initialization_timeout",
@@ -92,7 +93,7 @@ def _left_before(function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.AST
         isinstance(part, ast.Return | ast.Raise) and part.lineno < line
         for statement in function.body
         if statement.lineno < line
-        for part in ast.walk(statement)
+        for part in walk(statement)
     )
 
 

@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule,
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._given_devices import given_devices
 from shardlint_rules.processes._leading import leading
 from shardlint_rules.processes._quotients import rows_lost, shared_by_one
@@ -291,7 +292,7 @@ class LocalAndGlobalCounts(Rule):
 
 def _inside(site: Site, node: ast.expr | None) -> bool:
     """Whether the count stands in an expression itself: a name for it may be meant as it is elsewhere."""
-    return node is not None and any(one is site.call for one in ast.walk(node))
+    return node is not None and any(one is site.call for one in walk(node))
 
 
 def _takes_own_rows(site: Site) -> bool:
@@ -299,7 +300,7 @@ def _takes_own_rows(site: Site) -> bool:
     function = site.scope.function()
     return function is not None and any(
         isinstance(part, ast.Subscript) and "process_index" in site.text(part.slice)
-        for part in ast.walk(function.node)
+        for part in walk(function.node)
     )
 
 

@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, R
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._trackers import LOGGING, by_one, started_by_one
 from shardlint_rules.processes._writers import WRITES, beside, maybe_one
@@ -169,7 +170,7 @@ class OneFileManyWriters(Rule):
         ]
         if meets and tests:
             return "barrier"
-        others = (one for test in tests for one in ast.walk(test) if isinstance(one, ast.Call))
+        others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
         return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
 
     def _by_one(self, site: Site, function: Scope) -> bool:
@@ -188,7 +189,7 @@ def _names_the_process(site: Site, path: ast.expr) -> bool:
     parts += [
         settled_expression(site.file, one)
         for part in list(parts)
-        for one in ast.walk(part)
+        for one in walk(part)
         if isinstance(one, ast.Name)
     ]
     return any(_OWN.search(site.text(part)) for part in parts)

@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
 
@@ -97,7 +98,7 @@ class OrderDiffersByProcess(Rule):
             text = site.text(subscript)
             if isinstance(subscript, ast.Call) and last_name(subscript.func) not in _SPLITTING:
                 continue
-            if _ITSELF.search(text) or any(_is_index(site, one) for one in ast.walk(subscript)):
+            if _ITSELF.search(text) or any(_is_index(site, one) for one in walk(subscript)):
                 yield self._parts(site, given, "what was shuffled without a seed")
                 return
 

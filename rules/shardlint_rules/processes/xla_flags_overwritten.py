@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
 
@@ -92,7 +93,7 @@ class XlaFlagsOverwritten(Rule):
         if found.added:
             pairs = [(None, found.value)]
         else:
-            pairs = [(one.left, one.right) for one in ast.walk(found.value) if _adds(one)]  # type: ignore[attr-defined]
+            pairs = [(one.left, one.right) for one in walk(found.value) if _adds(one)]  # type: ignore[attr-defined]
         for left, right in pairs:
             start = _first(right)
             if start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
@@ -143,7 +144,7 @@ class XlaFlagsOverwritten(Rule):
 
 def _constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
     """The texts an expression is made of."""
-    for part in ast.walk(value):
+    for part in walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and "xla" in part.value:
             yield part, part.value
 
@@ -186,6 +187,6 @@ def _set_before(site: Site, found: Setting) -> ast.stmt | None:
         if other is not None and other.name == found.name:
             same = ast.dump(other.value) == ast.dump(found.value)
             return None if same or other.keeps_only else statement
-        if any(isinstance(part, ast.Call) for part in ast.walk(statement)):
+        if any(isinstance(part, ast.Call) for part in walk(statement)):
             return None
     return None

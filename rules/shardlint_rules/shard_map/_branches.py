@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.manual.varying import Event
 from shardlint.model.values import Place
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 
 # Flags that may be set just where the mesh has the axis.
 _OF_AXES = regex(
@@ -45,9 +46,9 @@ def _asked(place: Place) -> Iterator[ast.expr]:
 
 def _left_by(function: ast.AST, node: ast.AST) -> Iterator[ast.expr]:
     """The tests of the branches by which a function may have returned before it comes to a place."""
-    for one in ast.walk(function):
+    for one in walk(function):
         if isinstance(one, ast.If) and (one.end_lineno or one.lineno) < getattr(node, "lineno", 0):
-            if any(isinstance(inner, ast.Return) for inner in ast.walk(one)):
+            if any(isinstance(inner, ast.Return) for inner in walk(one)):
                 yield one.test
 
 

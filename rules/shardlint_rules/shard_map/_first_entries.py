@@ -9,6 +9,7 @@ from shardlint.model.reach import readers
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.per_device import called_from_elsewhere, pmapped_calls
 
 # What is one number of all examples, by its name.
@@ -24,7 +25,7 @@ def first_measures(site: Site) -> Iterator[ast.Subscript]:
     for call in _calls(site):
         statement = site.file.parent(call)
         for target in statement.targets if isinstance(statement, ast.Assign) else ():
-            for name in ast.walk(target):
+            for name in walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
                     yield from _firsts(site.file, name)
 
@@ -74,5 +75,5 @@ def _around(file: FileFacts, read: ast.Subscript, said: str) -> str:
     if isinstance(statement, ast.Assign):
         texts += [file.text(one) for one in statement.targets]
     elif isinstance(statement, ast.Expr):
-        texts += [str(one.value) for one in ast.walk(statement) if isinstance(one, ast.Constant)]
+        texts += [str(one.value) for one in walk(statement) if isinstance(one, ast.Constant)]
     return " ".join(texts)

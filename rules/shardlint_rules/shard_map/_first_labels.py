@@ -10,6 +10,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 
 _PRODUCTS = ("matmul", "dot", "einsum", "dot_general", "tensordot", "inner")
 _LOSSES = regex(r"(?i)cross_entropy|xent|nll|take_along_axis|one_hot|softmax")
@@ -40,9 +41,9 @@ def first_labels(site: Site) -> Labels | None:
         logits |= {name for name, value in _bound(body) if _arithmetic_of(value, logits)}
     axis = site.argument("axis_name") or next(iter(site.call.args[1:]), None)
     along = site.text(axis) if axis is not None else "axis_name"
-    for node in ast.walk(body):
+    for node in walk(body):
         if isinstance(node, ast.Call) and _LOSSES.search(last_name(node.func)):
-            names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            names = {one.id for one in walk(node) if isinstance(one, ast.Name)}
             written = [site.text(one) for one in node.args if _one_sided(one, gathered)]
             for shown in (*sorted(names & logits)[:1], *written[:1]):
                 for label in _labels(site, body, node):
@@ -51,7 +52,7 @@ def first_labels(site: Site) -> Labels | None:
 
 
 def _bound(body: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(body):
+    for node in walk(body):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(
                 target=ast.Name(id=name), value=ast.expr() as value
@@ -70,7 +71,7 @@ def _gathered(site: Site, body: ast.FunctionDef) -> set[str]:
 
 
 def _is_gathered(value: ast.expr, names: set[str]) -> bool:
-    for node in ast.walk(value):
+    for node in walk(value):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return False  # that is logits
         if isinstance(node, ast.Call) and last_name(node.func) in _PRODUCTS:
@@ -84,7 +85,7 @@ def _is_gathered(value: ast.expr, names: set[str]) -> bool:
 
 def _one_sided(value: ast.expr, gathered: set[str]) -> bool:
     """Whether it is a product whose right side alone was gathered."""
-    for node in ast.walk(value):
+    for node in walk(value):
         sides: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             sides = [node.left, node.right]
@@ -108,8 +109,8 @@ def _arithmetic_of(value: ast.expr, names: set[str]) -> bool:
 
 def _labels(site: Site, body: ast.FunctionDef, loss: ast.Call) -> Iterator[ast.Call]:
     """The counts from 0 that a loss is given as labels: as they are, by a name, or as one-hot rows."""
-    names = {one.id for one in ast.walk(loss) if isinstance(one, ast.Name)}
-    for node in ast.walk(body):
+    names = {one.id for one in walk(loss) if isinstance(one, ast.Name)}
+    for node in walk(body):
         if not isinstance(node, ast.Call) or last_name(node.func) != "arange" or len(node.args) != 1:
             continue
         outer = site.file.parent(node)
@@ -124,4 +125,4 @@ def _labels(site: Site, body: ast.FunctionDef, loss: ast.Call) -> Iterator[ast.C
 
 
 def _names(statement: ast.Assign) -> set[str]:
-    return {one.id for target in statement.targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return {one.id for target in statement.targets for one in walk(target) if isinstance(one, ast.Name)}

@@ -12,6 +12,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._rings import Ring
 
 _Defined = ast.FunctionDef | ast.Lambda
@@ -29,9 +30,9 @@ def against_the_ring(site: Site, ring: Ring) -> Iterator[tuple[ast.expr, str]]:
         if _turns_both_ways(whole, site):
             continue
         for turn, counter in _turns(whole):
-            if not any(_moves(site, one, names) for one in ast.walk(turn)):
+            if not any(_moves(site, one, names) for one in walk(turn)):
                 continue
-            for node in ast.walk(turn):
+            for node in walk(turn):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
                     if _sign(site, node.left, counter, turn) == ring.direction:
                         yield node, counter
@@ -45,7 +46,7 @@ def _moved_by(site: Site, functions: list[ast.FunctionDef]) -> set[str]:
             if site.form == "partial" or isinstance(one.value, ast.Lambda):
                 found.add(one.targets[0].id)
         if isinstance(one, ast.FunctionDef):
-            if not any(isinstance(node, ast.For | ast.While) for node in ast.walk(one)):
+            if not any(isinstance(node, ast.For | ast.While) for node in walk(one)):
                 found.add(one.name)
             break
     return found
@@ -66,7 +67,7 @@ def _where(site: Site, functions: list[ast.FunctionDef], names: set[str]) -> Ite
 def _turns_both_ways(function: ast.FunctionDef, site: Site) -> bool:
     """Whether a function sends both ways: an index may be that of either."""
     pairs = {
-        site.text(node) for node in ast.walk(function) if isinstance(node, ast.ListComp) and _is_ring(node)
+        site.text(node) for node in walk(function) if isinstance(node, ast.ListComp) and _is_ring(node)
     }
     return len(pairs) > 1
 
@@ -80,9 +81,9 @@ def _is_ring(node: ast.ListComp) -> bool:
 def _turns(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
     """The bodies that are run once a hop, in rising order, each with the name of the number of the hop."""
     inner = {
-        one.name: one for one in ast.walk(function) if isinstance(one, ast.FunctionDef) and one is not function
+        one.name: one for one in walk(function) if isinstance(one, ast.FunctionDef) and one is not function
     }
-    for node in ast.walk(function):
+    for node in walk(function):
         match node:
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args)):
                 if len(args) < 3:
@@ -129,17 +130,17 @@ def _sign(site: Site, node: ast.expr, counter: str, turn: ast.AST) -> int:
         return 0
     # A name that is assigned in the turn may count the hops too.
     for other in others:
-        for name in ast.walk(other):
+        for name in walk(other):
             if isinstance(name, ast.Name) and any(
                 isinstance(one, ast.Name) and one.id == name.id and isinstance(one.ctx, ast.Store)
-                for one in ast.walk(turn)
+                for one in walk(turn)
             ):
                 return 0
     return hops[0]
 
 
 def _says(node: ast.expr, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:

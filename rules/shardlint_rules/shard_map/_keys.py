@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.signatures import Parameters
 from shardlint.model.values import Constant, Items, Table
+from shardlint.syntax.nodes import walk
 
 
 def keys_not_told(takes: Parameters, specs: Items) -> Iterator[tuple[str, str, int]]:
@@ -28,7 +29,7 @@ def keys_not_told(takes: Parameters, specs: Items) -> Iterator[tuple[str, str, i
 
 
 def _read(body: ast.AST, name: str) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(body):
+    for node in walk(body):
         match node:
             case ast.Subscript(value=ast.Name(id=of), slice=ast.Constant(value=str(key)), ctx=ast.Load()) if (
                 of == name
@@ -38,7 +39,7 @@ def _read(body: ast.AST, name: str) -> Iterator[tuple[str, int]]:
 
 def _changed(body: ast.AST, name: str) -> bool:
     """Whether the name is bound again, its keys are set or asked for, or an inner function has one of that name."""
-    for node in ast.walk(body):
+    for node in walk(body):
         match node:
             case ast.Name(id=found, ctx=ast.Store() | ast.Del()) if found == name:
                 return True

@@ -8,6 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Items, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 
 _PMEAN = "jax.lax.pmean"
 
@@ -37,7 +38,7 @@ def _again(site: Site, call: ast.Call, scope: Scope) -> bool:
     for other in site.file.walked(scope).calls:
         if other is call or not _name(site, other.func).startswith("jax.lax.p") or not other.args:
             continue
-        if _settled(site, other.args[0]) is call or call in ast.walk(other.args[0]):
+        if _settled(site, other.args[0]) is call or call in walk(other.args[0]):
             return True
     return False
 

@@ -8,6 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding
+from shardlint.syntax.nodes import walk
 
 _KEYS = ("jax.random.PRNGKey", "jax.random.key", "jax.random.fold_in", "jax.random.clone")
 _SPLIT = "jax.random.split"
@@ -44,7 +45,7 @@ def _comes(site: Site, use: ast.Name, binding: Binding) -> bool:
     if made.lineno < call.lineno:
         return not any(made.lineno < line < call.lineno for line in lines)
     loop = next((one for one in file.ancestors(made) if isinstance(one, ast.For | ast.While)), None)
-    if loop is None or call not in ast.walk(loop) or _left_after(file.parent(made), made):
+    if loop is None or call not in walk(loop) or _left_after(file.parent(made), made):
         return False
     end = max(one.end_lineno or one.lineno for one in loop.body)
     return not any(made.lineno < line <= end or loop.lineno <= line < call.lineno for line in lines)

@@ -7,6 +7,7 @@ import ast
 from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Api, Constant, options
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 
 def mixed_up(site: Site, shard: ast.expr) -> ast.Call | None:
@@ -64,8 +65,8 @@ def _first_of(site: Site, size: ast.expr, shard: ast.expr) -> bool:
 
 def _same(site: Site, node: ast.AST, shard: ast.expr) -> bool:
     """Whether a name written in two places is one array."""
-    names = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-    others = [one for one in ast.walk(shard) if isinstance(one, ast.Name)]
+    names = [one for one in walk(node) if isinstance(one, ast.Name)]
+    others = [one for one in walk(shard) if isinstance(one, ast.Name)]
     return len(names) == len(others) and all(
         _bound(site, one) == _bound(site, other) for one, other in zip(names, others, strict=True)
     )

@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")
@@ -62,7 +63,7 @@ class AxisNeverAveraged(Rule):
         reached = _reached(site, started) if started is not None else None
         if reached is None:
             return
-        calls = [(file, call) for file, node in reached for call in ast.walk(node) if isinstance(call, ast.Call)]
+        calls = [(file, call) for file, node in reached for call in walk(node) if isinstance(call, ast.Call)]
         if any(_mentioned(file, axis) for file, _ in reached):
             return
         names = {last_name(call.func) for _, call in calls} | {
@@ -110,7 +111,7 @@ def _mentioned(file: FileFacts, axis: str) -> bool:
     """Whether a file says the name of an axis otherwise than to map over it."""
     if not (file.says(f'"{axis}"') or file.says(f"'{axis}'")):
         return False
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         if isinstance(node, ast.Constant) and node.value == axis:
             outer = file.parent(node)
             call = file.parent(outer) if isinstance(outer, ast.keyword) else None
@@ -145,7 +146,7 @@ def _reached(site: Site, start: Place) -> list[tuple[FileFacts, ast.AST]] | None
             return None
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             found.append((file, node))
-        for name in ast.walk(node):
+        for name in walk(node):
             if isinstance(name, ast.Name | ast.Attribute) and isinstance(name.ctx, ast.Load):
                 for option in options(site.program.value(file, name)):
                     if isinstance(option, Function):

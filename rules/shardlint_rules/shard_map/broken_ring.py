@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._held_block import against_the_ring
 from shardlint_rules.shard_map._rings import Ring, ring_of
 
@@ -165,7 +166,7 @@ def _meant_to_close(site: Site, size: str) -> str:
         return ""
     if named:
         return f"`{named}` is what it is in"
-    for node in ast.walk(functions[-1]):
+    for node in walk(functions[-1]):
         turns = _turns(node)
         if turns is not None and site.text(turns) in (size, f"{size} - 1"):
             return f"it is done in a loop of {site.text(turns)} turns"

@@ -10,6 +10,7 @@ from shardlint.model.manual.varying import Axes, Leaf, Local, Record, Tree, leav
 from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, runs, shown
 
@@ -156,7 +157,7 @@ def _part(node: ast.expr, result: Local, leaf: Leaf) -> ast.expr | None:
 
 
 def _in(whole: ast.AST, part: ast.AST) -> bool:
-    return any(node is part for node in ast.walk(whole))
+    return any(node is part for node in walk(whole))
 
 
 def _sizes(ran: Ran) -> dict[str, int | None]:

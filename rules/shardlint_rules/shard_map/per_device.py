@@ -15,6 +15,7 @@ from shardlint.model.values import Api, Constant, Function, Items, Place, Value,
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given_by_all
 
 PMAP = "jax.pmap"
@@ -73,7 +74,7 @@ def _field(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -
     around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     written = file.text(node)
     found: list[PerDevice | None] = []
-    for statement in ast.walk(around) if around is not None else ():
+    for statement in walk(around) if around is not None else ():
         if isinstance(statement, ast.AugAssign | ast.AnnAssign) and file.text(statement.target) == written:
             return None
         for target in statement.targets if isinstance(statement, ast.Assign) else ():

@@ -11,6 +11,7 @@ from shardlint.model.signatures import Jitted, numbers, wrappings
 from shardlint.model.values import Function, Items, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.sharded import SeenCall, calls, count_of, named, several, value_of
 from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
 
@@ -164,7 +165,7 @@ def _held_dict(inner: Value) -> str:
     if not isinstance(node, ast.Attribute):
         return ""
     written = file.text(node)
-    for part in ast.walk(inner.node):
+    for part in walk(inner.node):
         if isinstance(part, ast.Assign) and isinstance(part.value, ast.Dict | ast.DictComp):
             if any(file.text(target) == written for target in part.targets):
                 return written

@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.per_device import (
     CALLED,
     PMAP,
@@ -123,7 +124,7 @@ def _targets(file: FileFacts, call: ast.Call) -> Iterator[ast.Name]:
     parent = file.parent(call)
     if isinstance(parent, ast.Assign):
         for target in parent.targets:
-            yield from (one for one in ast.walk(target) if isinstance(one, ast.Name))
+            yield from (one for one in walk(target) if isinstance(one, ast.Name))
 
 
 def _field_reads(file: FileFacts, call: ast.Call) -> Iterator[ast.Attribute]:
@@ -132,9 +133,9 @@ def _field_reads(file: FileFacts, call: ast.Call) -> Iterator[ast.Attribute]:
     around = next((one for one in file.ancestors(call) if isinstance(one, ast.ClassDef)), None)
     if not isinstance(parent, ast.Assign) or around is None:
         return
-    bound = [one for target in parent.targets for one in ast.walk(target)]
+    bound = [one for target in parent.targets for one in walk(target)]
     names = {one.attr for one in bound if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
-    for node in ast.walk(around) if names else ():
+    for node in walk(around) if names else ():
         match node:
             case ast.Attribute(value=ast.Name(id="self"), attr=attr, ctx=ast.Load()) if attr in names:
                 yield node

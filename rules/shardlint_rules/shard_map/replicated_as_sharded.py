@@ -11,6 +11,7 @@ from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.runs import MAPPING, runs, shown
 
 # A dimension that is made to hold an entry for each device.
@@ -87,7 +88,7 @@ def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:
             node = settings.node
             place = call.place if call is not None else None
             if place is not None and place.file is site.file:
-                node = next((one for one in ast.walk(settings.node) if one is place.node), node)
+                node = next((one for one in walk(settings.node) if one is place.node), node)
         yield same, node
 
 

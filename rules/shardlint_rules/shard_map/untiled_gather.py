@@ -9,6 +9,7 @@ from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events
 
@@ -154,7 +155,7 @@ def _arranged(site: Site, node: ast.expr) -> bool:
         bindings, _ = lookup(site.file, node, node.id)
         shown += [one.value for one in bindings if one.value is not None]
     for one in shown:
-        for call in ast.walk(one):
+        for call in walk(one):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
             if call.func.attr in ("arange", "expand_dims", "stack"):
@@ -195,7 +196,7 @@ def _unstacked(site: Site, words: tuple[str, ...] = _UNSTACKS) -> bool:
     if site.scope.function() is None:
         return True
     targets = [
-        one for one in ast.walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        one for one in walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
     ]
     known = targets if isinstance(parent, ast.Assign) else []
     uses = [use for target in known for use, _ in readers(site.file, target)]

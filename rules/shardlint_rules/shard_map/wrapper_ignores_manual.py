@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _CONSTRAINTS = ("jax.lax.with_sharding_constraint", "flax.linen.with_logical_constraint")
 # What tells that the function knows of manual axes, or is for one kind of mesh.
@@ -107,12 +108,12 @@ def _hands_on(site: Site, function: ast.FunctionDef) -> bool:
 def _last(site: Site, function: ast.FunctionDef) -> bool:
     """Whether it is the last constraint of its function: those before it are for special cases."""
     name = last_name(site.call.func)
-    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and last_name(one.func) == name]
+    calls = [one for one in walk(function) if isinstance(one, ast.Call) and last_name(one.func) == name]
     return max(calls, key=lambda one: one.lineno) is site.call
 
 
 def _made_of(file: FileFacts, node: ast.expr, names: set[str], depth: int) -> bool:
-    for part in ast.walk(node):
+    for part in walk(node):
         if not isinstance(part, ast.Name):
             continue
         if part.id in names:
@@ -133,7 +134,7 @@ def _beside(file: FileFacts, function: ast.FunctionDef) -> str:
             and node is not function
             and re.search(r"\bmanual_axes", file.text(node))
         ):
-            calls = (last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call))
+            calls = (last_name(one.func) for one in walk(node) if isinstance(one, ast.Call))
             if "with_sharding_constraint" in calls:
                 return node.name
     return ""

@@ -20,6 +20,7 @@ from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
@@ -185,7 +186,7 @@ def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
         found.readers += 1
         found.obstacles += _kept_read(_at(site, file, node), node)
     for by_hand in entered_by_hand(site.program, file):
-        if any(_left(file, part) for part in (by_hand, *ast.iter_child_nodes(by_hand))):
+        if any(_left(file, part) for part in (by_hand, *children(by_hand))):
             continue  # `jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh`
         found.unsure = True
         found.obstacles.append(Obstacle(file.path, by_hand.lineno, _BY_HAND))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Constant, Place, Value
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -54,7 +55,7 @@ def _alias(file: FileFacts, name: ast.Name) -> Place | None:
     value = bindings[0].value
     composed = isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr)
     composed = composed or (isinstance(value, ast.Subscript) and last_name(value.value) in (*_WRAPPING, "Union"))
-    inside = value is not None and any(one is name for one in ast.walk(value))
+    inside = value is not None and any(one is name for one in walk(value))
     return Place(file, value) if composed and value is not None and not inside else None
 
 

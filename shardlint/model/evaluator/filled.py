@@ -27,6 +27,7 @@ from shardlint.model.values import (
     settled,
 )
 from shardlint.syntax import Binding, FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -210,7 +211,7 @@ def _names_target(change: _Change, use: ast.AST) -> bool:
         targets = [statement.target]
     elif isinstance(statement, ast.Call):
         targets = [statement.func]
-    return any(part is use for target in targets for part in ast.walk(target))
+    return any(part is use for target in targets for part in walk(target))
 
 
 def _function(scope: Scope | None) -> Scope | None:
@@ -248,7 +249,7 @@ def _is_loop(node: ast.AST) -> bool:
 
 def _jumps(loop: ast.For) -> bool:
     """Whether a turn of a loop may leave before its end."""
-    return bool(loop.orelse) or any(isinstance(part, _JUMPS) for part in ast.walk(loop))
+    return bool(loop.orelse) or any(isinstance(part, _JUMPS) for part in walk(loop))
 
 
 def _precedes(one: ast.AST, other: ast.AST) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 
 def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
@@ -59,7 +60,7 @@ def _may_set(statement: ast.stmt, node: ast.Attribute) -> bool:
     """Whether a statement between may set it: by name, by another object under the name, or by a method it calls."""
     assert isinstance(node.value, ast.Name)
     owner = node.value.id
-    for part in ast.walk(statement):
+    for part in walk(statement):
         if isinstance(part, ast.Call):
             given = [part.func.value] if isinstance(part.func, ast.Attribute) else []
             given += [*part.args, *(keyword.value for keyword in part.keywords)]

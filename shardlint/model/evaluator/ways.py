@@ -16,6 +16,7 @@ from shardlint.model.guards import tested
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import walk
 
 _LEVELS = 3
 _VIEWS = 6
@@ -201,7 +202,7 @@ def _loops(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
     inner = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.For) and inner in outer.body:
-            if any(isinstance(part, _LEAVING) for part in ast.walk(outer)):
+            if any(isinstance(part, _LEAVING) for part in walk(outer)):
                 break
             found.append((outer.iter, outer.target))
         elif isinstance(outer, ast.ListComp | ast.SetComp | ast.DictComp):

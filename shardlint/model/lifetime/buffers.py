@@ -13,6 +13,7 @@ from typing import Literal
 
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.lifetime.reads import Reading, read_object
+from shardlint.syntax.nodes import walk
 
 # What a name may hold where many ways meet is not followed.
 _WAYS = 4
@@ -76,7 +77,7 @@ class Use:
     @property
     def again(self) -> bool:
         """Whether the call that donated it is what reads it, in a later turn of its loop."""
-        return any(part is self.node for part in ast.walk(self.death.call.call))
+        return any(part is self.node for part in walk(self.death.call.call))
 
 
 @dataclass(frozen=True)

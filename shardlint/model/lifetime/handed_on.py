@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.signatures import of_definition
 from shardlint.model.values import CallArguments, Function, Place
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
@@ -51,7 +52,7 @@ def bound_again(file: FileFacts, call: ast.Call, name: str) -> bool:
     """Whether the result of a call is bound to the name it was given: what it takes is an update of that."""
     statement = file.parent(call)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in ast.walk(one))
+    return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in walk(one))
 
 
 def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:

@@ -15,6 +15,7 @@ from shardlint.model.lifetime.order import Evaluation
 from shardlint.model.lifetime.reads import Reading
 from shardlint.model.needs import Memo
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import children
 
 _Loop = ast.For | ast.AsyncFor | ast.While
 _SWALLOWING = ("raises", "assertRaises", "assert_raises", "suppress", "subTest")
@@ -88,7 +89,7 @@ class _Walk(Evaluation):
                 self.read(node.target)
                 self.forget(node.target)
             case ast.Return() | ast.Raise():
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     if isinstance(child, ast.expr):
                         self.expression(child)
                 self.memory = None

@@ -23,6 +23,7 @@ from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
 from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, reading
 from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import children, walk
 
 _SAME_ARRAY = ("jax.numpy.asarray", "jax.device_put", "jax.block_until_ready")
 _MAKING = ("jax.numpy.", "jax.random.", "jax.device_put")
@@ -75,7 +76,7 @@ class Evaluation:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self._comprehension(node)
                 return None
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.expression(child)
         return None
@@ -94,7 +95,7 @@ class Evaluation:
         assert self.memory is not None
         for generator in node.generators:
             self.expression(generator.iter)
-        targets = [part for g in node.generators for part in ast.walk(g.target) if isinstance(part, ast.Name)]
+        targets = [part for g in node.generators for part in walk(g.target) if isinstance(part, ast.Name)]
         outside = {(part.id,): self.memory.held((part.id,)) for part in targets}
         results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         # Of a generator nobody may take a second item.
@@ -133,7 +134,7 @@ class Evaluation:
     def _changed(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
         """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
         names = {
-            part.id for one in (node.func, *given) for part in ast.walk(one) if isinstance(part, ast.Name)
+            part.id for one in (node.func, *given) for part in walk(one) if isinstance(part, ast.Name)
         }
         memory.changed(names)
         receiver = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else None
@@ -207,7 +208,7 @@ class Evaluation:
     def iterate(self, target: ast.expr) -> None:
         """The targets of a loop take new values."""
         path = path_of(target)
-        paths = [path] if path is not None else [(n.id,) for n in ast.walk(target) if isinstance(n, ast.Name)]
+        paths = [path] if path is not None else [(n.id,) for n in walk(target) if isinstance(n, ast.Name)]
         for one in paths:
             self.bind(one, Buffer(None, "iterated"))
 

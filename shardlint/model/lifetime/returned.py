@@ -13,6 +13,7 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Definition, parameters_of
 from shardlint.model.values import Api, Constant, Function, Place, Transformed, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children, walk
 
 __all__ = ["only_run"]
 
@@ -90,7 +91,7 @@ class _Body:
     def _called_with_it(self, expression: ast.expr) -> None:
         """`results.append(x)` puts it into `results`; `(y := x)` names it."""
         if expression not in self.seen:
-            parts = ast.walk(expression)
+            parts = walk(expression)
             self.seen[expression] = [one for one in parts if isinstance(one, ast.Call | ast.NamedExpr)]
         for part in self.seen[expression]:
             if isinstance(part, ast.NamedExpr):
@@ -101,7 +102,7 @@ class _Body:
                     self.names |= _roots(part.func.value) & _locals(self.file, self.node)
 
     def _mentioned(self, node: ast.AST) -> bool:
-        return any(isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node))
+        return any(isinstance(part, ast.Name) and part.id in self.names for part in walk(node))
 
     def made_of_it(self, node: ast.AST) -> bool:
         """Whether an expression may hold arrays made of the argument."""
@@ -118,7 +119,7 @@ class _Body:
                 return self._mentioned(node)
             case ast.Call():
                 return self._call(node)
-        return any(self.made_of_it(part) for part in ast.iter_child_nodes(node))
+        return any(self.made_of_it(part) for part in children(node))
 
     def _call(self, call: ast.Call) -> bool:
         func = call.func
@@ -230,7 +231,7 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _expressions(statement: ast.stmt) -> list[ast.expr]:
-    return [part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr)]
+    return [part for part in children(statement) if isinstance(part, ast.expr)]
 
 
 def _roots(node: ast.expr) -> set[str]:

@@ -14,6 +14,7 @@ from shardlint.model.needs import Memo
 from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _DEPTH = 3
 # The first argument comes back with its shape and type.
@@ -144,7 +145,7 @@ class _Body:
                 if isinstance(element, ast.Name):
                     self.names[element.id] = parts
                 elif isinstance(element, ast.Tuple | ast.List):
-                    for name in ast.walk(element):
+                    for name in walk(element):
                         if isinstance(name, ast.Name):
                             self.names[name.id] = _NONE
 
@@ -308,7 +309,7 @@ def _returns_one(function: Function) -> bool:
     node = function.node
     if isinstance(node, ast.Lambda):
         return not isinstance(node.body, ast.Tuple)
-    returns = [part for part in ast.walk(node) if isinstance(part, ast.Return)]
+    returns = [part for part in walk(node) if isinstance(part, ast.Return)]
     return bool(returns) and not any(
         isinstance(part.value, ast.Tuple | ast.Dict | ast.List) for part in returns
     )

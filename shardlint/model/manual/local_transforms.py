@@ -21,6 +21,7 @@ from shardlint.model.manual.varying import (
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import Api, Constant, Function, Items, Place, Transformed
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.manual.local_calls import LocalCalls
@@ -140,7 +141,7 @@ def _unused(function: Local, index: int) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.Lambda) or index >= len(node.args.args):
         return False
     name, body = node.args.args[index].arg, node.body if isinstance(node.body, list) else [node.body]
-    return not any(isinstance(one, ast.Name) and one.id == name for part in body for one in ast.walk(part))
+    return not any(isinstance(one, ast.Name) and one.id == name for part in body for one in walk(part))
 
 
 def _numbers(value: Local | None) -> tuple[list[int], bool] | None:

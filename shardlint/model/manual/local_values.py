@@ -51,6 +51,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -155,7 +156,7 @@ class LocalValues(ABC):
                 return self._collected(file, node, frame)
             case ast.Starred():
                 return self.expression(file, node.value, frame)
-        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        parts = [one for one in children(node) if isinstance(one, ast.expr)]
         return combined([self.expression(file, one, frame) for one in parts])
 
     def _items(self, file: FileFacts, nodes: Sequence[ast.expr], frame: Frame) -> Local:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children, walk
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -204,7 +205,7 @@ class _Running:
             case ast.AnnAssign(value=value):
                 values = [value] if value is not None else []
             case _:
-                values = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+                values = [child for child in children(statement) if isinstance(child, ast.expr)]
         yield from self._expressions(file, values, depth)
         if isinstance(statement, _RUN_AT_ONCE):
             yield from self._block(file, statement.body, depth)
@@ -317,7 +318,7 @@ def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
 
 def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
     """Whether calling it does not run its body: a generator, or one that a decorator may hold back."""
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node)) or bool(
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(node)) or bool(
         node.decorator_list
     )
 
@@ -336,7 +337,7 @@ def _may_leave(statement: ast.stmt) -> bool:
     """Whether what follows a statement may not be reached, though nothing is raised."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    return any(isinstance(part, ast.Return) for part in ast.walk(statement))
+    return any(isinstance(part, ast.Return) for part in walk(statement))
 
 
 def _takes_all(statement: ast.Match) -> bool:
@@ -358,7 +359,7 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
         case ast.BoolOp(values=values):
             yield from _calls(values[0])
             return
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         yield from _calls(child)
     if isinstance(node, ast.Call):
         yield node

@@ -17,6 +17,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, Function, Place, Transformed, Value
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -175,7 +176,7 @@ class GlobalArrays:
                 value: ast.expr = one.value
                 if one.kind == "unpack" and isinstance(value, ast.Tuple | ast.List) and one.index is not None:
                     value = value.elts[one.index] if one.index < len(value.elts) else value
-                if not any(part is node for part in ast.walk(value)):
+                if not any(part is node for part in walk(value)):
                     found = self._of(Place(file, value), given, depth + 1)
                     if found:
                         return found

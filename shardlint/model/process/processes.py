@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -242,10 +243,10 @@ def decorated(
 def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
     """Whether what a decorator makes calls the function it was given on one process alone."""
     file, node = function.place.file, function.node
-    given = {one.arg for part in ast.walk(node) if isinstance(part, ast.arguments) for one in part.args}
+    given = {one.arg for part in walk(node) if isinstance(part, ast.arguments) for one in part.args}
     guards = [
         guard(program, file, call)
-        for call in ast.walk(node)
+        for call in walk(node)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in given
     ]
     if not guards or None in guards:

@@ -14,6 +14,7 @@ from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, Value, options
 from shardlint.rules_api.rule import Certainty, Harm
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import donate
 
 
@@ -105,7 +106,7 @@ def _has_if_array(place: Place) -> bool:
     """Whether `if_array(...)` is written where a sharding should be."""
     return any(
         getattr(part, "id", getattr(part, "attr", "")) == "if_array"
-        for part in ast.walk(place.node)
+        for part in walk(place.node)
         if isinstance(part, ast.Name | ast.Attribute)
     )
 

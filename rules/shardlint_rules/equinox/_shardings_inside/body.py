@@ -9,6 +9,7 @@ from dataclasses import replace
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox._shardings_inside.layout import UNIT, assigned, indented, line_length
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
@@ -256,7 +257,7 @@ class Body:
     def _spans_a_string(self, value: ast.expr) -> bool:
         return any(
             isinstance(part, ast.JoinedStr | ast.Constant) and part.lineno != part.end_lineno
-            for part in ast.walk(value)
+            for part in walk(value)
         )
 
     def _lead(self, statement: ast.stmt) -> str | None:

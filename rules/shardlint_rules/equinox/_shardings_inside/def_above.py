@@ -27,6 +27,7 @@ from shardlint.model.values import Api, Function, Transformed, Value, options
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
@@ -96,7 +97,7 @@ def _before(site: Site, statement: ast.stmt, indent: str) -> str:
 def _check_shardings(site: Site, asked: Asked) -> None:
     """They must mean the same in the new function whenever it is traced."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
-        for part in ast.walk(source):
+        for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
                     f"`{site.text(part)}` would be called at every trace; give its result a name first"
@@ -119,14 +120,14 @@ def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
         return True  # what it names is looked up where it runs, here as there
     if not all(_holds_nothing(option) for option in options(site.value(function))):
         return False
-    for part in ast.walk(function):
+    for part in walk(function):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             bindings, scope = lookup(site.file, part, part.id)
             if scope is None:
                 continue
             if scope.kind in ("class", "comprehension", "lambda") or changes(site, part, bindings, scope):
                 return False
-            if any(binding.node in ast.walk(statement) for binding in site.file.bindings(scope, part.id)):
+            if any(binding.node in walk(statement) for binding in site.file.bindings(scope, part.id)):
                 return False
     return True
 
@@ -186,7 +187,7 @@ def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | N
     named = {
         part.id
         for source in (function, *sources(asked.inputs), *sources(asked.outputs))
-        for part in (ast.walk(source) if source is not None else ())
+        for part in (walk(source) if source is not None else ())
         if isinstance(part, ast.Name)
     }
     plain = list(_LETTERS[:count]) if count <= len(_LETTERS) else [f"x{index}" for index in range(count)]

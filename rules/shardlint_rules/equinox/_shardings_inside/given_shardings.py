@@ -10,6 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Constant, Items, Parameter, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 
@@ -162,7 +163,7 @@ def _unwrapped(node: ast.expr) -> ast.expr:
 
 def _refuse_parts(site: Site, node: ast.expr) -> None:
     """Inside a tree of shardings None and `if_array` mean nothing to filter_shard."""
-    inside = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    inside = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
     if any(last_name(part) == "if_array" for part in inside):
         raise NotRewritten("if_array stands inside a tree of shardings")
     if isinstance(node, ast.Tuple | ast.List | ast.Dict) and _holds_none(site, node):

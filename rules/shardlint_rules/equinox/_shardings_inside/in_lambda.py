@@ -7,6 +7,7 @@ import ast
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
@@ -56,7 +57,7 @@ def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]
 def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     scope = site.file.scope(function)
     found = []
-    for part in ast.walk(function.body):
+    for part in walk(function.body):
         if isinstance(part, ast.Name) and part.id == name:
             if isinstance(part.ctx, ast.Store):
                 raise NotRewritten(f"`{name}` is bound again in the lambda")

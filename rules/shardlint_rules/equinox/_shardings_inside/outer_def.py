@@ -9,6 +9,7 @@ from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
@@ -92,7 +93,7 @@ def around_decorated(
     hidden = f"_{node.name}"
     if file.mentions(hidden):
         raise NotRewritten(f"`{hidden}` is taken")
-    if any(isinstance(part, ast.Name) and part.id == node.name for part in ast.walk(node)):
+    if any(isinstance(part, ast.Name) and part.id == node.name for part in walk(node)):
         raise NotRewritten(f"`{node.name}` speaks of itself")
     indent = indent_of(site, node)
     source = file.source
@@ -190,7 +191,7 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
 def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> None:
     """The shardings must mean the same in the new function, which is made where they are given."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
-        for part in ast.walk(source):
+        for part in walk(source):
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` is another variable inside the function")
             if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):

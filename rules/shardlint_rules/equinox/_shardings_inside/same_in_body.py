@@ -9,6 +9,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
@@ -19,7 +20,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     """Why the expression cannot be written at the top of the function's body; None when it can."""
-    for part in ast.walk(expression):
+    for part in walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             return f"`{site.text(expression)}` does more than name a sharding"
         if isinstance(part, ast.Call) and not gives_the_same(site, part):
@@ -59,7 +60,7 @@ def _only_fields(one: ClassValue) -> bool:
 def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
-    if scope is not None and any(scope.node is part for part in ast.walk(expression)):
+    if scope is not None and any(scope.node is part for part in walk(expression)):
         return None  # a variable of the expression's own lambda or comprehension
     first, called = (
         (function.body, "the lambda")

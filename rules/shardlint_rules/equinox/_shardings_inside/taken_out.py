@@ -18,6 +18,7 @@ from shardlint.model.values import Constant, Items, Place, Table, Unknown, optio
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, refuse_explicit
 from shardlint_rules.equinox.call_text import Cut, cut
@@ -179,7 +180,7 @@ def _bound(site: Site, name: str) -> bool:
     around = {id(one) for one in scope.outward()}
     if site.file.bindings(scope, name):
         return True
-    inside = set(map(id, ast.walk(scope.node)))
+    inside = set(map(id, walk(scope.node)))
     for mention in site.file.mentions(name):
         if isinstance(mention, ast.Name) and isinstance(mention.ctx, ast.Load) and id(mention) in inside:
             owner = lookup(site.file, mention, name)[1]
