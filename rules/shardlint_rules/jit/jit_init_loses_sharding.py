@@ -15,6 +15,8 @@ from shardlint_rules.jit.reads import calls_of
 from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 _JITS = ("jax.jit", "equinox.filter_jit")
+# The arrays may be placed in another file than the one that says what is made like them.
+_SAYS = (*PLACED_WORDS, ".init", "zeros", "_like", "TrainState")
 _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
 
@@ -58,7 +60,7 @@ class JitInitLosesSharding(Rule):
     likely = ("mesh-given",)
     assumes = True
     project_says = PLACED_WORDS
-    triggers = (Calls(*_JITS), Uses(*_JITS))
+    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

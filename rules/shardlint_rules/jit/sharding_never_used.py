@@ -46,6 +46,7 @@ class ShardingNeverUsed(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("meant-other", "of-a-tree")
+    behind = ("SL503",)
     triggers = (Calls("jax.sharding.NamedSharding", *_OF_TREES), Calls(*JITS, file_says=("in_shardings",)))
     forms = ("call", "partial")
     fixes = "none"
