@@ -17,6 +17,7 @@ from typing import NamedTuple
 from shardlint.config.targets import Targets
 from shardlint.engine.dispatch import Asked, RuleIndex, Word, asked, in_order, sites_at
 from shardlint.model import Program
+from shardlint.model.again import Gone
 from shardlint.model.needs import Need
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
@@ -25,7 +26,7 @@ from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import Edited, Text, file_of, touched
+from shardlint.syntax.edited import Edited, Text, file_of
 from shardlint.syntax.parts import OUTLINE, Part, texts
 
 _LINES = regex(r"\blines? \d")
@@ -218,7 +219,7 @@ class Look:
         if before.record.texts != self._texts:
             now = Text(self.facts.untold.text, self._own)
             edited = Edited.between(before.record.texts, now, self._texts)
-            for place in touched(before.needed, {str(self.facts.path): edited}):
+            for place in Gone(edited={str(self.facts.path): edited}).touched(before.needed):
                 dead |= 1 << place
         return dead
 

@@ -28,10 +28,11 @@ from shardlint.model.needs import GROUPS, Memo, Need
 from shardlint.model.project import Project
 from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
+from shardlint.source.searches import PART
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import joined
-from shardlint.syntax.parts import OUTLINE, PART
+from shardlint.syntax.parts import OUTLINE
 
 Answer = TypeVar("Answer")
 Room = TypeVar("Room")

@@ -9,11 +9,11 @@ from pathlib import Path
 from shardlint.model.needs import GROUPS, Need
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
-from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
+from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
-from shardlint.syntax.parts import OF_FILES, OUTLINE, texts
+from shardlint.syntax.parts import OUTLINE, texts
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_o
 from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import words_of
-from shardlint.source.searches import JOINED, STAR, TOGETHER, Question, holds
+from shardlint.source.searches import JOINED, PART, STAR, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.syntax import FileFacts, NotParsed, read_facts
-from shardlint.syntax.parts import OUTLINE, PART, Part
+from shardlint.syntax.parts import OUTLINE, Part
 
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
 _SEARCH_BYTES = 400_000_000

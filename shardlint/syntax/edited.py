@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.source.code import code_of
-from shardlint.source.searches import holds_word
+from shardlint.source.searches import GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
 from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.source.words import rebound_globals
-from shardlint.syntax.parts import GLOBALS, OF_FILES, OUTLINE, PART, SAYS, WITHIN, WORD, parts_of, texts
+from shardlint.syntax.parts import OUTLINE, parts_of, texts
 
 _Need = Path | tuple[str, ...]
 
@@ -89,13 +89,3 @@ def joined(needed: Iterable[_Need]) -> frozenset[_Need]:
         else:
             others.add(need)
     return frozenset(others).union((*key, *sorted(said)) for key, said in found.items())
-
-
-def touched(needed: Iterable[_Need], edited: Mapping[str, Edited]) -> list[int]:
-    """Which needs rest on what changed of some files, by their places."""
-    found = []
-    for place, need in enumerate(needed):
-        path = file_of(need)
-        if path is not None and path in edited and edited[path].touches(need):
-            found.append(place)
-    return found

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from shardlint.source.beginning import OnLine, beginning
+from shardlint.source.searches import GLOBALS, SAYS, WITHIN, WORD
 from shardlint.source.text import Source
 from shardlint.source.words import Words
 from shardlint.syntax.parse import parse
-from shardlint.syntax.parts import GLOBALS, SAYS, WITHIN, WORD, Looked
+from shardlint.syntax.parts import Looked
 from shardlint.syntax.scope import Binding, Scope, Tables, first_line
 from shardlint.syntax.walk import Walker
 

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from shardlint.source.searches import PART
 from shardlint.source.text import NOTEBOOKS, Source
 from shardlint.syntax.parse import NotParsed, parse
 from shardlint.syntax.scope import Scope, Tables
@@ -19,9 +20,6 @@ from shardlint.syntax.scope import Scope, Tables
 Answer = TypeVar("Answer")
 _Need = Path | tuple[str, ...]
 
-PART, WORD, SAYS, WITHIN, GLOBALS = "part", "word", "says", "within", "globals"
-OF_FILES = frozenset((PART, WORD, SAYS, WITHIN, GLOBALS))
-"""The kinds of what may be noted of a file besides the whole of it. The file's path comes second."""
 OUTLINE = ""
 """The name of the part that is not the body of a function."""
 

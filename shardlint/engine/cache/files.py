@@ -118,15 +118,18 @@ class Files:
         """The digests of the code of a file's parts. `parts` are those of the file, where somebody parsed it."""
         if name in self.codes and self.same(name):
             return self.codes[name]
-        text = self.now(name, parts)
-        if text is not None:
+        return self._code(name, self._now(name, parts))
+
+    def _code(self, name: str, now: Text | None) -> str:
+        """The digests of a text's parts; of a file that cannot be parsed, that of the whole."""
+        if now is not None:
             from shardlint.syntax.edited import code_digests
 
-            return " ".join(f"{part}={said}" for part, said in code_digests(text).items())
+            return " ".join(f"{part}={said}" for part, said in code_digests(now).items())
         data = self.text(name)
         return digest_of(code_of(data)) if data is not None else ""
 
-    def now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
+    def _now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
         """What stands in a file's parts; None where it cannot be parsed."""
         from shardlint.source.text import Source
         from shardlint.syntax.edited import Text
@@ -148,12 +151,15 @@ class Files:
         known = self.codes.get(name, "")
         if name not in self.walked and self.current(name) is None:
             return Edited(None, None)
-        now = self.code(name)
-        if known and known == now:
+        if known and self.same(name):
             return Edited(None, frozenset())
-        if "=" not in known or "=" not in now:
+        now = self._now(name)
+        code = self._code(name, now)
+        if known and known == code:
+            return Edited(None, frozenset())
+        if "=" not in known or "=" not in code:
             return Edited(None, None)
-        return Edited.between(_by_part(known), self.now(name), _by_part(now))
+        return Edited.between(_by_part(known), now, _by_part(code))
 
     def digest(self, name: str) -> str | None:
         """The digest of what a file holds."""

@@ -15,7 +15,7 @@ from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.source.find import Met
 from shardlint.source.import_graph import ImportGraph, imports_of
-from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, holds
+from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, holds
 from shardlint.source.store import changed
 from shardlint.source.tree import Tree
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TICK = 2_000_000_000
 _FEW = 20
 _FEW_BYTES = 20_000_000
-_OF_FILES = frozenset(("file", "part", "word", "says", "within", "globals"))
+_OF_FILES = OF_FILES | {"file"}
 
 
 class Shard:
