@@ -39,8 +39,10 @@ def remade(site: Site) -> Iterator[Remade]:
     for call in walk(site.syntax):
         if not isinstance(call, ast.Call) or is_test(site.file, call):
             continue
+        loop = loop_around(site.file, call)
+        if loop is None and _at_once(site, call) is None:
+            continue
         uses = _uses(site, call)
-        loop = loop_around(site.file, call) if uses else None
         if not uses or (loop is not None and not all(loop in site.file.ancestors(one) for one in uses)):
             continue
         why = _again(site, call, loop)
@@ -49,11 +51,17 @@ def remade(site: Site) -> Iterator[Remade]:
             yield Remade(call, made, why)
 
 
+def _at_once(site: Site, call: ast.Call) -> ast.Call | None:
+    """The call of what a call gives, on the spot."""
+    parent = site.file.parent(call)
+    return parent if isinstance(parent, ast.Call) and parent.func is call else None
+
+
 def _uses(site: Site, call: ast.Call) -> list[ast.AST]:
     """Where what a call gives is called; nothing where it goes anywhere else."""
-    parent = site.file.parent(call)
-    if isinstance(parent, ast.Call) and parent.func is call:
-        return [parent]
+    at_once = _at_once(site, call)
+    if at_once is not None:
+        return [at_once]
     target = name_of(site.file, call)
     if target is None or site.file.home(target).kind != "function":
         return []
@@ -77,15 +85,14 @@ def _again(site: Site, call: ast.Call, loop: Loop | None) -> str:
         read = {one.id for part in given for one in walk(part) if isinstance(one, ast.Name)}
         return "" if read & bound_in(loop, call) else f"it is called in the loop at line {loop.lineno}"
     scope = site.file.home(call).function()
-    parent = site.file.parent(call)
-    if scope is None or not isinstance(scope.node, ast.FunctionDef) or not isinstance(parent, ast.Call):
+    if scope is None or not isinstance(scope.node, ast.FunctionDef):
         return ""
-    if parent.func is not call or call.args or call.keywords:
+    if call.args or call.keywords:
         return ""  # what it is given may differ from call to call
     place = called_in_a_loop(site.program, site.file, scope.node)
     if place is None:
         return ""
-    where = f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
+    where = site.where(place)
     return f"`{scope.name}` is called in a loop at {where}"
 
 

@@ -108,7 +108,7 @@ class JitMadeEachCall(Rule):
         call = called_in_a_loop(site.program, site.file, scope.node)
         if call is not None:
             form = "closure" if _closes_over(site, made, wrapped) else "in-a-loop"
-            where = f"line {call.line}" if call.file is site.file else f"{call.file.path.name}:{call.line}"
+            where = site.where(call)
             why = f"it is called in a loop at {where}"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, form)
         elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
@@ -117,9 +117,9 @@ class JitMadeEachCall(Rule):
 
     def _by_a_maker(self, site: Site) -> Iterator[Finding]:
         """A function of the project that makes a jitted function is called for it again and again."""
-        if not site.wants("maker") or site.region.traced in ("always", "sometimes"):
-            return
-        for one in remade(site):
+        for one in remade(site) if site.wants("maker") else ():
+            if site.region.traced in ("always", "sometimes"):  # to tell that may take much of the project
+                return
             yield site.finding(
                 one.call,
                 f"each call makes {one.inner} anew",
