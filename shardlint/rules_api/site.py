@@ -199,6 +199,10 @@ class Site:
         """The source text of a node."""
         return self.file.text(node if node is not None else self.syntax)
 
+    def where(self, place: Place) -> str:
+        """The line of a place as findings name it: `line 12`, in another file `train.py:12`."""
+        return f"line {place.line}" if place.file is self.file else f"{place.file.path.name}:{place.line}"
+
     def mesh_of(self, value: Value) -> Mesh | None:
         """The mesh a value is."""
         return mesh_of(value, self.program.evaluator)

@@ -61,7 +61,7 @@ class VmappedLayersShiftAxes(Rule):
             return
         first = found[0]
         assert first is not None
-        where = f"line {first.line}" if first.file is site.file else f"{first.file.path.name}:{first.line}"
+        where = site.where(first)
         yield site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
             f"stacks layers that are annotated at {where}",

@@ -101,7 +101,7 @@ class Counters:
 
     def _counted(self, loop: Loop) -> Iterator[str]:
         """The names that a `for` counts with."""
-        if not isinstance(loop, ast.For) or _PARTS.search(ast.unparse(loop.iter)):
+        if not isinstance(loop, ast.For) or _PARTS.search(self.file.text(loop.iter)):
             return
         over, target = loop.iter, loop.target
         while isinstance(over, ast.Call) and last_name(over.func) in _AROUND and over.args:

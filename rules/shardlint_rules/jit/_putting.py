@@ -126,7 +126,7 @@ def also_eager(site: Site) -> str:
     eager = _eager_call(site, site.file, site.region, _DEPTH)
     if eager is None:
         return ""
-    where = f"line {eager.line}" if eager.file is site.file else f"{eager.file.path.name}:{eager.line}"
+    where = site.where(eager)
     return f"it is also called outside traced code, at {where}, where device_put is right"
 
 

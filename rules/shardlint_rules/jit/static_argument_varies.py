@@ -91,7 +91,7 @@ class StaticArgumentVaries(Rule):
             f"{_elsewhere(site, found.place)} gives it `{found.place.file.text(found.argument)}`.",
             help=f"leave `{found.parameter}` out of {setting.arg}, so that it is traced",
             form="counter",
-            why=f"it is called in a loop at {_where(site, found.place)}",
+            why=f"it is called in a loop at {site.where(found.place)}",
         )
 
     def _filtered(self, site: Site, found: _Varying) -> Finding:
@@ -101,10 +101,10 @@ class StaticArgumentVaries(Rule):
             found.argument if here else site.syntax,
             "a Python number that is another in each turn of the loop",
             f"On {site.release('jax')} filter_jit takes Python numbers as static, and compiles anew for each"
-            f"{'' if here else f': `{said}` at {_where(site, found.place)}'}.",
+            f"{'' if here else f': `{said}` at {site.where(found.place)}'}.",
             help=f"give it as an array: jnp.asarray({said})",
             form="filter-jit",
-            why=f"it is called in a loop at {_where(site, found.place)}",
+            why=f"it is called in a loop at {site.where(found.place)}",
         )
 
     def _static(self, site: Site) -> Iterator[_Varying]:
@@ -119,7 +119,7 @@ class StaticArgumentVaries(Rule):
                 continue
             static = {takes.positional[at] for at in places if at < len(takes.positional)} | set(named or ())
             for place, call, counters in self._calls(site, sure=False):
-                given = _given(call, one)
+                given = _given(site, place, call, one)
                 for name in sorted(static & given.keys()):
                     varying = counters.varying(given[name])
                     if varying is not None and not _is_needed(takes, name):
@@ -128,13 +128,14 @@ class StaticArgumentVaries(Rule):
     def _any(self, site: Site) -> Iterator[_Varying]:
         """Arguments of a filter_jit that vary, each of which is static if it is a number."""
         made = site.syntax if isinstance(site.syntax, ast.expr) else site.call
-        functions = list(wrappings(site.program, site.file, made, site.form, (_FILTER,)))
-        takes = functions[0].parameters if functions else None
+        function = next(wrappings(site.program, site.file, made, site.form, (_FILTER,)), None)
+        takes = function.parameters if function is not None else None
         for place, call, counters in self._calls(site, sure=True):
-            names = {id(one): name for name, one in _given(call, functions[0]).items()} if functions else {}
+            given = _given(site, place, call, function) if function is not None else {}
+            taken_by = {id(one): name for name, one in given.items()}
             for argument in (*call.args, *(one.value for one in call.keywords)):
                 varying = counters.varying(argument)
-                if varying is not None and not (takes and _is_needed(takes, names.get(id(argument), ""))):
+                if varying is not None and not (takes and _is_needed(takes, taken_by.get(id(argument), ""))):
                     yield _Varying(place, varying, "")
 
     def _calls(self, site: Site, sure: bool) -> Iterator[tuple[Place, ast.Call, Counters]]:
@@ -152,15 +153,16 @@ class StaticArgumentVaries(Rule):
                 yield end.place, call, counters
 
 
-def _given(call: ast.Call, function: Jitted) -> dict[str, ast.expr]:
+def _given(site: Site, end: Place, call: ast.Call, function: Jitted) -> dict[str, ast.expr]:
     """The arguments of a call by parameter."""
     takes = function.parameters
-    names = takes.positional if takes is not None else ()
+    if takes is None:
+        return {}
     # Of a method that was jitted before it was bound, the call does not give self.
-    skip = 1 if names[:1] == ("self",) and isinstance(call.func, ast.Attribute) else 0
-    given = dict(zip(names[skip:], call.args, strict=False))
-    given.update({one.arg: one.value for one in call.keywords if one.arg is not None})
-    return given
+    if takes.positional[:1] == ("self",) and isinstance(call.func, ast.Attribute):
+        takes = takes.without_first()
+    bound = takes.bind(site.program.evaluator.arguments(end)) or {}
+    return {name: place.node for name, place in bound.items() if isinstance(place.node, ast.expr)}
 
 
 def _is_needed(takes: Parameters, name: str) -> bool:
@@ -188,10 +190,6 @@ def _is_needed(takes: Parameters, name: str) -> bool:
 def _is_traced(site: Site, file: FileFacts, call: ast.Call) -> bool:
     """Whether the loop is in traced code, where it is unrolled into one program."""
     return site.program.region(file, call).traced in ("always", "sometimes")
-
-
-def _where(site: Site, place: Place) -> str:
-    return f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
 
 
 def _elsewhere(site: Site, place: Place) -> str:

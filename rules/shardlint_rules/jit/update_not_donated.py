@@ -134,7 +134,7 @@ class UpdateNotDonated(Rule):
         names = " and ".join(f"`{one.name}`" for one in left)
         wanted = ", ".join(str(one) for one in sorted(donated | {one.position for one in left}))
         place = left[0].place
-        where = f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
+        where = site.where(place)
         yield site.finding(
             keyword,
             f"{names} {'are' if len(left) > 1 else 'is'} bound again too, and not donated",
@@ -144,7 +144,6 @@ class UpdateNotDonated(Rule):
             form="beside",
             why=f"{where} binds `{beside[0].name}`, which is donated, and {names} to the result alike",
         )
-
 
     def _but_the_first(self, site: Site) -> Iterator[Finding]:
         """`filter_jit(donate="all-except-first")` of a step whose first argument is updated like others."""
@@ -159,7 +158,7 @@ class UpdateNotDonated(Rule):
         if not first or not beside or not all(any(one.position == 0 for one in other) for other in found):
             return
         place = first[0].place
-        where = f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
+        where = site.where(place)
         yield site.finding(
             keyword,
             f"`{first[0].name}` is the first argument, and is bound again too",

@@ -120,7 +120,7 @@ class MeshEmptyGuard(Rule):
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None
     ) -> Finding:
         at = context.contexts[0].place
-        where = f"line {at.line}" if at.file is site.file else f"{at.file.path.name}:{at.line}"
+        where = site.where(at)
         return site.finding(
             guard,
             "always True here",

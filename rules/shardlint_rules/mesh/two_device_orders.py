@@ -68,7 +68,7 @@ class TwoDeviceOrders(Rule):
         other = next(_others(site, mesh), None)
         if other is None:
             return
-        where = f"line {other.line}" if other.file is site.file else f"{other.file.path.name}:{other.line}"
+        where = site.where(other)
         names = ", ".join(f'"{name}"' for name in mesh.axis_names)
         yield site.finding(
             site.call,

@@ -107,7 +107,7 @@ class NamesDifferByProcess(Rule):
             return
         waits = found.waits.name.rpartition(".")[2]
         start = (*found.waits.through, found.waits.place)[0]
-        where = f"line {start.line}" if start.file is site.file else f"{start.file.path.name}:{start.line}"
+        where = site.where(start)
         yield site.finding(
             found.test,
             "each process answers by its own clock",

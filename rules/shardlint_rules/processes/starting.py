@@ -24,8 +24,8 @@ def told(site: Site, started: Started) -> str:
     first = (*started.through, last)[0]
     if first is last:
         return f"{what} on line {last.line}"
-    where = f"line {first.line}" if first.file is site.file else f"{first.file.path.name}:{first.line}"
-    at = f"line {last.line}" if last.file is site.file else f"{last.file.path.name}:{last.line}"
+    where = site.where(first)
+    at = site.where(last)
     return f"`{short(first)}` on {where} ({what}, {at})"
 
 

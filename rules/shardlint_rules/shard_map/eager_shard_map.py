@@ -57,7 +57,7 @@ class EagerShardMap(Rule):
 
     def _finding(self, site: Site, call: Place) -> Finding:
         once = _made_once(site)
-        where = f"line {call.line}" if call.file is site.file else f"{call.file.path.name}:{call.line}"
+        where = site.where(call)
         here = call.node is site.call or call.node is site.file.parent(site.call)
         return site.finding(
             site.call,

@@ -48,11 +48,7 @@ class WrongReducer(Rule):
             yield from self._moments(site)
             return
         done: set[ast.AST] = set()
-        for ran, event, node in events(site, "sum of means"):
-            number = ran.events.index(event)
-            if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
-                continue
-            done.add(node)
+        for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
                 f"adds up the means of the shards over {shown(event.axes)}{elsewhere(site, event)}",
@@ -60,11 +56,7 @@ class WrongReducer(Rule):
                 "gives the mean of its own data.",
                 help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
             )
-        for ran, event, node in events(site, "sum of gradients"):
-            number = ran.events.index(event)
-            if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
-                continue
-            done.add(node)
+        for _, event, node in _in_results(site, "sum of gradients", done):
             yield site.finding(
                 node,
                 f"adds up the gradients of means{elsewhere(site, event)}",
@@ -150,3 +142,12 @@ class WrongReducer(Rule):
             if not others or not any(others & (leaf.reduced - event.leaf.reduced) != others for leaf in left):
                 return False
         return bool(meshes) and bool(left)
+
+
+def _in_results(site: Site, kind: str, done: set[ast.AST]) -> Iterator[tuple[Ran, Event, ast.AST]]:
+    """What happened in the bodies that the result shows, each place once."""
+    for ran, event, node in events(site, kind):
+        number = ran.events.index(event)
+        if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
+            done.add(node)
+            yield ran, event, node
