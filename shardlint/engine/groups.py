@@ -202,8 +202,9 @@ class Look:
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[_Found] = []
-        self._fresh: tuple[Need, ...] = ()
-        """What was needed just now, by anything; `fresh` are bits of that."""
+        old = self._before.needed if self._before is not None else ()
+        self._places: dict[Need, int] = {need: place for place, need in enumerate(old)}
+        """What was needed before or just now, by anything: which bits stand for it."""
         self._base = 0
 
     def _is_usable(self, record: Record) -> bool:
@@ -248,7 +249,7 @@ class Look:
         needs.now = outer
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         sets = [outer, *(room.needs for room in rooms), *(one.needs for one in self._found)]
-        self._fresh, (self._base, *bits) = needs.together(sets)
+        self._base, *bits = needs.together(sets, self._places)
         making: list[_Room | _Found] = [*rooms, *self._found]
         for one, found in zip(making, bits, strict=True):
             one.fresh = found
@@ -339,12 +340,12 @@ class Look:
     def findings(self) -> Iterator[Finding]:
         """All that was found, in the order of the sites; once."""
         own = str(self.facts.path)
-        paths = [path if path != own else None for path in map(file_of, self._fresh)]
+        files = [path if path != own else None for path in map(file_of, self._places)]
         for one in sorted(self._found, key=lambda one: one.order):
             finding = one.finding
             if one.made:
-                rests = dict.fromkeys(paths[place] for place in _places(one.fresh))
-                finding = replace(finding, rests=tuple(path for path in rests if path is not None))
+                rests = {files[place] for place in _places(one.fresh)}
+                finding = replace(finding, rests=tuple(sorted(path for path in rests if path is not None)))
                 edits = finding.fix.edits if finding.fix is not None else ()
                 offsets = (
                     one.order[0],
@@ -358,14 +359,17 @@ class Look:
     def record(self) -> tuple[tuple[Need, ...], Record]:
         """What all of it rests on, and what is to be kept; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
-        kept = reduce(or_, (room.kept for room in rooms), 0)
-        old = self._before.needed if self._before is not None and kept else ()
-        places = {need: place for place, need in enumerate(old)}
-        for need in self._fresh:
-            places.setdefault(need, len(places))
-        moved = [places[need] for need in self._fresh] if old else None
         for room in rooms:
-            room.kept |= _moved(room.fresh, moved)
+            room.kept |= room.fresh
+        used = reduce(or_, (room.kept for room in rooms), self._base)
+        needed = tuple(self._places)
+        if used.bit_count() < len(needed) // 2:  # the rest is from before
+            held = list(_places(used))
+            needed = tuple(needed[place] for place in held)
+            moved = dict(zip(held, range(len(held)), strict=True))
+            self._base = _moved(self._base, moved)
+            for room in rooms:
+                room.kept = _moved(room.kept, moved)
         groups: dict[str, dict[str, Group]] = {}
         for (name, code), room in self._groups.items():
             groups.setdefault(name, {})[code] = Group(room.kept, tuple(room.told))
@@ -373,7 +377,7 @@ class Look:
             name: PartRecord(part.asked, part.sites, part.room.kept, groups.get(name, {}))
             for name, part in self._parts.items()
         }
-        return tuple(places), Record(self.index.least.value, self._texts, parts, _moved(self._base, moved))
+        return needed, Record(self.index.least.value, self._texts, parts, self._base)
 
 
 def _is_asked(place: Asked) -> bool:
@@ -400,11 +404,9 @@ def _places(bits: int) -> Iterator[int]:
     return (place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
 
 
-def _moved(bits: int, places: Sequence[int] | None) -> int:
+def _moved(bits: int, places: Mapping[int, int]) -> int:
     """The same bits at other places."""
-    if places is None or not bits:
-        return bits
-    found = bytearray(max(places) + 1)
+    found = bytearray(b"0") * len(places)
     for place in _places(bits):
-        found[places[place]] = 1
-    return int("".join(map(str, reversed(found))), 2)
+        found[-1 - places[place]] = ord("1")
+    return int(found or b"0", 2)

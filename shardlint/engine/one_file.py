@@ -99,18 +99,22 @@ class Checker:
         """Called now and then. What it raises, if it is no `Exception`, ends the check of the file."""
 
     def again(
-        self, overlay: dict[Path, Source], changed: Collection[Path], files: Mapping[str, dict[Path, int]]
+        self,
+        overlay: dict[Path, Source],
+        changed: Collection[Path],
+        files: Mapping[str, dict[Path, int]],
+        beside: bool = False,
     ) -> tuple[Checker, Gone]:
         """A checker after some files changed, which keeps what is known of the others; and what is no longer so.
 
         `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
-        of, by `dispose`, before another is made of it.
+        of, by `dispose`, unless the new one is used only for a while, `beside` it.
         """
         after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
         gone = Gone()
         for key, scope in self._scopes.items():
-            project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
+            project, moved = again(scope.program.project, overlay, changed, files.get(key[1]), beside)
             program = Program(project.root, overlay, scope.settings.own_names, project)
             program.inherit(scope.program, moved)
             after._scopes[key] = replace(scope, program=program)
@@ -120,8 +124,9 @@ class Checker:
     def dispose(self, heir: Checker) -> None:
         """Let go of all but what was lent to another."""
         for key, scope in self._scopes.items():
-            scope.program.project.lent = dict(heir._scopes[key].program.project.lent)
-            scope.program.end()
+            successor = heir._scopes[key].program
+            scope.program.project.lent = dict(successor.project.lent)
+            scope.program.end(successor)
         self._scopes.clear()
 
     def projects(self) -> list[Project]:

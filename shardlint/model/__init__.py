@@ -24,7 +24,7 @@ from shardlint.model.mesh.mappings import AxisMappings, Mappings
 from shardlint.model.mesh.meshes import AxisTypes
 from shardlint.model.mesh.table import SharedMesh, shared_meshes
 from shardlint.model.modules import Modules
-from shardlint.model.needs import GROUPS, Memo, Need
+from shardlint.model.needs import GROUPS, Memo
 from shardlint.model.project import Project
 from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
@@ -58,8 +58,6 @@ class Program:
         self._answers: Memo[Hashable, object] = Memo(self.project.needs)
         self.own = own
         self.needs = self.project.needs
-        self._lent: dict[Hashable, tuple[object, frozenset[Need]]] = {}
-        """What `once` and `of_file` came to before some files changed, where it does not rest on these."""
         self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
         self._start()
 
@@ -98,20 +96,24 @@ class Program:
 
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
+        self._release()
+        self.needs.renumber(self._meshes, self._answers)
+        self._start()
+
+    def _release(self) -> None:
         self.evaluator.release()
         # They know each other; emptied, they go at once and no collector need look for them.
         for room in self._learned:
             vars(room).clear()
         self.project.forget()
-        self.needs.renumber(self._meshes, self._answers)
-        self._start()
 
-    def end(self) -> None:
-        """Let go of everything: nothing will be asked any more."""
+    def end(self, heir: Program) -> None:
+        """Let go of everything but the needs, which another has taken over: nothing will be asked any more."""
         self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
-        self._lent = {}
-        self.needs.now = set()
-        self.forget()
+        self._release()
+        self._start()
+        if heir.needs.many:
+            heir.needs.renumber(heir._meshes, heir._answers)
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """What an expression is."""
@@ -208,7 +210,7 @@ class Program:
         """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
 
         key = file.path, question
-        if key not in self._answers and key not in self._lent:
+        if key not in self._answers:
             before = self.needs.begin()
             self.needs.note((PART, str(file.path), OUTLINE))
             try:
@@ -220,15 +222,10 @@ class Program:
         return self._kept(key, answer)
 
     def _kept(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
-        if key in self._lent and key not in self._answers:
-            self._answers.lend(key, *self._lent[key])
         return cast(Answer, self._answers.get(key, answer))
 
     def inherit(self, before: Program, gone: Gone) -> None:
         """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
         if GROUPS in gone.asked:  # they are remembered by which files run together
             return
-        known = dict(before._lent)
-        for key, answer, needed in before._answers.named(but=known):
-            known[key] = answer, frozenset(needed)
-        self._lent = {key: one for key, one in known.items() if not gone.any_of(one[1])}
+        self._answers.inherit(before._answers, self.needs.resting_on(gone.numbers(self.needs)))

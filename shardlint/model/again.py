@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardlint.model.needs import GROUPS, Need
+from shardlint.model.needs import GROUPS, Need, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, Question, holds
@@ -39,20 +39,34 @@ class Gone:
             elif need in asked or (grouped and need[0] in (TOGETHER, JOINED)):
                 yield place
 
+    def numbers(self, needs: Needs) -> set[int]:
+        """The same of all that was ever needed."""
+        found = {needs.number(need) for need in self.asked} - {0}
+        for path, edited in self.edited.items():
+            found.update(number for number, need in needs.by(path) if edited.touches(need))
+        for kind in (TOGETHER, JOINED) if GROUPS in self.asked else ():
+            found.update(number for number, _ in needs.by(kind))
+        return found
+
     def any_of(self, needed: Iterable[Need]) -> bool:
         """Whether any of some needs may have another answer now."""
         return next(self.touched(needed), None) is not None
 
 
 def again(
-    before: Project, overlay: dict[Path, Source], changed: Collection[Path], files: dict[Path, int] | None
+    before: Project,
+    overlay: dict[Path, Source],
+    changed: Collection[Path],
+    files: dict[Path, int] | None,
+    beside: bool = False,
 ) -> tuple[Project, Gone]:
     """The project with other texts, and what of it is no longer what it was.
 
     What was parsed of the other files is lent to it, and what searches found is brought up to date. `files` are all
-    files there are, where some came or went.
+    files there are, where some came or went. What answers need is known to both, unless one is used `beside` the
+    other.
     """
-    after = Project(before.root, overlay, before.by_part)
+    after = Project(before.root, overlay, before.by_part, before.needs.copy() if beside else before.needs)
     after.lent = {path: facts for path, facts in before.parsed().items() if path not in changed}
     moved = files is not None and files.keys() != before.files.keys()
     after.files = files if files is not None else dict(before.files)

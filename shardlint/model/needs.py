@@ -7,11 +7,13 @@ some answer needs. A set names sets in it by their numbers, so that a chain of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+from shardlint.syntax.edited import file_of
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
@@ -26,6 +28,8 @@ Answer = TypeVar("Answer")
 
 # Sets of files and questions up to here are written out in sets they are part of: most answers come to the same few.
 _SMALL = 12
+# More sets than this, and those that no kept answer needs are let go of between two edits.
+_MANY = 200_000
 
 
 class Needs:
@@ -45,6 +49,10 @@ class Needs:
         """Sets that were told by name, which are numbered when somebody asks what is in them."""
         self._rest: dict[int, bool] = {}
         """Whether sets come to hold `GIVEN`."""
+        self._found_by: dict[str, list[int]] = {}
+        """Files and questions by what they can be found by: the file they were noted of, or their kind."""
+        self._to_find: list[int] = []
+        """Those that are not among these yet: most projects are never asked."""
 
     def _next(self) -> int:
         self._last += 1  # 0 is to need nothing
@@ -113,8 +121,64 @@ class Needs:
             todo += new
         return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
 
-    def together(self, sets: Sequence[Iterable[int]]) -> tuple[tuple[Need, ...], list[int]]:
-        """All files and questions that some sets come to, and for each set which of them, as bits of a number."""
+    def copy(self) -> Needs:
+        """The same, to be used beside it."""
+        made = Needs()
+        for name, value in vars(self).items():
+            setattr(made, name, value if isinstance(value, int) else value.copy())
+        return made
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many that those nobody needs any more should go."""
+        return len(self._needs) + len(self._parts) > _MANY
+
+    def by(self, name: str) -> Iterator[tuple[int, Need]]:
+        """The numbers of what was noted of a file, by its path, or of the questions of a kind."""
+        for number in self._to_find:
+            need = self._needs[number]
+            found = file_of(need) or need[0]  # type: ignore[index]
+            self._found_by.setdefault(found, []).append(number)
+        self._to_find.clear()
+        for number in self._found_by.get(name, ()):
+            yield number, self._needs[number]
+
+    def number(self, need: Need) -> int:
+        """The number of a file or question; 0 of one that nobody needed."""
+        return self._numbers.get(need, 0)
+
+    def resting_on(self, gone: set[int]) -> Callable[[int], bool]:
+        """Says of sets whether they come to any of some files and questions."""
+        rests, free = set(gone), {0}
+
+        def found(asked: int) -> bool:
+            seen: set[int] = set()
+            way: list[tuple[int, Iterator[int]]] = []
+            todo: Iterator[int] = iter((asked,))
+            while True:
+                one = next(todo, None)
+                if one is None:
+                    if not way:
+                        free.update(seen)  # all it comes to was looked at
+                        return False
+                    todo = way.pop()[1]
+                elif one in rests:
+                    rests.update(number for number, _ in way)
+                    return True
+                elif one not in seen and one not in free:
+                    seen.add(one)
+                    if one in self._lent:
+                        self._number(one)
+                    way.append((one, todo))
+                    todo = iter(self._parts.get(one, ()))
+
+        return found
+
+    def together(self, sets: Sequence[Iterable[int]], places: dict[Need, int]) -> list[int]:
+        """For each of some sets what it comes to, as bits of a number. `places` says which bit stands for what.
+
+        What has no place yet is given the next.
+        """
         order: list[int] = []
         seen: set[int] = set()
         round_about = False
@@ -134,9 +198,11 @@ class Needs:
                 todo += [(part, False) for part in self._parts.get(number, ())]
             elif number in begun:
                 round_about = True
-        named = [number for number in sorted(seen & self._needs.keys()) if self._needs[number] != GIVEN]
         bits = dict.fromkeys(seen, 0)
-        bits.update((number, 1 << place) for place, number in enumerate(named))
+        for number in sorted(seen & self._needs.keys()):
+            need = self._needs[number]
+            if need != GIVEN:
+                bits[number] = 1 << places.setdefault(need, len(places))
         again = True
         while again:
             again = False
@@ -146,15 +212,15 @@ class Needs:
                     found |= bits[part]
                 again = again or (round_about and found != bits[number])
                 bits[number] = found
-        whole = [reduce(or_, (bits[number] for number in one), 0) for one in sets]
-        return tuple(self._needs[number] for number in named), whole
+        return [reduce(or_, (bits[number] for number in one), 0) for one in sets]
 
     def renumber(self, *kept: Memo[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
         now = self.whole(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
         for table in (
-            self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest
+            self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest,
+            self._found_by, self._to_find,
         ):  # fmt: skip
             table.clear()
         for need in now:
@@ -177,6 +243,7 @@ class Needs:
         if number is None:
             number = self._numbers[need] = self._next()
             self._needs[number] = need
+            self._to_find.append(number)
         return number
 
     def of(self, named: Iterable[Need]) -> int:
@@ -242,11 +309,14 @@ class Memo(Generic[Key, Answer]):
         """Remember an answer."""
         self._known[key] = (answer, needed)
 
-    def named(self, but: Container[Key] = ()) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
-        """The answers, but those to some questions, and what each needed."""
+    def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
+        """The answers, and what each needed."""
         for key, (answer, needed) in self._known.items():
-            if key not in but:
-                yield key, answer, self.needs.whole((needed,))
+            yield key, answer, self.needs.whole((needed,))
+
+    def inherit(self, before: Memo[Key, Answer], gone: Callable[[int], bool]) -> None:
+        """Take over the answers of another with the same needs, but those resting on what is gone."""
+        self._known.update((key, one) for key, one in before._known.items() if not gone(one[1]))
 
     def lend(self, key: Key, answer: Answer, needed: frozenset[Need]) -> None:
         """Remember an answer that was made for another project, of which what it needed is the same here."""

@@ -55,7 +55,13 @@ class _Index:
 class Project:
     """All Python files below a root. Text given by the caller (an editor's buffer) stands in for the file's own."""
 
-    def __init__(self, root: Path, overlay: dict[Path, Source] | None = None, by_part: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        overlay: dict[Path, Source] | None = None,
+        by_part: bool = False,
+        needs: Needs | None = None,
+    ) -> None:
         self.root = root
         self.by_part = by_part
         """Whether it is noted what of a file was looked at, for whoever keeps what was found."""
@@ -65,7 +71,7 @@ class Project:
         self._code: dict[Path, bytes] = {}
         self._room = _KEPT_TEXTS
         self._searches = self._reads = self._before_weighing = 0
-        self.needs = Needs()
+        self.needs = needs if needs is not None else Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
         self.parts: dict[Path, tuple[Part, ...]] = {}

@@ -102,7 +102,7 @@ class Kept:
     def with_texts(self, overlay: dict[Path, Source]) -> Checker:
         """A checker that sees other texts, and knows what is known of the rest."""
         changed = set(_differing(self.overlay, overlay))
-        return self.checker.again(overlay, changed, {})[0]
+        return self.checker.again(overlay, changed, {}, beside=True)[0]
 
     def _again(self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]) -> None:
         before = self.checker

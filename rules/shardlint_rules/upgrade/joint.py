@@ -314,9 +314,8 @@ def placed(site: Site, path: Path | None, line: int, why: str) -> str:
     """A reason with its place, from the root of the project."""
     if path is None:
         return why
-    root = site.program.project.root
-    shown = path.relative_to(root) if path.is_relative_to(root) else path
-    return f"{shown.as_posix()}:{line}: {why}"
+    root = site.program.project.root.as_posix()
+    return f"{path.as_posix().removeprefix(f'{root}/')}:{line}: {why}"
 
 
 def _together(site: Site, found: Plan) -> Fix | str:
