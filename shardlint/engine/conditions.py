@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import (
     Imports,
     Keywords,
     Lines,
+    Mapped,
     Methods,
     Names,
     Rule,
@@ -58,6 +59,8 @@ class When:
     """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
     line: str
     """The pattern of lines that is looked for; nothing where it is a word."""
+    mapped: bool = False
+    """Whether another file must map a function of the file."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,16 @@ class Around:
     """Whether the file, or one that runs with it, holds one of some texts, or the file itself one of others."""
     is_test: bool = False
     """Whether the file is a test."""
+    is_mapped: Callable[[], bool] = lambda: True
+    """Whether another file maps a function of the file."""
 
     def meets(self, when: When) -> bool:
         """Whether what must hold for a word beside its own file does."""
         if self.is_test and not when.in_tests:
             return False
-        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says, when.or_says))
+        if (when.module and not self.imports(when.module)) or (when.mapped and not self.is_mapped()):
+            return False
+        return not when.says or self.says(when.says, when.or_says)
 
 
 ANYWHERE = Around()
@@ -99,6 +106,7 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                     rule.in_tests,
                     not isinstance(trigger, Methods | Attributes | Keywords),
                     name if isinstance(trigger, Lines) else "",
+                    isinstance(trigger, Mapped),
                 ),
             )
 
@@ -111,6 +119,8 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
         return ("",)
     if isinstance(trigger, Statements | Lines | Takes):
         return (ANY,)
+    if isinstance(trigger, Mapped):
+        return ("",)  # `Project.mappers` asks the same
     anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
     return ("" if anywhere else name.partition(".")[0],)
 
@@ -150,6 +160,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         saying = "\x01".join(trigger.saying)
         asked = trigger.file_says, trigger.file_names, saying, name
         return {LINE + b"\0".join(text.encode() for text in asked)}
+    if isinstance(trigger, Mapped):
+        return {b"jax"}
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):
@@ -187,7 +199,7 @@ def _beside(trigger: Trigger) -> tuple[str, ...]:
 
 
 def _words(trigger: Trigger, name: str) -> set[str]:
-    if isinstance(trigger, Withs | Statements | Lines | Imports):
+    if isinstance(trigger, Withs | Statements | Lines | Imports | Mapped):
         return {WITH if isinstance(trigger, Withs) else IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}

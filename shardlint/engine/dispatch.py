@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
@@ -15,15 +16,19 @@ from shardlint.config.targets import Targets
 from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When, conditions
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
+from shardlint.model.manual.elsewhere import MappedBy, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.rule import (
+    MAPPING,
     Attributes,
     Calls,
     Certainty,
+    Finding,
     Form,
     Imports,
     Keywords,
     Lines,
+    Mapped,
     Methods,
     Names,
     Rule,
@@ -35,6 +40,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.source.screen import Screen, Texts
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 
 _IMPORTING = r"(?:import|from)\b"
 
@@ -68,6 +74,7 @@ class RuleIndex:
     lines: dict[str, list[Rule]] = field(default_factory=dict)
     imports: dict[str, list[Rule]] = field(default_factory=dict)
     takes: dict[str, list[Rule]] = field(default_factory=dict)
+    mapped: dict[str, list[Rule]] = field(default_factory=dict)
     words: dict[str, dict[When, set[Rule]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
@@ -113,6 +120,8 @@ class RuleIndex:
             return self.imports
         if isinstance(trigger, Takes):
             return self.takes
+        if isinstance(trigger, Mapped):
+            return self.mapped
         if isinstance(trigger, Names):
             return self.names
         return self.calls if isinstance(trigger, Calls) else self.uses
@@ -230,7 +239,18 @@ def sites_at(
 ) -> list[Site]:
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
+    maps: dict[ast.AST, list[MappedBy]] | None = None
     for node, asking, evaluated, given, taken in places:
+        if given == "mapped":
+            if maps is None:
+                maps = {}
+                for one in functions_mapped(program, file.path, targets):
+                    maps.setdefault(one.function.node, []).append(one)
+            for place, by in enumerate(maps.get(node, ())):
+                for rule in asking:
+                    key = id(node), rule.code, 4 + place
+                    found[key] = Site(program, file, node, taken, given, targets, rule, index.least, by)
+            continue
         if given is not None:
             for rule in asking:
                 key = id(node), rule.code, 2 if given == "with" else 3
@@ -243,6 +263,34 @@ def sites_at(
                 if rule in asking and (key not in found or found[key].form == "keyword"):
                     found[key] = Site(program, file, syntax, named, form, targets, rule, index.least)
     return sorted(found.values(), key=in_order)
+
+
+def functions_mapped(program: Program, path: Path, targets: Targets) -> tuple[MappedBy, ...]:
+    """The functions of a file that others map by `shard_map` or `pmap`."""
+
+    def meets(other: FileFacts) -> Iterator[tuple[ast.AST, str]]:
+        index = RuleIndex.of((_Maps(),))
+        words = (
+            Word(word, when.beside, frozenset(rules), when.evaluated)
+            for word, asking in index.words.items()
+            for when, rules in asking.items()
+        )
+        for site in sites(program, other, index, targets, words):
+            yield site.syntax, site.form
+
+    return mapped_into(program, path, meets)
+
+
+class _Maps(Rule):
+    """Finds what maps: no rule of anybody's."""
+
+    code = "SL000"
+    name = "maps"
+    triggers = MAPPING
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Nothing is found."""
+        return iter(())
 
 
 def in_order(site: Site) -> tuple[int, int, str, str]:
@@ -272,6 +320,11 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word) -> Iterator[Asked]:
         trigger = _of_lines(next(iter(asking)), pattern)
         for node in file.statements_beginning(pattern, trigger.saying, trigger.on):
             yield Asked(node, asking, form="line")
+
+    asking = frozenset(rule for rule in chain(*index.mapped.values()) if rule in among)
+    for definition in walk(file.tree) if asking else ():
+        if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Asked(definition, asking, form="mapped")
 
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
     for statement in file.statements_beginning(_IMPORTING, ("import",)) if asking else ():

@@ -13,7 +13,7 @@ from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, wanted
+from shardlint.engine.dispatch import RuleIndex, functions_mapped, wanted
 from shardlint.engine.groups import Before, Look, RuleFailed
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
@@ -263,7 +263,7 @@ class Checker:
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(hits, texts, _around(scope.program.project, absolute, texts)) if hits else ()
+        words = index.words_in(hits, texts, _around(scope.program, scope.targets, absolute, texts)) if hits else ()
         look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
@@ -369,11 +369,18 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _around(project: Project, path: Path, own: Texts) -> Around:
+def _around(program: Program, targets: Targets, path: Path, own: Texts) -> Around:
+    project = program.project
+
     def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
-    return Around(cache(lambda module: project.imported(path, module)), cache(says), project.is_test(path))
+    return Around(
+        cache(lambda module: project.imported(path, module)),
+        cache(says),
+        project.is_test(path),
+        cache(lambda: bool(functions_mapped(program, path, targets))),
+    )
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

@@ -15,8 +15,8 @@ from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
-from shardlint.source.screen import words_of
-from shardlint.source.searches import JOINED, PART, STAR, TOGETHER, Question, holds
+from shardlint.source.screen import Texts, words_of
+from shardlint.source.searches import JOINED, PART, SAYS, STAR, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
@@ -216,6 +216,17 @@ class Project:
     def saying(self, path: Path, texts: tuple[str, ...]) -> list[Path]:
         """The files of `holding`, for whoever does not look into them."""
         return self._near(path, self._whole(("holding", *texts)))
+
+    def mappers(self, path: Path) -> list[Path]:
+        """The files that import one and hold `shard_map` or `pmap`, tests aside; none of one that does not name jax."""
+        found = self._near(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
+        others = [one for one in found if one != path and not self.is_test(one)]
+        near = [one for one in others if self.graph.imports_itself(str(one), str(path))] if others else []
+        if not near:
+            return []
+        about = Texts(self.bytes_of(path))[b"jax"]
+        self.needs.note((SAYS, str(path), "jax", "1" if about else ""))
+        return near if about else []
 
     def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
         """The files of `holding` that cannot be read as Python."""

@@ -26,6 +26,7 @@ __all__ = [
     "Harm",
     "Keywords",
     "Lines",
+    "Mapped",
     "Methods",
     "Named",
     "Names",
@@ -311,6 +312,16 @@ class Takes:
         object.__setattr__(self, "names", names)
 
 
+@dataclass(frozen=True)
+class Mapped:
+    """Trigger on functions that `shard_map` or `pmap` maps in another file: what they do wrong is found in them.
+
+    The site's `syntax` is the definition, and `by` says who maps it.
+    """
+
+    names: tuple[str, ...] = ("def",)
+
+
 Form = Literal[
     "call",
     "partial",
@@ -323,11 +334,19 @@ Form = Literal[
     "statement",
     "line",
     "parameter",
+    "mapped",
 ]
 """What a trigger came upon (see `Site`)."""
 
 
-Trigger = Calls | Uses | Names | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
+MAPPING = (
+    Calls("jax.shard_map", "jax.pmap"),
+    # A helper of the project that maps: it is told by the specs that it is given.
+    Keywords("in_specs"),
+)
+"""Triggers on all that maps functions over devices, in the same file."""
+
+Trigger = Calls | Uses | Names | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes | Mapped
 
 
 class Rule(ABC):

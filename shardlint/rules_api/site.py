@@ -27,6 +27,8 @@ from shardlint.syntax import FileFacts, Scope
 if TYPE_CHECKING:
     import libcst as cst
 
+    from shardlint.model.manual.elsewhere import MappedBy
+
 
 def _led(file: FileFacts, view: Assuming) -> list[str]:
     """Which turn of a loop and which calls lead to a site on a way, in words."""
@@ -43,7 +45,7 @@ class Site:
     what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
     "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
     `syntax` is what the `with` item enters, for "statement" a call by itself, for "line" a statement, for "keyword" an
-    `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
+    `ast.keyword`, for "parameter" an `ast.arg`, for "mapped" the definition of a function; there is no name.
     """
 
     def __init__(
@@ -56,9 +58,12 @@ class Site:
         targets: Targets,
         rule: Rule,
         least: Certainty = Certainty.POSSIBLE,
+        by: MappedBy | None = None,
     ) -> None:
         self.least = least
         """The least certainty that is of interest to anybody."""
+        self.by = by
+        """Of a function that another file maps: who maps it."""
         self.program = program
         self.file = file
         self.syntax = syntax
@@ -82,7 +87,7 @@ class Site:
         yield from found
         if found:
             return
-        for program, view in self.program.views(self.file, self.syntax):
+        for program, view in self.program.views(*self._reached):
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
                 continue  # a test calls it so, and expects it to raise
             there = Site(
@@ -93,6 +98,7 @@ class Site:
                 self.form,
                 self.targets,
                 self.rule,
+                by=self.by,
             )
             found = [self._on(view, one) for one in there._checked()]
             yield from found
@@ -111,6 +117,11 @@ class Site:
             needed = needs.end(before)
         return found, needs.rests_on_given(needed)
 
+    @property
+    def _reached(self) -> tuple[FileFacts, ast.AST]:
+        """What the ways to the site lead to."""
+        return (self.file, self.syntax) if self.by is None else (self.by.file, self.by.call)
+
     def _concerns(self) -> bool:
         """Whether the site is one that its rule is to be asked about (see `Rule`)."""
         rule = self.rule
@@ -127,6 +138,8 @@ class Site:
 
         Asked where there is something to say, as that is seldom.
         """
+        if self.by is not None and expected_to_fail(*self._reached):
+            return True
         return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
     def _checked(self) -> list[Finding]:
@@ -141,7 +154,7 @@ class Site:
     def _on(self, view: Assuming, found: Finding) -> Finding:
         """A finding made on one way to the site: proven by its calls, unless something was assumed or tested."""
         certainty, form = found.certainty, found.form
-        if view.way is None or view.why or tested(self.file, self.syntax):
+        if view.way is None or view.why or tested(*self._reached):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven(form)
         why = "; ".join(filter(None, [*_led(self.file, view), *view.why, found.why]))

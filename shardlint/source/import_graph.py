@@ -155,6 +155,11 @@ class ImportGraph:
             self._joined.update(dict.fromkeys(self._places(found), meets))
         return self._joined[place]
 
+    def imports_itself(self, importer: str, path: str) -> bool:
+        """Whether one file imports another, and not only through a third."""
+        one, other = self._place.get(importer), self._place.get(path)
+        return one is not None and other is not None and other in self._edges[one]
+
     def names(self, mask: int) -> frozenset[str]:
         """The paths that bits stand for."""
         return frozenset(self.paths[place] for place in self._places(mask))

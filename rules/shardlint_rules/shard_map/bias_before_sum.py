@@ -10,7 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._bias_inside import BIAS, OTHER, bias_inside
-from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
 
 # What hands its first argument on as it is.
 _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
@@ -43,7 +43,7 @@ class BiasBeforeSum(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("bias", "inside", "term")
     assumes = True
-    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), *MAPPING)
+    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), *IN_BODIES)
     forms = ("call", "partial", "keyword")
     fixes = "none"
 

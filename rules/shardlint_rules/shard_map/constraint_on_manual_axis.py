@@ -11,7 +11,7 @@ from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
 
 
 class ConstraintOnManualAxis(Rule):
@@ -33,7 +33,7 @@ class ConstraintOnManualAxis(Rule):
     name = "constraint-on-manual-axis"
     harm = Harm.CRASH
     assumes = True
-    triggers = MAPPING
+    triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, devices, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, devices, events, shown
 
 _HELP = (
     "reduce the loss inside the function that is differentiated (`jax.lax.pmean(loss, axis)`) and leave the gradients "
@@ -41,7 +41,7 @@ class GradCountedPerDevice(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
     likely = ("in-calls",)
     assumes = True
-    triggers = MAPPING
+    triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.manual.mapped import Ran, against
+from shardlint.model.manual.mapped import Ran, against, definition
 from shardlint.model.manual.varying import Axes, Leaf, Local, Record, Tree, leaves
 from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, runs, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, runs, shown, told_there
 
 
 class MissingReduction(Rule):
@@ -39,14 +39,14 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    triggers = MAPPING
+    triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place from which results vary."""
         done: set[tuple[ast.AST, str]] = set()
         for ran in runs(site):
-            if ran.mapped.api == "jax.pmap":
+            if ran.mapped.api == "jax.pmap" and not told_there(site, ran):
                 yield from self._pmapped(site, ran)
             if ran.mapped.api != "jax.shard_map" or ran.mapped.check == "on":
                 continue
@@ -114,6 +114,8 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
         if (given_back := _returned(site, ran, leaf)) is not None:
             yield leaf, left, given_back
             continue
+        if site.by is not None or _told_there(site, ran, leaf):
+            continue
         call = getattr(spec, "call", None)
         place: Place | None = call.place if call is not None else None
         settings = ran.mapped.settings.keywords.get("out_specs")
@@ -133,12 +135,26 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
         yield leaf, left, at if settings is None or settings.file is site.file else site.call
 
 
+def _told_there(site: Site, ran: Ran, leaf: Leaf) -> bool:
+    """Whether the body is written in another file, and shows there where the leaf comes from."""
+    written = definition(site.program, ran.mapped.inner)
+    if written is None or not told_there(site, ran):
+        return False
+    made = leaf.origin is not None and leaf.origin.file is written.file and isinstance(leaf.origin.node, ast.Call)
+    return (made and leaf.kind != "mask") or _given_back(ran, leaf) is not None
+
+
 def _returned(site: Site, ran: Ran, leaf: Leaf) -> ast.expr | None:
     """Where the body gives a leaf of its result back, if it stands in this file and returns once."""
+    written = definition(site.program, ran.mapped.inner)
+    return _given_back(ran, leaf) if written is not None and written.file is site.file else None
+
+
+def _given_back(ran: Ran, leaf: Leaf) -> ast.expr | None:
     inner = ran.mapped.inner
     while isinstance(inner, Transformed):
         inner = inner.inner
-    if not isinstance(inner, Function) or inner.place.file is not site.file:
+    if not isinstance(inner, Function):
         return None
     given = returned(inner) if isinstance(inner.node, ast.FunctionDef) else None
     return _part(given, ran.result, leaf) if given is not None else None

@@ -10,7 +10,7 @@ from shardlint.model.manual.varying import Event
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._own_maximum import own_maximum
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
 
 
 class PerShardStatistics(Rule):
@@ -41,7 +41,7 @@ class PerShardStatistics(Rule):
     harm = Harm.SILENT
     likely = ("reduced-later", "own-maximum")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.psum"))
+    triggers = (*IN_BODIES, Calls("jax.lax.psum"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shardlint.model.manual.varying import leaves
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
 
 
 class ReducedTwice(Rule):
@@ -31,7 +31,7 @@ class ReducedTwice(Rule):
     name = "reduced-twice"
     harm = Harm.SILENT
     assumes = True
-    triggers = MAPPING
+    triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
 from shardlint.model.values import Function, Transformed
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import MAPPING, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map.runs import MAPPING, runs, shown
+from shardlint_rules.shard_map.runs import runs, shown
 
 # A dimension that is made to hold an entry for each device.
 _ON_PURPOSE = regex(

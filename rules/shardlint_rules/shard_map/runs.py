@@ -5,41 +5,58 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from shardlint.model.manual.mapped import Ran
+from shardlint.model.manual import elsewhere as model
+from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.model.values import Function
-from shardlint.rules_api.rule import Calls, Keywords
+from shardlint.rules_api.rule import MAPPING, Mapped
 from shardlint.rules_api.site import Site
 
-MAPPING = (
-    Calls("jax.shard_map", "jax.pmap"),
-    # A helper of the project that maps: it is told by the specs that it is given.
-    Keywords("in_specs"),
-)
+IN_BODIES = (*MAPPING, Mapped())
+"""For rules that report what happens in mapped functions where these are written, in whatever file."""
 
 
 def runs(site: Site) -> tuple[Ran, ...]:
-    """The bodies that the site's call maps; of a helper of the project, where its specs are given."""
-    found = mapping_call(site)
-    if found is None:
-        return ()
+    """The bodies that the site's call maps; of a helper of the project, where its specs are given.
+
+    Of a function that another file maps, the runs of it alone.
+    """
     # jax sums gradients of what does not vary since 0.6.1, where the check is on.
-    return site.program.ran(site.file, *found, site.allows("jax", ">=0.6.1"))
+    summed = site.allows("jax", ">=0.6.1")
+    if site.by is not None:
+        found = site.program.ran(site.by.file, site.by.call, site.by.form, summed)
+        return tuple(one for one in found if _written(site, one) is site.syntax)
+    call = mapping_call(site)
+    return site.program.ran(site.file, *call, summed) if call is not None else ()
 
 
 def mapping_call(site: Site) -> tuple[ast.expr, str] | None:
     """The call or bare decorator that maps, and its form: the site's own, or that of a helper of the project."""
-    if site.form == "name":
-        return (site.syntax, "name") if site.decorated is not None and isinstance(site.syntax, ast.expr) else None
-    if site.form != "keyword":
-        return site.call, site.form
-    helper = isinstance(site.value(site.call.func), Function)
-    return (site.call, "call") if helper else None
+    return model.mapping_call(site.program, site.file, (site.syntax, site.form))
+
+
+def _written(site: Site, ran: Ran) -> ast.AST | None:
+    place = definition(site.program, ran.mapped.inner)
+    return place.node if place is not None else None
+
+
+def told_there(site: Site, ran: Ran) -> bool:
+    """Whether what happens in the body is reported where that is written: in another file, of which it is asked too."""
+    if site.by is not None or not any(isinstance(one, Mapped) for one in site.rule.triggers):
+        return False
+    place = definition(site.program, ran.mapped.inner)
+    if place is None or place.file is site.file or not isinstance(place.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return site.file.path in site.program.project.mappers(place.file.path)
 
 
 def events(site: Site, *kinds: str) -> Iterator[tuple[Ran, Event, ast.AST]]:
-    """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it."""
+    """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it.
+
+    Of a body that is written in another file, where that is not asked of it.
+    """
     for ran in runs(site):
+        if told_there(site, ran):
+            continue
         for number, event in enumerate(ran.events):
             if event.kind in kinds and number not in ran.cancelled:
                 place = event.seen_from(site.file)

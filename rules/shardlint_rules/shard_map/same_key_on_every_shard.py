@@ -9,7 +9,7 @@ from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, runs, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, runs, shown, told_there
 
 _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
 
@@ -38,7 +38,7 @@ class SameKeyOnEveryShard(Rule):
     harm = Harm.SILENT
     assumes = True
     likely = ("rngs",)
-    triggers = MAPPING
+    triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -62,7 +62,10 @@ class SameKeyOnEveryShard(Rule):
                 same = [axis for axis in named if leaf.same_over(axis)]
                 if leaf.kind != "mask" or not same or leaf.origin is None or not leaf.traced:
                     continue
-                node = leaf.origin.node if leaf.origin.file is site.file else site.call
+                here = leaf.origin.file is site.file
+                if not here and (site.by is not None or told_there(site, ran)):
+                    continue
+                node = leaf.origin.node if here else site.call
                 if node in done:
                     continue
                 done.add(node)

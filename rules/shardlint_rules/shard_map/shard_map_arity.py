@@ -10,12 +10,12 @@ from shardlint.model.manual.varying import Local, Record, Tree
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, Items, Table, Transformed, Value
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import MAPPING, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._keys import keys_not_told
 from shardlint_rules.shard_map._named import named_for, plain
 from shardlint_rules.shard_map._seen import Seen, returns_one_array, seen_calls
-from shardlint_rules.shard_map.runs import MAPPING, mapping_call, runs
+from shardlint_rules.shard_map.runs import mapping_call, runs
 
 
 class ShardMapArity(Rule):

@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._first_labels import Labels, first_labels
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
 _GATHER = "jax.lax.all_gather"
@@ -46,8 +46,8 @@ class ShardOffset(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("other-axis", "labels", "rows")
     assumes = True
-    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING)
-    forms = ("call", "partial", "keyword")
+    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *IN_BODIES)
+    forms = ("call", "partial", "keyword", "mapped")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -10,11 +10,11 @@ from shardlint.model.manual.mapped import collectives
 from shardlint.model.manual.varying import Event
 from shardlint.model.signatures import JITS, wrappings
 from shardlint.model.values import Api, Function, Transformed, Value
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map._branches import on_a_way
-from shardlint_rules.shard_map.runs import elsewhere, runs, shown
+from shardlint_rules.shard_map.runs import elsewhere, runs, shown, told_there
 
 _NEAR = ("shard_map", "pmap", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "axis_name")
 # Inside of these an axis may be bound; of a decorator that is not known nobody can tell.
@@ -66,13 +66,18 @@ class UnboundAxis(Rule):
         Uses(*JITS, file_says=_NEAR),
         Calls("jax.pmap", "jax.shard_map"),
         Uses("jax.pmap", file_says=_NEAR[2:]),
+        Mapped(),
     )
-    forms = ("call", "partial", "name")
+    forms = ("call", "partial", "name", "mapped")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each function."""
         if site.form == "name" and site.decorated is None:
+            return
+        if site.form == "mapped":
+            yield from self._pmapped(site)
+            yield from self._sharded(site)
             return
         if site.api == "jax.pmap":
             yield from self._pmapped(site)
@@ -97,6 +102,8 @@ class UnboundAxis(Rule):
         if _nested(site):
             return
         for ran in runs(site):
+            if ran.mapped.api != "jax.pmap" or told_there(site, ran):
+                continue
             if ran.mapped.axis is not None and not isinstance(ran.mapped.axis, str):
                 continue
             if ran.mapped.settings.open_keywords:
@@ -114,7 +121,7 @@ class UnboundAxis(Rule):
         """Collectives of a body over axes that the mesh of the very shard_map does not have."""
         for ran in runs(site):
             names = ran.mapped.mesh.axis_names if ran.mapped.mesh is not None else None
-            if names is None or _nested(site):
+            if names is None or _nested(site) or told_there(site, ran):
                 continue
             for event in ran.events:
                 sure = _sure(event)
@@ -153,28 +160,30 @@ class UnboundAxis(Rule):
 
 def _nested(site: Site) -> bool:
     """Whether the mapped function is mapped again, or made where another one maps."""
-    inner: ast.AST = site.syntax
-    for outer in site.file.ancestors(site.syntax):
+    file, node = (site.file, site.syntax) if site.by is None else (site.by.file, site.by.call)
+    inner = node
+    for outer in file.ancestors(node):
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and inner in outer.decorator_list:
             above = outer.decorator_list[: outer.decorator_list.index(inner)]
-            if any(_binds(site, decorator) for decorator in above):
+            if any(_binds(site.program, file, decorator) for decorator in above):
                 return True
         if isinstance(outer, ast.stmt):
             break
         inner = outer
-        made = site.value(outer.func) if isinstance(outer, ast.Call) else None
+        made = site.program.value(file, outer.func) if isinstance(outer, ast.Call) else None
         if isinstance(made, Api) and made.name in _BINDERS:
             return True
-    return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
+    region = site.program.region(file, node)
+    return any(one in region.by for one in ("pmap", "shard_map", "vmap"))
 
 
-def _binds(site: Site, decorator: ast.expr) -> bool:
+def _binds(program: Program, file: FileFacts, decorator: ast.expr) -> bool:
     """Whether a decorator is of a transform that binds axes, or one that is not known."""
-    value = site.value(decorator)
+    value = program.value(file, decorator)
     while isinstance(value, Transformed):
         value = value.inner
     name = value.name if isinstance(value, Api) else ""
-    return name in _BINDERS or (not name and "map" in site.text(decorator))
+    return name in _BINDERS or (not name and "map" in file.text(decorator))
 
 
 def _definition(value: Value) -> Function | None:

@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events
+from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -66,7 +66,7 @@ class UntiledGather(Rule):
     name = "untiled-gather"
     harm = Harm.SILENT
     likely = ("inner-axis", "scatter", "reshaped")
-    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *MAPPING)
+    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *IN_BODIES)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from shardlint.model.manual.varying import Event, leaves
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
-from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
 
 
 class WrongReducer(Rule):
@@ -39,7 +39,7 @@ class WrongReducer(Rule):
     harm = Harm.SILENT
     likely = ("masked", "by-devices", "moments", "gradients")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.pmean"))
+    triggers = (*IN_BODIES, Calls("jax.lax.pmean"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

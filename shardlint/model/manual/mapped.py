@@ -152,7 +152,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     inner = one.inner
     while isinstance(inner, Transformed) and inner.api.name in ("jax.jit", "jax.named_call"):
         inner = inner.inner
-    parameters, written = parameters_of(inner, program.evaluator), _definition(program, inner)
+    parameters, written = parameters_of(inner, program.evaluator), definition(program, inner)
     if parameters is None or written is None:
         return None
     if _refused(program, one):
@@ -174,7 +174,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
 
 def collectives(program: Program, function: Value) -> tuple[Event, ...]:
     """The collectives that running a function comes to, with no axis bound around it."""
-    takes, written = parameters_of(function, program.evaluator), _definition(program, function)
+    takes, written = parameters_of(function, program.evaluator), definition(program, function)
     if takes is None or written is None:
         return ()
     body = Body(program.evaluator, program.followed, NONE, False)
@@ -244,7 +244,7 @@ def _as_copies(local: Local) -> Local:
     return replace(local, over=NONE, maybe=local.over | local.maybe) if isinstance(local, Leaf) else local
 
 
-def _definition(program: Program, value: Value) -> Place | None:
+def definition(program: Program, value: Value) -> Place | None:
     """Where the function is written that a value runs, through transforms and objects that are called."""
     while isinstance(value, Transformed):
         value = value.inner
