@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlint.rules_api.rule import TOGETHER
-
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport
     from shardlint.rules_api.rule import Finding
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 _FEW = 3
 # So many places are named below the first.
 _NAMED = 12
-_TOGETHER = f"; not rewritten: {TOGETHER}"
 _Words = tuple[str, str, str, str, str]
 
 
@@ -51,7 +48,9 @@ class Alike:
 
 
 def _words(finding: Finding) -> _Words:
+    from shardlint.rules_api.rule import TOGETHER  # late: most runs find nothing
+
     fix = finding.fix
     said = (finding.rule.code, finding.certainty.value, finding.message, finding.why)
     # What moves with a whole project is kept by much the same everywhere: the first one names it.
-    return (*said, fix.message if fix is not None else finding.help.partition(_TOGETHER)[0])
+    return (*said, fix.message if fix is not None else finding.help.partition(f"; not rewritten: {TOGETHER}")[0])
