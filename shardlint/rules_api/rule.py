@@ -340,7 +340,7 @@ Form = Literal[
 
 
 MAPPING = (
-    Calls("jax.shard_map", "jax.pmap"),
+    Calls("jax.shard_map", "jax.pmap", "flax.nnx.shard_map", "flax.nnx.pmap", "equinox.filter_pmap"),
     # A helper of the project that maps: it is told by the specs that it is given.
     Keywords("in_specs"),
 )

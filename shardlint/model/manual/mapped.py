@@ -45,7 +45,14 @@ from shardlint.syntax import FileFacts
 if TYPE_CHECKING:
     from shardlint.model import Program
 
-MAPS = ("jax.shard_map", "jax.pmap")
+# By name, those of whose bodies and arguments the same is true.
+MAPS = {
+    "jax.shard_map": "jax.shard_map",
+    "jax.pmap": "jax.pmap",
+    "flax.nnx.shard_map": "jax.shard_map",
+    "flax.nnx.pmap": "jax.pmap",
+    "equinox.filter_pmap": "jax.pmap",
+}
 Check = Literal["on", "off", "unknown"]
 
 
@@ -79,7 +86,7 @@ class Ran:
 
 def mapped(program: Program, file: FileFacts, call: ast.expr, form: str) -> Iterator[Mapped]:
     """The functions mapped by a `shard_map` or `pmap` call, decorator or partial, wherever the partial is called."""
-    found = list(wrappings(program, file, call, form, MAPS))
+    found = list(wrappings(program, file, call, form, tuple(MAPS)))
     for one in found:
         yield _read(program, one.api, one.inner, one.settings)
     if found:
@@ -110,8 +117,8 @@ def _mapped_by(program: Program, file: FileFacts, node: ast.AST, depth: int) -> 
                     yield from _mapped_by(program, file, use, depth + 1)
 
 
-def _read(program: Program, name: str, inner: Value, settings: CallArguments) -> Mapped:
-    signature = api.SIGNATURES.get(name, ())
+def _read(program: Program, named: str, inner: Value, settings: CallArguments) -> Mapped:
+    signature, name = api.SIGNATURES.get(named, ()), MAPS[named]
 
     def given(*names: str) -> Value | None:
         for one in names:
