@@ -17,6 +17,8 @@ from shardlint_rules.processes.alone import alone
 _LOCAL = "jax.local_devices"
 _TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")
 _ASKED = "a file that runs with this one asks for the processes there are"
+# Helpers of libraries that call jax.distributed.initialize.
+_STARTED = ("JaxDistributedConfig.initialize",)
 # A CPU client that is made without it knows the devices of its own process alone.
 _NOT_STARTED = "CPUs of other processes are among them only after jax.distributed.initialize, which is not in sight"
 # Without these nothing needs all devices of a list to be of this process.
@@ -104,7 +106,7 @@ class FirstDevicePinned(Rule):
     def _several(self, site: Site) -> str | None:
         """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
         itself, told = asks_itself(site.file), several(site.program, site.file)
-        if told != "initialized" and _of_cpu(site):
+        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
             return _NOT_STARTED if (itself or told) and site.wants("asked") else None
         if itself:
             return "this file asks for the processes there are"
