@@ -39,6 +39,7 @@ class SameKeyOnEveryShard(Rule):
     harm = Harm.SILENT
     assumes = True
     likely = ("rngs",)
+    behind = ("SL402",)
     triggers = MAPPING
     fixes = "none"
 
