@@ -19,8 +19,6 @@ _TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.lo
 _ASKED = "a file that runs with this one asks for the processes there are"
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
-# A CPU client that is made without it knows the devices of its own process alone.
-_NOT_STARTED = "CPUs of other processes are among them only after jax.distributed.initialize, which is not in sight"
 # Without these nothing needs all devices of a list to be of this process.
 _OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
 
@@ -35,9 +33,9 @@ class FirstDevicePinned(Rule):
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
     with the file calls `jax.distributed.initialize`, or the file itself asks which process it is. Possible: where
-    only another file asks which process it is, `jax.devices("cpu")` where nothing in sight calls
-    `jax.distributed.initialize` (without it a process knows no CPUs but its own), and `device.memory_stats()` in a
-    loop over the devices of a mesh, or over a parameter that callers give those of all processes.
+    only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
+    over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where nothing in
+    sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -107,7 +105,7 @@ class FirstDevicePinned(Rule):
         """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
         itself, told = asks_itself(site.file), several(site.program, site.file)
         if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
-            return _NOT_STARTED if (itself or told) and site.wants("asked") else None
+            return None  # a CPU client that is made without it knows the devices of its own process alone
         if itself:
             return "this file asks for the processes there are"
         if told == "initialized":
@@ -158,7 +156,7 @@ class FirstDevicePinned(Rule):
             if those
             else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form="asked" if why in (_ASKED, _NOT_STARTED) else use.kind,
+            form=use.kind if why != _ASKED else "asked",
             why=why,
         )
 
