@@ -38,7 +38,7 @@ class NothingTrains(Rule):
     ## Evidence
     Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: three steps gave three equal
     losses, and the weights stayed. (On flax 0.10.4 `jax.jit` takes no module.) A model that is used after the update
-    in any way is left alone.
+    in any way is left alone, and so is `update(grads)` where no `nnx.ModelAndOptimizer` takes it: that raises.
     """
 
     code = "SL507"
@@ -103,6 +103,8 @@ def _updates(site: Site, call: ast.Call) -> bool:
         return False
     if call.keywords or not isinstance(site.file.parent(call), ast.Expr):
         return False
+    if len(call.args) == 1 and not site.anywhere("ModelAndOptimizer"):
+        return False  # an `nnx.Optimizer` takes the model too, and raises
     gradients = call.args[-1]
     if not isinstance(gradients, ast.Name):
         return False

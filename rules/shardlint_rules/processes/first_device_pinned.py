@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import asks_itself, guard, several
-from shardlint.model.values import Place, options
+from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -17,6 +17,8 @@ from shardlint_rules.processes.alone import alone
 _LOCAL = "jax.local_devices"
 _TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")
 _ASKED = "a file that runs with this one asks for the processes there are"
+# Helpers of libraries that call jax.distributed.initialize.
+_STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
 _OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
 
@@ -32,7 +34,8 @@ class FirstDevicePinned(Rule):
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
     with the file calls `jax.distributed.initialize`, or the file itself asks which process it is. Possible: where
     only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
-    over a parameter that callers give those of all processes.
+    over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where nothing in
+    sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -100,13 +103,14 @@ class FirstDevicePinned(Rule):
 
     def _several(self, site: Site) -> str | None:
         """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
-        if asks_itself(site.file):
+        itself, told = asks_itself(site.file), several(site.program, site.file)
+        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
+            return None  # a CPU client that is made without it knows the devices of its own process alone
+        if itself:
             return "this file asks for the processes there are"
-        if several(site.program, site.file) == "initialized":
+        if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
-        if several(site.program, site.file) == "asked" and site.wants("asked"):
-            return _ASKED
-        return None
+        return _ASKED if told and site.wants("asked") else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):
@@ -169,6 +173,13 @@ class FirstDevicePinned(Rule):
         edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
         whole = site.text(node).replace(site.text(call), f"{spelled}({given})", 1)
         return site.fix(Safety.SAFE, f"write {' '.join(whole.split())}", edits)
+
+
+def _of_cpu(site: Site) -> bool:
+    """Whether `jax.devices` is asked for the CPUs alone."""
+    named = [one.value for one in site.call.keywords if one.arg == "backend"]
+    backend = next(iter((*site.call.args, *named)), None)
+    return backend is not None and site.value(backend) == Constant("cpu")
 
 
 def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:

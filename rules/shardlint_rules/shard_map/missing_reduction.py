@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against, definition
-from shardlint.model.manual.varying import Axes, Leaf, Local, Record, Tree, leaves
+from shardlint.model.manual.varying import Axes, Event, Leaf, Local, Record, Tree, leaves
 from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -21,8 +21,9 @@ class MissingReduction(Rule):
     ## What it does
     Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from the
     arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
-    not name, where no collective over that axis is on its way. Possible: gradients in the body of a `pmap` with an axis
-    name that are given to the optimizer as each device has them.
+    not name, where no collective over that axis is on its way. Likely: gradients in the body of a `pmap` with an axis
+    name that are given to the optimizer as each device has them, where the file makes copies of a state for all
+    devices, or takes one of them; possible where it does not: each device may train a model of its own.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
@@ -39,6 +40,7 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
+    likely = ("pmap",)
     triggers = IN_BODIES
     fixes = "none"
 
@@ -63,6 +65,10 @@ class MissingReduction(Rule):
                 continue
             if any(not one.axes for one in ran.events if one.kind == "collective"):
                 continue
+            if not _kept(ran, event):
+                continue
+            files = (site.file, event.place.file, *((site.by.file,) if site.by is not None else ()))
+            copied = any(file.says("replicate") for file in files)
             yield site.finding(
                 place.node,
                 f"gradients that were reduced over no axis{elsewhere(site, event)}",
@@ -70,8 +76,8 @@ class MissingReduction(Rule):
                 "the batch: they drift apart, and what is saved is the first one's.",
                 help=f"average them first: grads = jax.lax.pmean(grads, {shown(event.axes)})",
                 certainty=Certainty.POSSIBLE,
-                form="pmap",
-                why="the pmap has an axis name",
+                form="pmap" if copied else "pmap-alone",
+                why="the pmap has an axis name" + (", and its state is copied to all devices" if copied else ""),
             )
             return
 
@@ -92,6 +98,18 @@ class MissingReduction(Rule):
             certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
             form="" if off else "check-not-known",
         )
+
+
+def _kept(ran: Ran, event: Event) -> bool:
+    """Whether the parameters that are made of gradients leave the body as each device has them.
+
+    An optimizer's `update` gives its state beside them; where that alone differs, the parameters were averaged later.
+    """
+    call = event.place.node
+    separate = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+    other = ("mean", "updated") if separate else ("mean",)
+    differ = [leaf for leaf in leaves(ran.result) if leaf.sure & frozenset(event.axes)]
+    return any(leaf.kind not in other for leaf in differ)
 
 
 def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:

@@ -21,7 +21,8 @@ class SameKeyOnEveryShard(Rule):
     Follows random keys into the body of a `shard_map` or `pmap`. Reports numbers drawn with a key that is the same
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
     So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`). Likely:
-    such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen.
+    such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen,
+    and as the key of dropout where no gradient is taken and no argument says that the model trains.
 
     ## Why it hurts
     A dropout mask repeats for every shard of the batch, noise is the same in each of them, and a weight initialised
@@ -38,6 +39,7 @@ class SameKeyOnEveryShard(Rule):
     harm = Harm.SILENT
     assumes = True
     likely = ("rngs",)
+    behind = ("SL402",)
     triggers = IN_BODIES
     fixes = "none"
 

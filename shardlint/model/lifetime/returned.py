@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Definition, parameters_of
@@ -33,8 +34,18 @@ _SAME = frozenset(("functools.partial", "jax.checkpoint", "jax.jit", "equinox.fi
 
 def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
     """Whether an argument is given to a model as its weights, and no result holds anything made of it in its shape."""
-    body = _Body(evaluator, function.place.file, function.node, parameter, 0, {})
+    body = _Body(evaluator, function.place.file, function.node, parameter, 0, _Known({}, {}))
     return not body.returns() and body.ran
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the bodies that one question leads to need not find out again."""
+
+    calls: dict[ast.AST, list[ast.Call | ast.NamedExpr]]
+    """What is called and named in an expression."""
+    parameters: dict[tuple[ast.AST, str, int], tuple[bool, bool]]
+    """Of a function's parameter, met at a depth: whether it is returned, and whether it is run as a model."""
 
 
 class _Body:
@@ -45,11 +56,10 @@ class _Body:
         node: Definition,
         parameter: str,
         depth: int,
-        seen: dict[ast.AST, list[ast.Call | ast.NamedExpr]],
+        known: _Known,
     ) -> None:
         self.evaluator = evaluator
-        self.seen = seen
-        """What is called and named in the expressions that were walked."""
+        self.known = known
         self.file = file
         self.node = node
         self.depth = depth
@@ -90,10 +100,11 @@ class _Body:
 
     def _called_with_it(self, expression: ast.expr) -> None:
         """`results.append(x)` puts it into `results`; `(y := x)` names it."""
-        if expression not in self.seen:
+        calls = self.known.calls
+        if expression not in calls:
             parts = walk(expression)
-            self.seen[expression] = [one for one in parts if isinstance(one, ast.Call | ast.NamedExpr)]
-        for part in self.seen[expression]:
+            calls[expression] = [one for one in parts if isinstance(one, ast.Call | ast.NamedExpr)]
+        for part in calls[expression]:
             if isinstance(part, ast.NamedExpr):
                 if self.made_of_it(part.value):
                     self.names.add(part.target.id)
@@ -152,10 +163,14 @@ class _Body:
         """Whether a function of the project returns what may be made of a parameter."""
         if self.depth >= _DEPTH:
             return True
-        body = _Body(self.evaluator, inner.place.file, inner.node, parameter, self.depth + 1, self.seen)
-        found = body.returns()
-        self.ran = self.ran or body.ran
-        return found
+        depth, known = self.depth + 1, self.known.parameters
+        key = inner.node, parameter, depth
+        if key not in known:  # loops ask again, and each call on the way multiplies
+            body = _Body(self.evaluator, inner.place.file, inner.node, parameter, depth, self.known)
+            known[key] = body.returns(), body.ran
+        returned, ran = known[key]
+        self.ran = self.ran or ran
+        return returned
 
     def _object(self, node: ast.expr) -> bool:
         while isinstance(node, ast.Attribute | ast.Subscript):

@@ -55,21 +55,26 @@ if TYPE_CHECKING:
 Named = dict[str, Local]
 # What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
 _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
+# By what a model is told that it trains: the value that says it does not.
+_OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
 _PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
 
 
-def _streams(named: Named) -> list[tuple[str, Leaf]] | None:
+def _streams(given: Sequence[Local], named: Named, differentiated: bool) -> list[tuple[str, Leaf]] | None:
     """The keys that a model is applied with (`rngs={"dropout": key}`), by what is drawn; None where it takes no `rngs`.
 
-    Parameters have no name here: they may be meant to be the same.
+    Parameters have no name here: they may be meant to be the same. Nor has dropout where nothing says that the model
+    trains: most draw nothing then.
     """
     rngs = named.get("rngs")
     if not isinstance(rngs, Record):
         return None
-    for name, off in (("train", False), ("training", False), ("deterministic", True)):
-        if named.get(name) == Known(Constant(off)):
-            return []
-    return [(str(name) if name != "params" else "", leaf) for name, one in rngs.entries for leaf in leaves(one)]
+    if any(named.get(name) == Known(Constant(off)) for name, off in _OFF.items()):
+        return []
+    told = "mutable" in named or Known(Constant(True)) in given or any(name in named for name in _OFF)
+    unnamed = ("params",) if differentiated or told else ("params", "dropout")
+    entries = [("" if name in unnamed else str(name), one) for name, one in rngs.entries]
+    return [(name, leaf) for name, one in entries for leaf in leaves(one)]
 
 
 def left_over(callee: Local, given: int, named: frozenset[str]) -> list[str] | None:
@@ -102,6 +107,8 @@ class LocalCalls:
         self.transforms = LocalTransforms(self)
         self.drawn: dict[ast.AST, tuple[Place, ...]] = {}
         """The calls that lead to where random numbers are drawn."""
+        self.differentiated = 0
+        """How many functions, one in another, this is in of which a gradient is taken."""
 
     def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
         """The result of a call in a body."""
@@ -214,7 +221,7 @@ class LocalCalls:
         # A key of its own for each device, given as one: another argument that is the same is none.
         own = [leaf for name, one in named.items() if "key" in name or "rng" in name for leaf in leaves(one)]
         over -= NONE.union(*(leaf.over for leaf in own))
-        drawn = _streams(named)
+        drawn = _streams(given, named, self.differentiated > 0)
         keys = [("", key) for key in found] if drawn is None else drawn
         for stream, key in keys:
             if key.kind != "key":
