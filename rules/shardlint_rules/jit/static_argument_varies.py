@@ -12,11 +12,13 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit._by_identity import made_anew
 from shardlint_rules.jit._counters import Counters
 from shardlint_rules.jit.repeated import is_test, once_only
 
 _FILTER = "equinox.filter_jit"
 _MOST = 40
+_NO_CLASS = ("a lambda", "a partial")
 # What takes sizes, or runs at trace time.
 _SHAPING = frozenset(
     ("range", "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "reshape", "broadcast_to", "tile",
@@ -31,23 +33,28 @@ class _Varying:
     place: Place
     argument: ast.expr
     parameter: str
+    made: str = ""
+    """What is made anew in each turn, and is equal to nothing else; nothing of a number."""
 
 
 class StaticArgumentVaries(Rule):
-    """A static argument is another number in each turn of a loop.
+    """A static argument is another number, or another object, in each turn of a loop.
 
     ## What it does
     Reports jitted functions with `static_argnums` or `static_argnames` that are called in a loop with its counter, or
     with what arithmetic makes of it, for a static argument: `decode(params, cache, token, pos)`. And functions of
     `eqx.filter_jit`, of which every Python number is static, that are given such a number: `step(model, batch, i)`.
+    So too static arguments that the loop makes anew and that are equal to nothing but themselves: lambdas, partials,
+    and instances of a class without `__eq__` and `__hash__`.
 
     ## Why it hurts
     Compiled programs are kept by the values of static arguments. Each turn traces and compiles the whole function
     again: seconds where milliseconds were meant, on every device and process, and all the programs are kept.
 
     ## Use instead
-    Leave the argument traced; what needs it as a Python number (shapes, Python branches) is written with `lax` or
-    `jnp.where`. For `filter_jit` give an array: `jnp.asarray(i)`.
+    Leave the argument traced; make such an object once, before the loop, or its class a frozen dataclass. What needs
+    it as a Python number (shapes, Python branches) is written with `lax` or `jnp.where`. For `filter_jit` give an
+    array: `jnp.asarray(i)`.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12 and Equinox 0.11 to 0.13: four turns trace four times. Left alone: loops over parts of
@@ -60,7 +67,7 @@ class StaticArgumentVaries(Rule):
     name = "static-argument-varies"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("counter", "filter-jit")
+    likely = ("counter", "filter-jit", "identity")
     triggers = (
         Calls(*JITS, file_says=STATIC_SETTINGS),
         Calls(_FILTER),
@@ -84,6 +91,19 @@ class StaticArgumentVaries(Rule):
         if found is None:
             return
         setting = next(filter(None, map(site.keyword, STATIC_SETTINGS)))
+        if found.made:
+            yield site.finding(
+                setting,
+                f"`{found.parameter}` is {found.made} that each turn of a loop makes anew",
+                f"On {site.release('jax')} programs are kept by the values of static arguments, and this one is equal "
+                f"to nothing but itself: each turn compiles anew (line {found.place.line}"
+                f"{_elsewhere(site, found.place)}).",
+                help="make it once, before the loop"
+                + ("" if found.made in _NO_CLASS else ", or its class a frozen dataclass"),
+                form="identity",
+                why=f"it is called in a loop at {site.where(found.place)}",
+            )
+            return
         yield site.finding(
             setting,
             f"`{found.parameter}` is another number in each turn of a loop",
@@ -122,8 +142,11 @@ class StaticArgumentVaries(Rule):
                 given = _given(site, place, call, one)
                 for name in sorted(static & given.keys()):
                     varying = counters.varying(given[name])
+                    made = made_anew(site.program, place.file, counters.loops[0], given[name])
                     if varying is not None and not _is_needed(takes, name):
                         yield _Varying(place, varying, name)
+                    elif made:
+                        yield _Varying(place, given[name], name, made)
 
     def _any(self, site: Site) -> Iterator[_Varying]:
         """Arguments of a filter_jit that vary, each of which is static if it is a number."""
@@ -147,7 +170,9 @@ class StaticArgumentVaries(Rule):
             if end.kind != "called" or not isinstance(call, ast.Call) or is_test(file, call):
                 continue
             counters = Counters(site.program, file, call, sure)
-            if not counters.names or once_only(file, call, counters.loops[0]) or _is_traced(site, file, call):
+            if not counters.loops or (sure and not counters.names):
+                continue
+            if once_only(file, call, counters.loops[0]) or _is_traced(site, file, call):
                 continue
             if not any(isinstance(one, ast.Starred) for one in call.args):
                 yield end.place, call, counters
