@@ -14,6 +14,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 
 _SHARING = regex(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
+_COUNTING = ("range", "arange")
 _INDEX = regex(r"(?i)^(shard_?|process_?|host_?|pipeline_|worker_|input_pipeline_)?(index|idx|id|rank)$")
 
 
@@ -34,6 +35,10 @@ def share(site: Site) -> Share | None:
                 call = site.file.parent(parent)
                 if isinstance(call, ast.Call):
                     return _given(site, call, use, name)
+            case ast.Call(args=[lower, _, step]) if step is use and last_name(parent.func) in _COUNTING:
+                if any(_index(site, one) for one in (lower, *_terms(lower))):
+                    return Share(use, "every process takes one of as many parts as there are devices")
+                return None
             case ast.Call() if use in parent.args:
                 return _given(site, parent, use, "")
             case ast.Slice(lower=ast.expr() as lower, upper=None, step=step) if step is use and _index(site, lower):
@@ -49,6 +54,11 @@ def share(site: Site) -> Share | None:
                 if found is not None:
                     return found
     return None
+
+
+def _terms(node: ast.expr) -> tuple[ast.expr, ...]:
+    """What is added up."""
+    return (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else ()
 
 
 def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> Share | None:

@@ -60,7 +60,8 @@ class LocalAndGlobalCounts(Rule):
       like in a file that maps with `pmap`, or feeds one;
     - a count of all devices, or of those of one process, in a function that takes `devices` and works with them;
     - the part of a process told by a number of devices: `ds.shard(jax.device_count(), jax.process_index())`,
-      `files[jax.process_index() :: jax.device_count()]`, `jax.process_index() * (total // jax.device_count())`;
+      `files[jax.process_index() :: jax.device_count()]`, `range(jax.process_index(), n, jax.device_count())`,
+      `jax.process_index() * (total // jax.device_count())`;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (likely).
 
     ## Why it hurts
