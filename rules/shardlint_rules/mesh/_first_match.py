@@ -168,6 +168,12 @@ def covers(early: str, late: str, way: str) -> bool:
     """Whether an expression matches whatever a later one of the table does."""
     if early in _ALL:
         return True
+    # What matches from anywhere to the end: `kernel$`, `.*/kernel$`.
+    anywhere = way == "search" or early.startswith(".*")
+    ends = early.removeprefix(".*")
+    if anywhere and ends.endswith("$") and not re.search(r"[.^$*+?{}\[\]\\|()]", ends[:-1]):
+        last = _fixed(late)[-1:] if late.endswith("$") and not late.endswith("\\$") else []
+        return bool(last) and late.endswith(f"{last[0]}$") and last[0].endswith(ends[:-1])
     if re.search(r"[.^$*+?{}\[\]\\|()]", early):
         return False  # more than plain text
     if way == "fullmatch":

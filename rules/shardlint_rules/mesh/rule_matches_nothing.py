@@ -76,7 +76,7 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("layer", "hidden", "anchored", "stale")
+    likely = ("layer", "hidden", "anchored", "stale", "before")
     triggers = (
         Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
         Calls("re.match", *_GIVEN),
