@@ -10,11 +10,13 @@ from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._own_data import own_data
+from shardlint_rules.processes._own_key import moved_by_one
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
+_ONE = ("process_index", "process_id", "host_id", "is_main", "is_host", "primary", "coordinator", "rank", "master")
 _TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _MAKERS = {
     "jax.make_array_from_process_local_data": "local_data",
@@ -34,6 +36,9 @@ class ReplicasDiffer(Rule):
     or the part of the data that is chosen by it, also through helpers, properties of settings and trees. Only in
     programs for several processes. What is broadcast first, and what one process alone does, is left alone.
 
+    And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
+    `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.
+
     ## Why it hurts
     `make_array_from_process_local_data`, `make_array_from_callback` and `host_local_array_to_global_array` believe what
     they are given: the array counts as replicated, each process computes with its own copy, and parameters drift apart
@@ -41,14 +46,16 @@ class ReplicasDiffer(Rule):
 
     ## Evidence
     Two processes on jax 0.12: the makers give arrays that differ, and `device_put` raises "is not the same on each
-    process".
+    process". A key that process 0 alone splits is another one there from then on: noise and dropout of all later steps
+    differ, and so do the weights that come of them.
     """
 
     code = "SL806"
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    triggers = (Calls(*_MAKERS),)
+    likely = ("one-key",)
+    triggers = (Calls(*_MAKERS), Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE))
     forms = ("call",)
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
@@ -56,7 +63,10 @@ class ReplicasDiffer(Rule):
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an array."""
+        """One finding for an array or a key."""
+        if site.api.startswith("jax.random."):
+            yield from self._moved(site)
+            return
         if not site.wants("own-data") or not _replicated(site):
             return
         given = site.argument(_MAKERS[site.api])
@@ -68,6 +78,20 @@ class ReplicasDiffer(Rule):
         found = own_data(site.program, node) if node is not None else None
         if found is not None and _matters(site):
             yield self._finding(site, given, found)
+
+    def _moved(self, site: Site) -> Iterator[Finding]:
+        found = moved_by_one(site) if site.wants("one-key") else None
+        if found is not None:
+            name, kept, read = found
+            yield site.finding(
+                site.call,
+                f"one process alone moves `{name}` on",
+                f"The others go on with the key as it was: from here on `{name}` is another in each process, and what "
+                f"is drawn with it at {site.where(Place(site.file, read))} differs between them.",
+                help=f"leave `{name}` as it is, and make a key for this one: sub = jax.random.fold_in({name}, 1)",
+                form="one-key",
+                why=f"{site.where(Place(site.file, kept.test))} keeps the other processes from it",
+            )
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
         put = site.api == "jax.device_put"
