@@ -20,6 +20,7 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     if asked is None:
         return []
     if isinstance(asked, One):
+        names = asked.taken(names, spare, what)
         if len(names) == 1 and not asked.surely:
             names = [f"({names[0]},)"]
         joined = ", ".join(names)

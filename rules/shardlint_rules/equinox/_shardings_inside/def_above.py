@@ -56,12 +56,12 @@ def above(
     if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
-    _check_shardings(site, asked)
+    kept = _kept(site, asked)
     handed = function is None or not _stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _lines(site, function, asked, inner, indent, statement)
-    taken = _signature(site, function, asked, handed)
+    taken = _with_kept(site, function, _signature(site, function, asked, handed), kept)
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
@@ -94,8 +94,12 @@ def _before(site: Site, statement: ast.stmt, indent: str) -> str:
     return source.newline * (1 if indent else 2)
 
 
-def _check_shardings(site: Site, asked: Asked) -> None:
-    """They must mean the same in the new function whenever it is traced."""
+def _kept(site: Site, asked: Asked) -> dict[str, str]:
+    """Names in the shardings that may change before the new function is traced, with how: it keeps them as defaults.
+
+    Raises `NotRewritten` where a sharding means something else there.
+    """
+    kept: dict[str, str] = {}
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
@@ -111,7 +115,23 @@ def _check_shardings(site: Site, asked: Asked) -> None:
                 raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
             problem = changes(site, part, bindings, scope)
             if problem is not None:
-                raise NotRewritten(problem)
+                kept[part.id] = problem
+    return kept
+
+
+def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str, str]) -> str:
+    """The parameters, and one with a default for each name that may change."""
+    if not kept:
+        return taken
+    known = _known(site, function)
+    own = {*known.positional, *known.keyword_only} if known is not None else set()
+    for name, problem in kept.items():
+        if name in own or (isinstance(function, ast.Lambda) and function.args.kwarg is not None):
+            raise NotRewritten(problem)
+    more = ", ".join(f"{name}={name}" for name in kept)
+    before, rest = taken.removesuffix("**kwargs").removesuffix(", "), taken.endswith("**kwargs")
+    star = "" if "*" in before else "*"
+    return ", ".join(filter(None, [before, star, more, "**kwargs" if rest else ""]))
 
 
 def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:

@@ -27,6 +27,8 @@ class One:
     """The condition under which it is not None, where it may be."""
     otherwise: str = ""
     """The condition's opposite."""
+    count: int | None = None
+    """How many entries it has, where it is known to be a tuple."""
 
     def around(self, shard: str, value: str) -> str:
         """An expression that constrains a value where there is something to constrain it to."""
@@ -34,9 +36,19 @@ class One:
         return f"{value} if {self.otherwise} else {call}" if self.when else call
 
     @staticmethod
-    def optional(text: str, surely: bool, source: ast.expr | None) -> One:
+    def optional(text: str, surely: bool, source: ast.expr | None, count: int | None = None) -> One:
         """What the expression `text` names where it is not None."""
-        return One(text, surely, source, f"{text} is not None", f"{text} is None")
+        return One(text, surely, source, f"{text} is not None", f"{text} is None", count)
+
+    def taken(self, names: list[str], spare: int, what: str) -> list[str]:
+        """The parameters that it has entries for. Raises `NotRewritten` where these do not fit."""
+        if self.count is None:
+            return names
+        if not len(names) - spare <= self.count <= len(names):
+            raise NotRewritten(
+                f"in_shardings has {self.count} entries and {what} {len(names)} positional parameters"
+            )
+        return names[: self.count]
 
 
 @dataclass(frozen=True)
@@ -60,20 +72,21 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
 
 
 def given(site: Site, node: ast.expr | None) -> Given:
-    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what."""
+    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what.
+
+    An attribute that is None in sight may have another value in a subclass, or by somebody else's hand.
+    """
     if node is None:
         return None
     value = site.value(node)
     if value == Constant(None):
-        return None
+        return _optional(site, node) if isinstance(node, ast.Attribute) else None
     refuse_explicit(site, value)
     elements = _elements(site, node)
-    if elements is not None:
+    if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
         return _each(site, node, elements)
     if isinstance(value, Items):
-        if value.open or _holds_none(site, node):
-            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
-        return One(site.text(node), False, node)
+        return One(site.text(node), False, node, count=_count(site, node, value))
     if _may_be_none(site, node):
         return _optional(site, node)
     inner = _unwrapped(node)
@@ -84,9 +97,11 @@ def given(site: Site, node: ast.expr | None) -> Given:
 
 def _optional(site: Site, node: ast.expr) -> One:
     """What may be None, and then asks for nothing."""
-    for option in options(site.value(node)):
-        if isinstance(option, Items):
-            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    found = [option for option in options(site.value(node)) if option != Constant(None)]
+    counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
+    if len(counts) > 1:
+        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    count = next(iter(counts), None)
     surely = all(
         is_sharding(option) or is_spec(option) or option == Constant(None)
         for option in options(site.value(node))
@@ -96,13 +111,20 @@ def _optional(site: Site, node: ast.expr) -> One:
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(site, node.body)
-            return One(said(node.body), surely, node, said(test), _not(said(test), test))
+            return One(said(node.body), surely, node, said(test), _not(said(test), test), count)
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
             _refuse_parts(site, node.orelse)
-            return One(said(node.orelse), surely, node, _not(said(test), test), said(test))
+            return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count)
     if isinstance(node, ast.Name | ast.Attribute):
-        return One.optional(site.text(node), surely, node)
+        return One.optional(site.text(node), surely, node, count)
     raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+
+
+def _count(site: Site, node: ast.expr, value: Items) -> int | None:
+    """How many entries a tuple of shardings has, which filter_shard takes as it is."""
+    if (value.open and value.kind != "tuple") or Constant(None) in leaves(value):
+        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    return len(value.items) if value.kind == "tuple" and not value.open else None
 
 
 _OPPOSITE = {ast.Is: "is not", ast.IsNot: "is", ast.Eq: "!=", ast.NotEq: "=="}
@@ -134,9 +156,7 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
     for index, element in enumerate(elements):
-        if isinstance(element, ast.Starred):
-            raise NotRewritten("a starred entry hides which entry is for which argument")
-        if site.value(element) == Constant(None):
+        if site.value(element) == Constant(None) and not isinstance(element, ast.Attribute):
             texts.append(None)
             continue
         if _may_be_none(site, element):
