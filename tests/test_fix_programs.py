@@ -442,3 +442,34 @@ if __name__ == "__main__":
     assert (root / "main.py").read_text() == text
     (left,) = outcome.left
     assert "it may be another mesh than the module's `mesh`: line 14 makes one too" in left.help
+
+
+TWO_MESHES = """\
+import jax
+from jax.sharding import PartitionSpec as P
+
+auto = jax.sharding.AxisType.Auto
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(auto, auto))
+flat = jax.make_mesh((8,), ({axis!r},), axis_types=(auto,))
+
+
+@jax.jit
+def step(x):
+    return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+if __name__ == "__main__":
+    step(jax.numpy.ones(8))
+"""
+
+
+def test_of_two_meshes_the_one_with_the_axes_of_the_spec_is_meant(write: Write) -> None:
+    root = write({"main.py": TWO_MESHES.format(axis="all")})
+    fixed(root)
+    assert "with_sharding_constraint(x, NamedSharding(mesh, P(\"data\")))" in (root / "main.py").read_text()
+
+
+def test_of_two_meshes_with_the_axis_none_is_taken(write: Write) -> None:
+    root = write({"main.py": TWO_MESHES.format(axis="data")})
+    (outcome,) = fixed(root).fixed
+    assert "it may be `mesh` or `flat`" in outcome.left[0].help
