@@ -46,6 +46,24 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     return [line for name, text in pairs for line in assigned(name, shard, name, text, room)]
 
 
+def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[list[str], Given]:
+    """The names that are constrained where a function takes `*args` too: that as one more, with what is left for it."""
+    if star is None or asked is None:
+        return names, asked
+    if isinstance(asked, One) and (asked.surely or not names):
+        return [*names, star.arg], replace(asked, surely=True, count=None)
+    if isinstance(asked, One) or len(asked.texts) < len(names):
+        raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+    rest = asked.texts[len(names) :]
+    if not rest:
+        return names, asked
+    if None in rest:
+        raise NotRewritten(f"`*{star.arg}` takes an entry that is None, which filter_shard refuses")
+    together = ", ".join(text for text in rest if text is not None)
+    together = f"({together},)" if len(rest) == 1 else f"({together})"
+    return [*names, star.arg], Each((*asked.texts[: len(names)], together), asked.sources)
+
+
 class Body:
     """The edits of one function's body. `names` are the parameters that positions fill."""
 
@@ -68,14 +86,7 @@ class Body:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
-        names, star = self.names, self.function.args.vararg
-        if star is not None and isinstance(asked, One) and (asked.surely or not names):
-            names = [*names, star.arg]
-            asked = replace(asked, surely=True)
-        elif star is not None and isinstance(asked, Each) and len(asked.texts) >= len(names):
-            names, asked = self._with_star(names, star.arg, asked)
-        elif star is not None:
-            raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+        names, asked = with_star(self.names, self.function.args.vararg, asked)
         room = line_length(self.file) - self._indent()
         what = f"`{self.function.name}`"
         lines = input_lines(self.shard, names, asked, self.spare, what, room)
@@ -84,17 +95,6 @@ class Body:
             self._insert([*comments, *lines])
         elif comments:
             raise NotRewritten("a comment beside the keywords would be lost")
-
-    def _with_star(self, names: list[str], star: str, asked: Each) -> tuple[list[str], Each]:
-        """The star's parameter as one more, which has the rest of the entries."""
-        rest = asked.texts[len(names) :]
-        if not rest:
-            return names, asked
-        if None in rest:
-            raise NotRewritten(f"`*{star}` takes an entry that is None, which filter_shard refuses")
-        together = ", ".join(text for text in rest if text is not None)
-        together = f"({together},)" if len(rest) == 1 else f"({together})"
-        return [*names, star], Each((*asked.texts[: len(names)], together), asked.sources)
 
     def constrain_results(self, asked: Given, comments: list[str]) -> None:
         """Constrain every returned value."""

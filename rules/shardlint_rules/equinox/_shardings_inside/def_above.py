@@ -28,7 +28,7 @@ from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import input_lines
+from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
@@ -257,8 +257,10 @@ def _lines(
     names = _names(site, function, asked)
     room = line_length(site.file) - len(indent) - len(_UNIT)
     if names is not None:
-        spare = len(function.args.defaults) if isinstance(function, ast.Lambda) else 0
-        lines = input_lines(shard, names, asked.inputs, spare, f"`{inner}`", room)
+        of_lambda = function.args if isinstance(function, ast.Lambda) else None
+        spare = len(of_lambda.defaults) if of_lambda is not None else 0
+        constrained, inputs = with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
+        lines = input_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
         given = ", ".join([*names, *_more(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"
