@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Items, Parameter, Value, options
+from shardlint.model.values import Assumed, Constant, Items, Parameter, Unknown, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import NotRewritten
+
+_OR_NONE = regex(r"\b(?:None|Optional)\b")
 
 
 @dataclass(frozen=True)
@@ -191,16 +194,28 @@ def _refuse_parts(site: Site, node: ast.expr) -> None:
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
-    """Whether one way to this value, or the default of a parameter, is None."""
+    """Whether one way to this value, the default of a parameter or field, or what it is annotated with is None."""
     for option in options(site.value(node)):
-        if option == Constant(None):
+        if option == Constant(None) or (isinstance(option, Assumed) and option.value == Constant(None)):
             return True
         if isinstance(option, Parameter):
             file = option.place.file
             bound = file.bindings(file.home(option.place.node), option.name)
             if any(isinstance(one.value, ast.Constant) and one.value.value is None for one in bound):
                 return True
+            said = [file.text(one.annotation) for one in bound if one.annotation is not None]
+            if any(_OR_NONE.search(text) for text in said):
+                return True
+        elif isinstance(node, ast.Attribute) and isinstance(option, Unknown) and _none_by_default(site, node.attr):
+            return True
     return False
+
+
+def _none_by_default(site: Site, name: str) -> bool:
+    """Whether something that runs with the site has a field or parameter of this name that may be None."""
+    begin = rf"(?:)(?<![\w.]){name}[ \t]*"
+    texts = (rf"{begin}(?::[^=\n]*)?=[ \t]*None\b", rf"{begin}:[^=\n]*\b(?:None|Optional)\b")
+    return bool(site.program.project.saying(site.file.path, texts))
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
