@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shardlint.rules_api.imports import spell
@@ -37,6 +38,8 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
             f"in_shardings has {len(asked.texts)} entries and {what} {len(names)} positional parameters"
         )
     pairs = [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
+    if asked.optional:
+        return list(_one_by_one(shard, pairs, asked.optional, room))
     calls = ", ".join(f"{shard}({name}, {text})" for name, text in pairs)
     together = f"{', '.join(name for name, _ in pairs)} = {calls}"
     if not pairs:
@@ -44,6 +47,19 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     if len(together) <= room and "\n" not in together:
         return [together]
     return [line for name, text in pairs for line in assigned(name, shard, name, text, room)]
+
+
+def _one_by_one(
+    shard: str, pairs: list[tuple[str, str]], optional: Sequence[str], room: int
+) -> Iterator[str]:
+    """A statement for each parameter, under a test where its sharding may be None."""
+    for name, text in pairs:
+        lines = assigned(name, shard, name, text, room - len(UNIT))
+        if text in optional:
+            inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
+            yield f"if {text} is not None:{inside}"
+        else:
+            yield from lines
 
 
 def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[list[str], Given]:
@@ -54,6 +70,7 @@ def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[lis
         return [*names, star.arg], replace(asked, surely=True, count=None)
     if isinstance(asked, One) or len(asked.texts) < len(names):
         raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+    asked.refuse_optional()
     rest = asked.texts[len(names) :]
     if not rest:
         return names, asked
@@ -100,6 +117,8 @@ class Body:
         """Constrain every returned value."""
         if asked is None:
             return
+        if isinstance(asked, Each):
+            asked.refuse_optional()
         for statement in self.file.walked(self.file.scope(self.function)).returns:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):

@@ -78,10 +78,21 @@ def above(
     if function is not None:
         put = site.replace(function, f"{partial}({name}, {site.text(function)})")
         return [*edits, *more, *rest.edits, put], lines
-    called = site.text(site.call.func)
-    left = rest.text[len(called) :].strip()[1:-1].strip().removesuffix(",")
+    called, left = _called(site, rest)
     made = f"{called}({partial}({name}, function){f', {left}' if left else ''})"
     return [*edits, *more, site.replace(site.call, f"lambda function: {made}")], lines
+
+
+def _called(site: Site, rest: Cut) -> tuple[str, str]:
+    """What makes the decorator (`filter_jit`), and the settings that are left for it."""
+    func = site.text(site.call.func)
+    if site.form != "partial":
+        return func, rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+    called = site.text(site.call.args[0])
+    if rest.text == called:
+        return called, ""
+    inside = rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+    return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
 def _before(site: Site, statement: ast.stmt, indent: str) -> str:

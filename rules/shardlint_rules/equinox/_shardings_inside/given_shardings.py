@@ -12,7 +12,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 _OR_NONE = regex(r"\b(?:None|Optional)\b")
 
@@ -56,10 +56,16 @@ class One:
 
 @dataclass(frozen=True)
 class Each:
-    """One text for each argument or result; None leaves that one alone."""
+    """One text for each argument or result; None leaves that one alone, and so does an `optional` that is None."""
 
     texts: tuple[str | None, ...]
     sources: tuple[ast.expr, ...]
+    optional: tuple[str, ...] = ()
+
+    def refuse_optional(self) -> None:
+        """Raise `NotRewritten` where an entry may be None."""
+        for text in self.optional:
+            raise OutOfReach(f"`{text}` may be None, which filter_shard refuses")
 
 
 Given = One | Each | None
@@ -158,18 +164,21 @@ def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
 def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
+    optional: list[str] = []
     for index, element in enumerate(elements):
         if site.value(element) == Constant(None) and not isinstance(element, ast.Attribute):
             texts.append(None)
             continue
         if _may_be_none(site, element):
-            raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+            if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
+                raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+            optional.append(site.text(element))
         inner = _unwrapped(element)
         _refuse_parts(site, inner)
         by_name = isinstance(node, ast.Name) and inner is element
         texts.append(f"{site.text(node)}[{index}]" if by_name else site.text(inner))
         sources.append(node if by_name else inner)
-    return Each(tuple(texts), tuple(sources))
+    return Each(tuple(texts), tuple(sources), tuple(optional))
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:

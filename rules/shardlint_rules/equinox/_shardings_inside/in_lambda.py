@@ -21,6 +21,9 @@ def in_lambda(
 
     if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
         raise OutOfReach("a sharding may be None, and the lambda would be written twice")
+    for asked in (inputs, outputs):
+        if isinstance(asked, Each):
+            asked.refuse_optional()
     names, inputs = with_star(names, function.args.vararg, inputs)
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}

@@ -171,6 +171,8 @@ def _body(
 
 def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
+    if isinstance(asked, Each):
+        asked.refuse_optional()
     if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1):
         parts = [f"result{index}" for index in range(len(asked.texts))]
         made = [

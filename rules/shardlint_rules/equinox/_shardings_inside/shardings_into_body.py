@@ -153,9 +153,9 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
             raise NotRewritten("nothing is wrapped with it in this file")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
-        if site.form != "call":
+        if site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
             raise
-        function = site.argument("fun")
+        function = site.argument("fun") if site.form == "call" else None
         with suppress(NotRewritten):
             edits, shown = above(site, function, asked, rest)
             message = f"write around it: {' '.join('; '.join(shown).split())}"
