@@ -221,9 +221,14 @@ def _may_be_none(site: Site, node: ast.expr) -> bool:
 
 
 def _none_by_default(site: Site, name: str) -> bool:
-    """Whether something that runs with the site has a field or parameter of this name that may be None."""
-    begin = rf"(?:)(?<![\w.]){name}[ \t]*"
-    texts = (rf"{begin}(?::[^=\n]*)?=[ \t]*None\b", rf"{begin}:[^=\n]*\b(?:None|Optional)\b")
+    """Whether something that runs with the site has a field of this name that may be None."""
+    field = rf"(?m)^[ \t]+{name}[ \t]*:"
+    texts = (
+        rf"{field}[^=\n]*=[ \t]*None\b",
+        rf"{field}[^=\n]*\b(?:None|Optional)\b",
+        rf"{field}.*\bdefault=None\b",
+        rf"(?:)\bself\.{name}[ \t]*=[ \t]*None\b",
+    )
     return bool(site.program.project.saying(site.file.path, texts))
 
 
