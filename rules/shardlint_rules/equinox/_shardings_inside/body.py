@@ -117,8 +117,6 @@ class Body:
         """Constrain every returned value."""
         if asked is None:
             return
-        if isinstance(asked, Each):
-            asked.refuse_optional()
         for statement in self.file.walked(self.file.scope(self.function)).returns:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):
@@ -157,25 +155,27 @@ class Body:
         pairs = list(zip(value.elts, asked.texts, strict=True))
         parts = ("..." if text is None else f"{self.shard}(..., {text})" for text in asked.texts)
         self.shown.append(f"return {', '.join(parts)}")
-        texts = [
-            self.site.text(one) if text is None else f"{self.shard}({self.site.text(one)}, {text})"
-            for one, text in pairs
-        ]
+        texts = [asked.around(self.shard, self.site.text(one), text) for one, text in pairs]
+        if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
+            self._parts_of(asked, statement, value, shown=True)
+            return
         indent, unit = self._lead(statement), self._unit()
         column = len(indent or "")
         long = column + len(f"return {', '.join(texts)}") > line_length(self.file)
         if long and indent is not None and statement.lineno == statement.end_lineno:
             lines = [
                 indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
-                if text is not None
-                else self.site.text(one)
-                for one, text in pairs
+                if text is not None and text not in asked.optional
+                else made
+                for (one, text), made in zip(pairs, texts, strict=True)
             ]
             inside = "".join(f"{indent}{unit}{line},\n" for line in lines)
             self.edits.append(self.site.replace(statement, f"return (\n{inside}{indent})"))
             return
-        for element, text in pairs:
-            if text is not None:
+        for (element, text), made in zip(pairs, texts, strict=True):
+            if text in asked.optional:
+                self.edits.append(self.site.replace(element, made))
+            elif text is not None:
                 start, end = self.file.span(element)
                 self.edits.append(Edit(start, start, f"{self.shard}("))
                 self.edits.append(Edit(end, end, f", {text})"))
@@ -187,7 +187,7 @@ class Body:
                 self._where_asked(asked, statement, value)
                 return
         else:
-            if None in asked.texts:
+            if None in asked.texts or asked.optional:
                 self._parts_of(asked, statement, value)
                 return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
@@ -198,20 +198,17 @@ class Body:
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap(statement, value, text)
 
-    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr) -> None:
-        """A result whose parts have no names yet."""
+    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
+        """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
         names = [f"result{index}" for index in range(len(asked.texts))]
         indent = self._lead(statement)
         taken = any(self.file.mentions_in(self.file.scope(self.function), name) for name in names)
-        shown = isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
-        if indent is None or taken or shown or len(names) < 2:
+        other = not shown and isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
+        if indent is None or taken or other or len(names) < 2:
             raise NotRewritten(
                 f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
             )
-        parts = [
-            name if text is None else f"{self.shard}({name}, {text})"
-            for name, text in zip(names, asked.texts, strict=True)
-        ]
+        parts = [asked.around(self.shard, name, text) for name, text in zip(names, asked.texts, strict=True)]
         self.shown.append(f"return {', '.join(parts)}")
         start, end = self.file.span(statement)
         self.edits.append(Edit(start, start + len("return"), f"{', '.join(names)} ="))

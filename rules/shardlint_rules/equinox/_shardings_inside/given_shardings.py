@@ -62,6 +62,13 @@ class Each:
     sources: tuple[ast.expr, ...]
     optional: tuple[str, ...] = ()
 
+    def around(self, shard: str, name: str, text: str | None) -> str:
+        """What stands for a variable: itself, constrained to its entry where there is one."""
+        if text is None:
+            return name
+        call = f"{shard}({name}, {text})"
+        return f"{name} if {text} is None else {call}" if text in self.optional else call
+
     def refuse_optional(self) -> None:
         """Raise `NotRewritten` where an entry may be None."""
         for text in self.optional:

@@ -171,14 +171,9 @@ def _body(
 
 def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
-    if isinstance(asked, Each):
-        asked.refuse_optional()
-    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1):
+    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1 or asked.optional):
         parts = [f"result{index}" for index in range(len(asked.texts))]
-        made = [
-            part if text is None else f"{shard}({part}, {text})"
-            for part, text in zip(parts, asked.texts, strict=True)
-        ]
+        made = [asked.around(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:
