@@ -99,10 +99,6 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
             "what it wraps is not to be seen here",
         ),
         (
-            "def make(shardings):\n    return eqx.filter_jit(lambda x, *more: x, in_shardings=(*shardings, row))\n",
-            "`*more` hides which entry is for which argument",
-        ),
-        (
             "@eqx.filter_jit(out_shardings=row)\n@jax.custom_vjp\ndef step(x):\n    return x\n",
             "`@jax.custom_vjp` stands between filter_jit and `step`",
         ),

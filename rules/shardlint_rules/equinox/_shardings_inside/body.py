@@ -29,6 +29,8 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
         lines = (
             assigned(joined, shard, many, asked.text, room - len(UNIT if asked.when else "")) if names else []
         )
+        if names and names[-1].startswith("*"):
+            lines.append(f"{names[-1][1:]} = tuple({names[-1][1:]})")
         if asked.when and lines:
             inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
             return [f"if {asked.when}:{inside}"]
@@ -68,7 +70,9 @@ def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[lis
         return names, asked
     if isinstance(asked, One) and (asked.surely or not names):
         return [*names, star.arg], replace(asked, surely=True, count=None)
-    if isinstance(asked, One) or len(asked.texts) < len(names):
+    if isinstance(asked, One):
+        return [*names, f"*{star.arg}"], replace(asked, count=None)
+    if len(asked.texts) < len(names):
         raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
     asked.refuse_optional()
     rest = asked.texts[len(names) :]

@@ -25,6 +25,8 @@ def in_lambda(
         if isinstance(asked, Each):
             asked.refuse_optional()
     names, inputs = with_star(names, function.args.vararg, inputs)
+    if any(name.startswith("*") for name in names):
+        raise OutOfReach(f"`{names[-1]}` hides which entry is for which argument")
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
     for name, sharding in _by_name(names, spare, inputs):
