@@ -76,6 +76,38 @@ _PATTERNS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ((), ("@partial(eqx.filter_jit, in_shardings={s})", "def {v}(x, scale={n}):", "    return x * scale")),
     ((), ("{v} = eqx.filter_jit(lambda x: x * {n}, out_shardings=NamedSharding(MESH, {s}))",)),
+    (
+        (),
+        ("SHARDINGS = (NamedSharding(MESH, {s}),)", "@eqx.filter_jit(in_shardings=(*SHARDINGS, {s}))",
+         "def {v}(x, y):", "    return x + y"),
+    ),
+    (
+        (),
+        ("def {v}(fn, spread=True):", "    shardings = ({s}, {s}) if spread else None",
+         "    return eqx.filter_jit(fn, in_shardings=shardings, out_shardings={s} if spread else None)"),
+    ),
+    (
+        ("import functools",),
+        ("def {v}(fn):", "    @functools.wraps(fn)", "    def inner(*args, **kwargs):",
+         "        return fn(*args, **kwargs)",
+         "    return inner", "@eqx.filter_jit(out_shardings={s})", "@{v}", "def {v}_step(x):", "    return x * {n}"),
+    ),
+    (
+        (),
+        ("for {v} in ({s}, {s}):",
+         "    {v}_fn = eqx.filter_jit(jnp.tanh, in_shardings=NamedSharding(MESH, {v}), out_shardings={v})"),
+    ),
+    ((), ('{v} = eqx.filter_jit(jnp.sin, **{"out_shardings": {s}, "donate": "none"})',)),
+    (
+        (),
+        ("def {v}_loss(w, x):", "    return (w * x).sum()",
+         "{v} = eqx.filter_jit(eqx.filter_grad({v}_loss), in_shardings=({s}, {s}), donate='none')"),
+    ),
+    (
+        (),
+        ("@jax.jit", "def {v}(tree):",
+         "    return jax.tree.map(lambda x: jax.device_put(x, NamedSharding(MESH, {s})), tree)"),
+    ),
     ((), ("{v} = NamedSharding(MESH, None)",)),
     ((), ('{v} = nnx.Param(jnp.ones((8, 8)), sharding=("data", None))',)),
     ((), ("with MESH:", "    {v} = jax.jit(lambda x: x * {n})(np.ones(8))")),

@@ -226,7 +226,8 @@ def _unused(folder: Path) -> set[str]:
     command = [sys.executable, "-m", "ruff", "check", *what, "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     base = f"{folder.resolve()}/"
-    return {f"{one['filename'].removeprefix(base)} {one['message']}" for one in json.loads(done.stdout)}
+    found = ((one["filename"].removeprefix(base), one["message"]) for one in json.loads(done.stdout))
+    return {f"{name} {re.sub(r' from line [0-9]+', '', message)}" for name, message in found}  # a fix moves lines
 
 
 def _ran(folder: Path, names: Sequence[str]) -> dict[str, object]:

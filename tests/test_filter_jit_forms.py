@@ -70,7 +70,7 @@ def test_all_forms_are_fixed_and_run(tmp_path: Path) -> None:
         env=environment, capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     found = json.loads(done.stdout)
-    assert len(found) == len(FORMS) > 90
+    assert len(found) == len(FORMS) > 220
     assert not {name: what for name, what in found.items() if what}
 
 
@@ -93,6 +93,29 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         (
             "def loss(a, b):\n    return a.sum()\n\n\nstep = eqx.filter_jit(jax.grad(loss), in_shardings=(row, row, row))\n",
             "in_shardings has 3 entries and `jax.grad(loss)` 2 positional parameters",
+        ),
+        (
+            "class Ops:\n    jit = staticmethod(partial(eqx.filter_jit, out_shardings=row))\n",
+            "what it wraps is not to be seen here",
+        ),
+        (
+            "@eqx.filter_jit(out_shardings=row)\n@jax.custom_vjp\ndef step(x):\n    return x\n",
+            "`@jax.custom_vjp` stands between filter_jit and `step`",
+        ),
+        (
+            "def keep(fn):\n    held.append(fn)\n\n    def inner(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
+            "\n    return inner\n\n\n@eqx.filter_jit(out_shardings=row)\n@keep\ndef step(x):\n    return x\n",
+            "`@keep` stands between filter_jit and `step`",
+        ),
+        (
+            "def twice(fn):\n    def inner(*args, **kwargs):\n        return 2 * fn(*args, **kwargs)\n\n    return inner\n"
+            "\n\n@eqx.filter_jit(out_shardings=row)\n@twice\ndef step(x):\n    return x\n",
+            "`@twice` stands between filter_jit and `step`",
+        ),
+        (
+            "def first(fn):\n    def inner(*args, **kwargs):\n        return fn(args[0])\n\n    return inner\n"
+            "\n\n@eqx.filter_jit(out_shardings=row)\n@first\ndef step(x):\n    return x\n",
+            "`@first` stands between filter_jit and `step`",
         ),
     ],
 )

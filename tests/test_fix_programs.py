@@ -442,3 +442,64 @@ if __name__ == "__main__":
     assert (root / "main.py").read_text() == text
     (left,) = outcome.left
     assert "it may be another mesh than the module's `mesh`: line 14 makes one too" in left.help
+
+
+TWO_MESHES = """\
+import jax
+from jax.sharding import PartitionSpec as P
+
+auto = jax.sharding.AxisType.Auto
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(auto, auto))
+flat = jax.make_mesh((8,), ({axis!r},), axis_types=(auto,))
+
+
+@jax.jit
+def step(x):
+    return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+if __name__ == "__main__":
+    step(jax.numpy.ones(8))
+"""
+
+
+def test_of_two_meshes_the_one_with_the_axes_of_the_spec_is_meant(write: Write) -> None:
+    root = write({"main.py": TWO_MESHES.format(axis="all")})
+    fixed(root)
+    assert "with_sharding_constraint(x, NamedSharding(mesh, P(\"data\")))" in (root / "main.py").read_text()
+
+
+def test_of_two_meshes_with_the_axis_none_is_taken(write: Write) -> None:
+    root = write({"main.py": TWO_MESHES.format(axis="data")})
+    (outcome,) = fixed(root).fixed
+    assert "it may be `mesh` or `flat`" in outcome.left[0].help
+
+
+PLACES = """\
+import jax
+from jax.experimental import mesh_utils
+{imported}
+
+x = jax.device_put(jax.numpy.ones(8), PositionalSharding(mesh_utils.create_device_mesh((8,))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "after"),
+    [
+        (
+            "from jax.sharding import PositionalSharding",
+            "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P",
+        ),
+        (
+            "from jax.sharding import (\n    PositionalSharding,\n)",
+            "from jax.sharding import (\n    Mesh,\n    NamedSharding,\n    PartitionSpec as P,\n)",
+        ),
+    ],
+)
+def test_an_import_is_broken_only_where_it_is_long_in_the_end(write: Write, imported: str, after: str) -> None:
+    """Together with the name that goes it would be too long for a line."""
+    settings = "[tool.ruff]\nline-length = 80\n"
+    root = write({"main.py": PLACES.format(imported=imported), "pyproject.toml": settings})
+    fixed(root)
+    assert after in (root / "main.py").read_text()

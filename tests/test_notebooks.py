@@ -192,6 +192,9 @@ def test_messages_name_lines_in_cells(write: Write) -> None:
         ("!ls\nx = '''\n!not\n'''", "pass  #~!ls\nx = '''\n!not\n'''"),
         ("!ls\nx = (5\n  % 3)", "pass  #~!ls\nx = (5\n  % 3)"),
         ("x = a != b", "x = a != b"),
+        ("%%bash\recho 1\n\rls", "pass  #~%%bash\rpass  #~echo 1\n\rpass  #~ls"),
+        ("x = 1\r!ls\r\ny = !pwd\r", "x = 1\rpass  #~!ls\r\ny = get_ipython()  #~!pwd\r"),
+        ("%%time\rx = 1\r\n%cd x", "pass  #~%%time\rx = 1\r\npass  #~%cd x"),
     ],
 )
 def test_what_is_not_python_keeps_its_line(code: str, python: str) -> None:
@@ -234,6 +237,23 @@ def test_a_cell_that_cannot_be_parsed_is_left_out(write: Write) -> None:
     fix([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
     assert [row[:2] for row in checked(root)] == [("SL001", 2), ("SL001", 5)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize(
+    "broken", ["spec = P('a'{end}for a in b{end}  c = 1s", "%%bash{end}for x in $(ls); do{end}done", "  y = ({end}  z = 1{end}"]
+)
+def test_a_lone_carriage_return_ends_a_line(write: Write, broken: str, end: str) -> None:
+    """As it does for Python and IPython: such a cell, left out or of another language, leaves the others checked."""
+    book = made(cell("import jax"), cell(""), cell(f"x = 1{end}y = jax.tree_map(abs, [1]){end}"), cell("z"))
+    book["cells"][1]["source"] = broken.format(end=end)
+    root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
+    assert [row for row in checked(root) if row[0] != "SL001"] == [("SL901", 3, 2, 5)]
+    before = (root / "book.ipynb").read_bytes()
+    assert notebook(root / "book.ipynb", before).encode() == before
+    assert "get_ipython" not in "\n".join(text.full(check([root], OPTIONS)))
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert (root / "book.ipynb").read_bytes() == before.replace(b"jax.tree_map(", b"jax.tree.map(")
 
 
 @pytest.mark.parametrize(

@@ -745,6 +745,61 @@ def test_one_obstacle_keeps_all(write: Write, more: str, why: str) -> None:
     assert "moves together or nothing does" in said and why in said
 
 
+MAPPED = """
+    flat = Mesh(np.array(jax.devices()), ("all",))
+
+
+    def spread(x):
+        return jax.shard_map(lambda x: x, mesh=flat, in_specs=P("all"), out_specs=P("all"))(x)
+    """
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "\n\n    def main():\n        return spread(np.ones(8))\n",
+        "\n    fast = jax.jit(spread)\n    print(fast(np.ones(8)))\n",
+        "\n    y = spread(np.ones(8))\n    with mesh:\n        double(np.ones(8))\n    print(y)\n",
+        "\n    table = {'spread': spread}\n\n\n    def main(name='spread'):\n        return table[name](np.ones(8))\n",
+    ],
+)
+def test_a_shard_map_over_another_mesh_that_no_block_runs(write: Write, more: str) -> None:
+    import textwrap
+
+    root = write({"main.py": textwrap.dedent(USES_A_MESH + RUN_IT + MAPPED) + textwrap.dedent(more)})
+    assert "with jax.set_mesh(mesh):" in carried(root)["main.py"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\n    with mesh:\n        double(spread(np.ones(8)))\n",
+        "\n\n    def loss(x):\n        return spread(x).sum()\n\n\n    with mesh:\n        jax.jit(loss)(np.ones(8))\n",
+        "\n    fast = jax.jit(spread)\n    with mesh:\n        fast(np.ones(8))\n",
+        "\n    table = {'spread': spread}\n    with mesh:\n        table['spread'](np.ones(8))\n",
+        "\n\n    def make():\n        return jax.jit(spread)\n\n\n    step = make()\n    with mesh:\n        step(np.ones(8))\n",
+        "\n\n    def apply(fn, x):\n        with mesh:\n            return fn(x)\n\n\n    apply(spread, np.ones(8))\n",
+        "\n\n    class Model:\n        def __init__(self):\n            self.step = spread\n\n        def run(self, x):\n"
+        "            with mesh:\n                return self.step(x)\n",
+        "\n\n    class Model:\n        def __call__(self, x):\n            return spread(x)\n\n\n    model = Model()\n"
+        "    with mesh:\n        model(np.ones(8))\n",
+        "\n    steps = []\n    steps.append(lambda x: spread(x))\n    for step in steps:\n        with mesh:\n"
+        "            step(np.ones(8))\n",
+        "\n    import loaders\n    loaders.keep(spread)\n    unknown.register(spread)\n",
+        "\n    import contextlib\n\n\n    @contextlib.contextmanager\n    def entered():\n        with mesh:\n"
+        "            yield\n\n\n    with entered():\n        spread(np.ones(8))\n",
+    ],
+)
+def test_a_shard_map_over_another_mesh_that_a_block_may_run(write: Write, more: str) -> None:
+    assert "shard_map over a mesh that is not the one entered" in refused(write, RUN_IT + MAPPED + more)
+
+
+def test_a_shard_map_that_a_block_of_another_file_runs(write: Write) -> None:
+    more = "import numpy as np\nfrom main import mesh, spread as run_it\n\nwith mesh:\n    run_it(np.ones(8))\n"
+    assert "shard_map over a mesh that is not the one entered" in refused(write, RUN_IT + MAPPED, other=more)
+
+
 def test_a_name_that_another_file_takes_is_an_obstacle(write: Write) -> None:
     said = refused(write, RUN_IT, other="from main import pjit\n\nagain = pjit(len)\n")
     assert "another file takes it from this one" in said

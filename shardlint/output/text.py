@@ -255,10 +255,10 @@ def sentence(text: str) -> str:
 
 
 def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
-    text = source.line_at(finding.start)
+    text, before = source.shown_at(finding.start)
     last_line, last_column = source.position(finding.end)
-    stop = last_column - 1 if last_line == line else len(text.rstrip())
-    start = column - 1
+    stop = last_column - 1 - before if last_line == line else len(text.rstrip())
+    start = column - 1 - before
     most = look.code_width
     if start > most - min(40, most // 2):  # a very long line: show the part that matters
         cut = start - 20

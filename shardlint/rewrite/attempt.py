@@ -194,7 +194,7 @@ class Attempt:
         for one in layers:
             text = one.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
-        gone = _dropped(work, text, project)
+        gone = _dropped(work, text, project, self.length)
         if gone.edits:
             layers.append(gone)
             text = gone.made(text)
@@ -261,7 +261,7 @@ def wanted(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
 
-def _dropped(work: Work, text: str, project: Project) -> Layer:
+def _dropped(work: Work, text: str, project: Project, length: int | None) -> Layer:
     """Without the imports that fixes left unused, now or in an earlier round."""
     if not work.drops:
         return Layer(())
@@ -269,7 +269,8 @@ def _dropped(work: Work, text: str, project: Project) -> Layer:
         facts = read_facts(work.after.replaced(text), work.path.resolve())
     except NotParsed:
         return Layer(())
-    edits: list[Edit] = dropped(facts, work.drops, project)
+    was = work.before.text
+    edits: list[Edit] = dropped(facts, work.drops, project, was, length or line_length(was))
     layer = Layer.of(edits)
     return layer if edits and _wrong(work.after.replaced(layer.made(text))) is None else Layer(())
 

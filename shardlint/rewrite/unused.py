@@ -27,10 +27,13 @@ _NOQA = regex(r"#.*\bnoqa\b", re.IGNORECASE)
 _LAYOUT = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
-def dropped(file: FileFacts, names: set[str], project: Project | None = None) -> list[Edit]:
+def dropped(
+    file: FileFacts, names: set[str], project: Project | None = None, before: str | None = None, length: int = 0
+) -> list[Edit]:
     """Edits that remove module-level imports of names nothing uses any more, in the file or elsewhere in its project.
 
-    What an `__init__.py` imports is what its package offers.
+    What an `__init__.py` imports is what its package offers. An import that was broken over several lines since the
+    text `before` comes back on one where that is no longer than `length`.
     """
     edits: list[Edit] = []
     if file.path.name == "__init__.py":
@@ -50,6 +53,8 @@ def dropped(file: FileFacts, names: set[str], project: Project | None = None) ->
             continue
         if len(gone) == len(statement.names):
             edits.append(_whole_line(file, statement))
+        elif before is not None and (joined := _joined(file, statement, gone, before, length)) is not None:
+            edits.append(joined)
         else:
             edits.extend(_aliases(file, statement, gone))
     return edits
@@ -175,6 +180,22 @@ def without_lines(file: FileFacts, statement: ast.stmt) -> Edit:
         below += 1
     last += min(above, below)
     return Edit(source.offset(first, 0), starts[last] if last < len(starts) else len(source.text), "")
+
+
+def _joined(
+    file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias], before: str, length: int
+) -> Edit | None:
+    """The import without some names on one line, where a fix had broken it over several."""
+    start, end = file.span(statement)
+    text = file.source.text[start:end]
+    if statement.lineno == statement.end_lineno or text in before or "#" in text:
+        return None
+    head = re.match(r"from\s+([\w.]+)\s+import\s*\(", text)
+    if head is None or re.search(rf"from\s+{re.escape(head[1])}\s+import\s*\(", before):
+        return None
+    kept = [file.text(alias) for alias in statement.names if alias not in gone]
+    line = f"{' '.join(head[0].rstrip('( ').split())} {', '.join(kept)}"
+    return Edit(start, end, line) if len(line) + statement.col_offset <= length else None
 
 
 def _aliases(

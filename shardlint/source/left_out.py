@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.source.magics import lines_of, with_lines
 from shardlint.source.patterns import regex
 
 _IMPORT = regex(r"(?:import|from)[ \t]")
@@ -21,7 +22,7 @@ _ASSIGNS = regex(r"(?<![=!<>:+\-*/%@&|^])(?:[:+\-*/%@&|^]|\*\*|//|<<|>>)?=(?!=)"
 _BINDS = regex(
     r"\b(?:def|class|as|global|import|del)[ \t]+([^\W\d]\w*)|\bfor[ \t]+(.+?)[ \t]in\b|(\w+)[ \t]*:="
 )
-_WRITTEN = regex(r"(?m)^(?:\w+ = )*get_ipython\(\)  #!(.*)$")
+_WRITTEN = regex(r"(?:\A|(?<=[\r\n]))(?:\w+ = )*get_ipython\(\)  #!([^\r\n]*)")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def left_out(parts: list[str]) -> dict[int, LeftOut]:
 
 def in_place_of(code: str) -> str:
     """The Python that stands for a cell, on the same lines."""
-    lines = code.split("\n")
+    lines = lines_of(code)
     kept = [bool(_IMPORT.match(line)) and problem(line) is None for line in lines]
     known = {name for line, stays in zip(lines, kept, strict=True) if stays for name in _NAME.findall(line)}
     bound = dict.fromkeys(name for line in lines for name in _bound(line) if name not in known)
@@ -68,7 +69,7 @@ def in_place_of(code: str) -> str:
         else:
             made.append(f"{binds}get_ipython()  #!{line}")
             binds = ""
-    return "\n".join(made)
+    return with_lines(code, made)
 
 
 def as_it_was(text: str) -> str:

@@ -9,7 +9,10 @@ import ast
 
 from shardlint.source.patterns import regex
 
-_MAYBE = regex(r"(?m)^[ \t]*[%!?]|\?[ \t]*$|=[ \t]*[%!]|^(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]")
+_MAYBE = regex(
+    r"(?:\A|(?<=[\r\n]))(?:[ \t]*[%!?]|(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t])"
+    r"|\?[ \t]*(?:\Z|[\r\n])|=[ \t]*[%!]"
+)
 _LINE = regex(
     r"[ \t]*(?:%{1,2}[A-Za-z]|!|\?{1,2}[\w%])|[ \t]*[\w.%*]+\?{1,2}[ \t]*$"
     r"|(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]+[\w./~-]"
@@ -26,23 +29,37 @@ _OTHER = frozenset(
 _TOKEN = regex(
     r"#.*|'''|\"\"\"|\"(?:\\.|[^\"\\])*(?:\"|$)|'(?:\\.|[^'\\])*(?:'|$)|[(\[{]|[)\]}]|\\$"
 )
-_PUT = regex(r"(?m)^([ \t]*)pass  #~(.*)$")
-_GIVEN = regex(r"(?m)= get_ipython\(\)  #~(.*)$")
+_PUT = regex(r"(?:\A|(?<=[\r\n]))([ \t]*)pass  #~([^\r\n]*)")
+_GIVEN = regex(r"= get_ipython\(\)  #~([^\r\n]*)")
+_END = regex(r"\r\n|\r|\n")
+
+
+def lines_of(code: str) -> list[str]:
+    """The lines of a cell as Python and IPython count them: a lone carriage return ends one too."""
+    return _END.split(code)
+
+
+def with_lines(code: str, lines: list[str]) -> str:
+    """The code with other lines in the place of its own; they end as those do."""
+    ends = [*_END.findall(code), ""]
+    return "".join(line + end for line, end in zip(lines, ends, strict=True))
 
 
 def as_python(code: str) -> str:
     """A cell's code with every line that is not Python as one that is."""
     if not _MAYBE.search(code) or _parses(code):
         return code
-    lines = code.split("\n")
+    lines = lines_of(code)
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     cell = _OF_A_CELL.match(lines[first])
     if cell is not None:
-        rest = as_python("\n".join(lines[first + 1 :]))
-        if cell[1] not in _PYTHON and (cell[1] in _OTHER or not _parses(rest)):
-            return "\n".join(f"pass  #~{line}" if line.strip() else line for line in lines)
-        return "\n".join([*lines[:first], _put(lines[first]), *([rest] if len(lines) > first + 1 else [])])
-    return "\n".join(_lines(lines))
+        rest = "\n".join(lines[first + 1 :])
+        python = as_python(rest)
+        if cell[1] not in _PYTHON and (cell[1] in _OTHER or not _parses(python)):
+            return with_lines(code, [f"pass  #~{line}" if line.strip() else line for line in lines])
+        below = python.split("\n") if len(lines) > first + 1 else []
+        return with_lines(code, [*lines[:first], _put(lines[first]), *below])
+    return with_lines(code, _lines(lines))
 
 
 def as_written(text: str) -> str:
@@ -52,20 +69,20 @@ def as_written(text: str) -> str:
 
 def indent_of(code: str) -> str:
     """What the first line of a cell is indented by: IPython takes it away from all lines that begin with it."""
-    first = next((line for line in code.split("\n") if line.strip()), "")
+    first = next((line for line in lines_of(code) if line.strip()), "")
     return first[: len(first) - len(first.lstrip(" \t"))]
 
 
 def unindented(code: str, indent: str) -> str:
     """The code without it."""
-    return "\n".join(line.removeprefix(indent) for line in code.split("\n")) if indent else code
+    return with_lines(code, [line.removeprefix(indent) for line in lines_of(code)]) if indent else code
 
 
 def indented(code: str, indent: str, before: str) -> str:
     """The code with it, but for lines that had none in the code `before`."""
     if not indent:
         return code
-    old, new = before.split("\n"), code.split("\n")
+    old, new = lines_of(before), lines_of(code)
     found = [indent + line if line.strip() else line for line in new]
     if not all(line.startswith(indent) for line in old if line.strip()):
         from difflib import SequenceMatcher
@@ -73,7 +90,7 @@ def indented(code: str, indent: str, before: str) -> str:
         without = [line.removeprefix(indent) for line in old]
         for at, other, length in SequenceMatcher(None, without, new, autojunk=False).get_matching_blocks():
             found[other : other + length] = old[at : at + length]
-    return "\n".join(found)
+    return with_lines(code, found)
 
 
 def _lines(lines: list[str]) -> list[str]:
@@ -82,7 +99,7 @@ def _lines(lines: list[str]) -> list[str]:
     goes_on = False
     indent = ""
     for line in lines:
-        assigned = _ASSIGNED.fullmatch(line.rstrip("\r")) if state.closed and not goes_on else None
+        assigned = _ASSIGNED.fullmatch(line) if state.closed and not goes_on else None
         if goes_on or (state.closed and _LINE.match(line)):
             indent = indent if goes_on else line[: len(line) - len(line.lstrip(" \t"))]
             goes_on = line.rstrip().endswith("\\")

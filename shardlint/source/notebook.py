@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, problem
-from shardlint.source.magics import as_python, as_written, indent_of, indented, unindented
+from shardlint.source.magics import as_python, as_written, indent_of, indented, lines_of, unindented
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable
@@ -26,7 +26,7 @@ from shardlint.source.text import NOTEBOOKS, Source, Unreadable
 BORDER = regex(r"\n# %% cell \d+\n")
 _BORDER_LINE = regex(r"# %% cell \d+")
 _BLANK = regex(r"[ \t\r\n]*")
-_LINE = regex(r"[^\n]*\n|[^\n]+")
+_LINE = regex(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FENCE = regex(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
 _OPTIONS = regex(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
 _SAID = regex(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
@@ -51,7 +51,7 @@ class Cell:
     @cached_property
     def lines(self) -> list[str]:
         """The lines of its code."""
-        return self.code.split("\n")
+        return lines_of(self.code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,16 @@ class Notebook(Source):
         whole = within >= len(cell.lines) or cell.lines[within].startswith(cell.indent)
         return len(cell.indent) if whole else 0
 
+    def shown_at(self, offset: int) -> tuple[str, int]:
+        """The line of a cell; of one that was left out, without what stands for it in the text."""
+        line = self.position(offset)[0]
+        index = bisect_right(self._first_lines, line) - 1
+        if index >= len(self.cells) or index not in dict(self.unparsed):
+            return super().shown_at(offset)
+        lines = self.cells[index].lines
+        text = lines[min(line - self._first_lines[index], len(lines) - 1)]
+        return text, len(self.line(line)) - len(text)
+
     def of_line(self, line: int) -> tuple[int, int]:
         """The cell of a line, and the line in it."""
         index = bisect_right(self._first_lines, line) - 1
@@ -97,7 +107,7 @@ class Notebook(Source):
     def line_of(self, cell: int | None, line: int) -> int | None:
         """The line of the text that a line of a cell is; None where there is none."""
         for first, one in zip(self._first_lines, self.cells, strict=False):
-            if one.number == cell and 1 <= line <= one.code.count("\n") + 1:
+            if one.number == cell and 1 <= line <= len(one.lines):
                 return first + line - 1
         return None
 

@@ -91,6 +91,10 @@ class Source:
         end = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
 
+    def shown_at(self, offset: int) -> tuple[str, int]:
+        """The line that a character is on as people see it, and how many characters stand before that in the text."""
+        return self.line_at(offset), 0
+
     def line_at(self, offset: int) -> str:
         """The text of the line that a character is on, without its newline."""
         if self._counts:

@@ -56,6 +56,8 @@ def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] =
     elif site.form == "partial" and len(kept) == 1 and not instead:
         edits = [Edit(0, len(site.text()), site.text(site.call.args[0]))]
         dropped.append(site.call.func)
+    elif (alone := _alone(site, kept)) is not None:
+        edits = alone
     else:
         edits = list(_edits(site.text(), chunks, kept))
         edits += [
@@ -68,6 +70,18 @@ def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] =
     moved = tuple(Edit(edit.start + base, edit.end + base, edit.text) for edit in edits)
     text = Layer.of(edits).made(site.text())
     return Cut(moved, text, tuple(names), {node: said[node] for node in gone})
+
+
+def _alone(site: Site, kept: list[_Chunk]) -> list[Edit] | None:
+    """The edits that leave one argument, on the line of its call, where nothing speaks for other lines."""
+    if len(kept) != 1 or "\n" in site.text(kept[0].node):
+        return None
+    opening, closing = _brackets(site)
+    first, last = Edit(opening + 1, kept[0].start, ""), Edit(kept[0].stop, closing, "")
+    text = site.text()
+    if kept[0].own or text.count("\n", first.start, first.end) != 1:
+        return None
+    return [first, last]
 
 
 def _edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iterator[Edit]:

@@ -52,8 +52,9 @@ class FilterJitShardings(Rule):
     `eqx.Partial`, so that they stay arguments of the program. What is not known in the body gets a name above the
     function: a name that means something else there, a call. Out of a dict that is filled elsewhere the shardings are
     taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. There is
-    no fix for None inside a tree of shardings, in the body of a class, for what changes in a loop, where the entries
-    are not as many as the arguments, and for meshes with Explicit axes. The finding says which.
+    no fix for None inside a tree of shardings, in the body of a class, above a decorator that may change arguments
+    or results, for a decorated function whose shardings change in a loop, where the entries are not as many as
+    the arguments, and for meshes with Explicit axes. The finding says which.
 
     ## Evidence
     Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all

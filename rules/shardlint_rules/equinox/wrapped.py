@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Place, Table, Value
+from shardlint.model.values import Api, Constant, Place, Table, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -64,10 +64,18 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
         yield Wrapping(parent, wrapper)
     elif isinstance(parent, ast.Call) and parent.func is wrapper and _one_argument(parent):
         yield Wrapping(parent.args[0], parent)
+    elif isinstance(parent, ast.Call) and parent.args and parent.args[0] is wrapper and _is_partial(site, parent):
+        yield from _given_to(site, parent, depth)
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
     else:
         raise OutOfReach("what it wraps is not to be seen here")
+
+
+def _is_partial(site: Site, call: ast.Call) -> bool:
+    """Whether a call binds more settings: `partial(sharded, donate="all")`."""
+    called = options(site.value(call.func))
+    return len(call.args) == 1 and all(isinstance(one, Api) and one.name == "functools.partial" for one in called)
 
 
 def _one_argument(call: ast.Call) -> bool:

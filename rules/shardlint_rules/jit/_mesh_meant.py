@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
@@ -31,13 +32,15 @@ class Meant:
     why: str = ""
 
 
-def mesh_meant(site: Site, entered: Sequence[MeshContext] = ()) -> Meant:
-    """The mesh that is meant at a site, of which `entered` are the mesh contexts around its calls.
+def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext] = ()) -> Meant:
+    """The mesh that `specs` mean at a site, of which `entered` are the mesh contexts around its calls.
 
     What is nearest counts: a parameter or variable of the function, then the mesh that the object keeps, then one
-    that a parameter brings along, then one of the module. It must be the mesh that is entered, where one is.
+    that a parameter brings along, then one of the module. It must be the mesh that is entered, where one is. Of
+    several it is the one that has the axes of the specs, where the text shows that no other has.
     """
     local = _names(site, [scope for scope in site.scope.outward() if scope.kind in ("function", "lambda")])
+    local = _with_axes(site, local, specs)
     if local:
         name = "mesh" if "mesh" in local else local[0] if len(local) == 1 else None
         return _checked(site, name, entered, _either(local))
@@ -47,12 +50,30 @@ def mesh_meant(site: Site, entered: Sequence[MeshContext] = ()) -> Meant:
     if brought:
         return Meant(brought[0]) if len(brought) == 1 else Meant(None, _either(brought))
     found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
+    found = _with_axes(site, found, specs)
     if len(found) == 1 and (line := _another(site, found[0])):
         return Meant(
             None, f"it may be another mesh than the module's `{found[0]}`: line {line} makes one too"
         )
     name = found[0] if len(found) == 1 else None
     return _checked(site, name, entered, _either(found) if found else _NO_MESH)
+
+
+def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:
+    """Those of several meshes that may have the axes of the specs."""
+    asked = {axis for spec in specs for entry in spec.entries for axis in entry.axes}
+    if len(names) < 2 or not asked:
+        return names
+    return [name for name in names if not (axes := _axes(site, name)) or asked <= axes] or names
+
+
+def _axes(site: Site, name: str) -> set[str]:
+    """All axes that a mesh may have, by name; empty where the text does not tell them."""
+    bindings, _ = lookup(site.file, site.call, name)
+    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
+    meshes = [site.mesh_of(one) for value in values for one in options(site.program.followed(value))]
+    known = [mesh.axis_names for mesh in meshes if mesh is not None and mesh.axis_names is not None]
+    return {axis for axes in known for axis in axes} if meshes and len(known) == len(meshes) else set()
 
 
 def _either(names: list[str]) -> str:

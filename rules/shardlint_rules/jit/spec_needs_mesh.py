@@ -326,14 +326,14 @@ class SpecNeedsMesh(Rule):
     def _fix(self, site: Site, specs: list[Given]) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
         entered = self._context(site)
-        mesh = mesh_meant(site, entered.contexts if entered is not None else ())
+        mesh = mesh_meant(site, [one.spec for one in specs], entered.contexts if entered is not None else ())
         if mesh.name is None:
             return None, mesh.why
         return self._named(site, [one.node for one in specs], mesh.name)
 
     def _of_context(self, site: Site, specs: list[Given]) -> Fix | None:
         """The fix that names the mesh which the seen ways to the site enter, if there is a name for it."""
-        mesh = mesh_meant(site, site.context.contexts)
+        mesh = mesh_meant(site, [one.spec for one in specs], site.context.contexts)
         if mesh.name is None:
             return None
         return self._named(site, [one.node for one in specs], mesh.name)[0]

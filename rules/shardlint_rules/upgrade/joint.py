@@ -16,7 +16,7 @@ from shardlint.model import Program
 from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.values import Api, CallResult, options
+from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -24,6 +24,7 @@ from shardlint.syntax.nodes import children
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.leading import may_run
 from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
 from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
 
@@ -37,6 +38,8 @@ _BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its ow
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
+_OTHER_MESH = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
+_FOLLOWED = 10
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,10 @@ class _Part:
     """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
 
     plan: Plan
-    blocks: bool = False
+    blocks: list[Place] = field(default_factory=list)
     made: set[_Spot] = field(default_factory=set)
     """Where the meshes are made that it enters."""
-    mapped: list[tuple[int, frozenset[_Spot]]] = field(default_factory=list)
+    mapped: list[tuple[Place, frozenset[_Spot]]] = field(default_factory=list)
 
 
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
@@ -131,11 +134,16 @@ def _plan(site: Site) -> Plan:
         for path in (entering if any(part.mapped for part in parts.values()) else ())
         for other in site.program.project.saying(path, ("shard_map",))
     }
-    for path, part in parts.items():
-        for line, spots in part.mapped if made and path in beside else ():
-            if not spots & made:
-                why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
-                found.obstacles.append(Obstacle(path, line, why))
+    others = [
+        call
+        for path, part in parts.items()
+        for call, spots in (part.mapped if made and path in beside else ())
+        if not spots & made
+    ]
+    if not found.obstacles and len(others) <= _FOLLOWED:
+        blocks = [block for part in parts.values() for block in part.blocks]
+        others = [call for call in others if may_run(site, blocks, call)]
+    found.obstacles += (Obstacle(call.file.path, call.line, _OTHER_MESH) for call in others)
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
     if found.contexts and not site.allows("jax", _WARNS):
         found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
@@ -159,13 +167,13 @@ def _part(site: Site, file: FileFacts) -> _Part:
 def _made(site: Site, file: FileFacts) -> _Part:
     part = _Part(Plan())
     _add_file(site, file, part.plan)
-    for _, item, _ in _blocks(site, file):
-        part.blocks = True
+    for statement, item, _ in _blocks(site, file):
+        part.blocks.append(Place(file, statement))
         part.made |= _made_at(site, file, item.context_expr)
     for call in _shard_maps(site.program, file):
         spots = _mapped_over(site, file, call)
         if spots is not None:
-            part.mapped.append((call.lineno, spots))
+            part.mapped.append((Place(file, call), spots))
     return part
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shardlint.rules_api.imports import spell
@@ -20,6 +21,7 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     if asked is None:
         return []
     if isinstance(asked, One):
+        names = asked.taken(names, spare, what)
         if len(names) == 1 and not asked.surely:
             names = [f"({names[0]},)"]
         joined = ", ".join(names)
@@ -27,6 +29,8 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
         lines = (
             assigned(joined, shard, many, asked.text, room - len(UNIT if asked.when else "")) if names else []
         )
+        if names and names[-1].startswith("*"):
+            lines.append(f"{names[-1][1:]} = tuple({names[-1][1:]})")
         if asked.when and lines:
             inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
             return [f"if {asked.when}:{inside}"]
@@ -36,6 +40,8 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
             f"in_shardings has {len(asked.texts)} entries and {what} {len(names)} positional parameters"
         )
     pairs = [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
+    if asked.optional:
+        return list(_one_by_one(shard, pairs, asked.optional, room))
     calls = ", ".join(f"{shard}({name}, {text})" for name, text in pairs)
     together = f"{', '.join(name for name, _ in pairs)} = {calls}"
     if not pairs:
@@ -43,6 +49,40 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
     if len(together) <= room and "\n" not in together:
         return [together]
     return [line for name, text in pairs for line in assigned(name, shard, name, text, room)]
+
+
+def _one_by_one(
+    shard: str, pairs: list[tuple[str, str]], optional: Sequence[str], room: int
+) -> Iterator[str]:
+    """A statement for each parameter, under a test where its sharding may be None."""
+    for name, text in pairs:
+        lines = assigned(name, shard, name, text, room - len(UNIT))
+        if text in optional:
+            inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
+            yield f"if {text} is not None:{inside}"
+        else:
+            yield from lines
+
+
+def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[list[str], Given]:
+    """The names that are constrained where a function takes `*args` too: that as one more, with what is left for it."""
+    if star is None or asked is None:
+        return names, asked
+    if isinstance(asked, One) and (asked.surely or not names):
+        return [*names, star.arg], replace(asked, surely=True, count=None)
+    if isinstance(asked, One):
+        return [*names, f"*{star.arg}"], replace(asked, count=None)
+    if len(asked.texts) < len(names):
+        raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+    asked.refuse_optional()
+    rest = asked.texts[len(names) :]
+    if not rest:
+        return names, asked
+    if None in rest:
+        raise NotRewritten(f"`*{star.arg}` takes an entry that is None, which filter_shard refuses")
+    together = ", ".join(text for text in rest if text is not None)
+    together = f"({together},)" if len(rest) == 1 else f"({together})"
+    return [*names, star.arg], Each((*asked.texts[: len(names)], together), asked.sources)
 
 
 class Body:
@@ -67,14 +107,7 @@ class Body:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
-        names, star = self.names, self.function.args.vararg
-        if star is not None and isinstance(asked, One) and (asked.surely or not names):
-            names = [*names, star.arg]
-            asked = replace(asked, surely=True)
-        elif star is not None and isinstance(asked, Each) and len(asked.texts) >= len(names):
-            names, asked = self._with_star(names, star.arg, asked)
-        elif star is not None:
-            raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+        names, asked = with_star(self.names, self.function.args.vararg, asked)
         room = line_length(self.file) - self._indent()
         what = f"`{self.function.name}`"
         lines = input_lines(self.shard, names, asked, self.spare, what, room)
@@ -83,17 +116,6 @@ class Body:
             self._insert([*comments, *lines])
         elif comments:
             raise NotRewritten("a comment beside the keywords would be lost")
-
-    def _with_star(self, names: list[str], star: str, asked: Each) -> tuple[list[str], Each]:
-        """The star's parameter as one more, which has the rest of the entries."""
-        rest = asked.texts[len(names) :]
-        if not rest:
-            return names, asked
-        if None in rest:
-            raise NotRewritten(f"`*{star}` takes an entry that is None, which filter_shard refuses")
-        together = ", ".join(text for text in rest if text is not None)
-        together = f"({together},)" if len(rest) == 1 else f"({together})"
-        return [*names, star], Each((*asked.texts[: len(names)], together), asked.sources)
 
     def constrain_results(self, asked: Given, comments: list[str]) -> None:
         """Constrain every returned value."""
@@ -137,25 +159,27 @@ class Body:
         pairs = list(zip(value.elts, asked.texts, strict=True))
         parts = ("..." if text is None else f"{self.shard}(..., {text})" for text in asked.texts)
         self.shown.append(f"return {', '.join(parts)}")
-        texts = [
-            self.site.text(one) if text is None else f"{self.shard}({self.site.text(one)}, {text})"
-            for one, text in pairs
-        ]
+        texts = [asked.around(self.shard, self.site.text(one), text) for one, text in pairs]
+        if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
+            self._parts_of(asked, statement, value, shown=True)
+            return
         indent, unit = self._lead(statement), self._unit()
         column = len(indent or "")
         long = column + len(f"return {', '.join(texts)}") > line_length(self.file)
         if long and indent is not None and statement.lineno == statement.end_lineno:
             lines = [
                 indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
-                if text is not None
-                else self.site.text(one)
-                for one, text in pairs
+                if text is not None and text not in asked.optional
+                else made
+                for (one, text), made in zip(pairs, texts, strict=True)
             ]
             inside = "".join(f"{indent}{unit}{line},\n" for line in lines)
             self.edits.append(self.site.replace(statement, f"return (\n{inside}{indent})"))
             return
-        for element, text in pairs:
-            if text is not None:
+        for (element, text), made in zip(pairs, texts, strict=True):
+            if text in asked.optional:
+                self.edits.append(self.site.replace(element, made))
+            elif text is not None:
                 start, end = self.file.span(element)
                 self.edits.append(Edit(start, start, f"{self.shard}("))
                 self.edits.append(Edit(end, end, f", {text})"))
@@ -167,7 +191,7 @@ class Body:
                 self._where_asked(asked, statement, value)
                 return
         else:
-            if None in asked.texts:
+            if None in asked.texts or asked.optional:
                 self._parts_of(asked, statement, value)
                 return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
@@ -178,20 +202,17 @@ class Body:
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap(statement, value, text)
 
-    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr) -> None:
-        """A result whose parts have no names yet."""
+    def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
+        """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
         names = [f"result{index}" for index in range(len(asked.texts))]
         indent = self._lead(statement)
         taken = any(self.file.mentions_in(self.file.scope(self.function), name) for name in names)
-        shown = isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
-        if indent is None or taken or shown or len(names) < 2:
+        other = not shown and isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
+        if indent is None or taken or other or len(names) < 2:
             raise NotRewritten(
                 f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
             )
-        parts = [
-            name if text is None else f"{self.shard}({name}, {text})"
-            for name, text in zip(names, asked.texts, strict=True)
-        ]
+        parts = [asked.around(self.shard, name, text) for name, text in zip(names, asked.texts, strict=True)]
         self.shown.append(f"return {', '.join(parts)}")
         start, end = self.file.span(statement)
         self.edits.append(Edit(start, start + len("return"), f"{', '.join(names)} ="))

@@ -28,7 +28,7 @@ from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import input_lines
+from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
@@ -56,12 +56,12 @@ def above(
     if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
-    _check_shardings(site, asked)
+    kept = _kept(site, asked)
     handed = function is None or not _stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _lines(site, function, asked, inner, indent, statement)
-    taken = _signature(site, function, asked, handed)
+    taken = _with_kept(site, function, _signature(site, function, asked, handed), kept)
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
@@ -78,10 +78,21 @@ def above(
     if function is not None:
         put = site.replace(function, f"{partial}({name}, {site.text(function)})")
         return [*edits, *more, *rest.edits, put], lines
-    called = site.text(site.call.func)
-    left = rest.text[len(called) :].strip()[1:-1].strip().removesuffix(",")
+    called, left = _called(site, rest)
     made = f"{called}({partial}({name}, function){f', {left}' if left else ''})"
     return [*edits, *more, site.replace(site.call, f"lambda function: {made}")], lines
+
+
+def _called(site: Site, rest: Cut) -> tuple[str, str]:
+    """What makes the decorator (`filter_jit`), and the settings that are left for it."""
+    func = site.text(site.call.func)
+    if site.form != "partial":
+        return func, rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+    called = site.text(site.call.args[0])
+    if rest.text == called:
+        return called, ""
+    inside = rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
+    return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
 def _before(site: Site, statement: ast.stmt, indent: str) -> str:
@@ -94,8 +105,12 @@ def _before(site: Site, statement: ast.stmt, indent: str) -> str:
     return source.newline * (1 if indent else 2)
 
 
-def _check_shardings(site: Site, asked: Asked) -> None:
-    """They must mean the same in the new function whenever it is traced."""
+def _kept(site: Site, asked: Asked) -> dict[str, str]:
+    """Names in the shardings that may change before the new function is traced, with how: it keeps them as defaults.
+
+    Raises `NotRewritten` where a sharding means something else there.
+    """
+    kept: dict[str, str] = {}
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
@@ -111,7 +126,23 @@ def _check_shardings(site: Site, asked: Asked) -> None:
                 raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
             problem = changes(site, part, bindings, scope)
             if problem is not None:
-                raise NotRewritten(problem)
+                kept[part.id] = problem
+    return kept
+
+
+def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str, str]) -> str:
+    """The parameters, and one with a default for each name that may change."""
+    if not kept:
+        return taken
+    known = _known(site, function)
+    own = {*known.positional, *known.keyword_only} if known is not None else set()
+    for name, problem in kept.items():
+        if name in own or (isinstance(function, ast.Lambda) and function.args.kwarg is not None):
+            raise NotRewritten(problem)
+    more = ", ".join(f"{name}={name}" for name in kept)
+    before, rest = taken.removesuffix("**kwargs").removesuffix(", "), taken.endswith("**kwargs")
+    star = "" if "*" in before else "*"
+    return ", ".join(filter(None, [before, star, more, "**kwargs" if rest else ""]))
 
 
 def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
@@ -237,8 +268,10 @@ def _lines(
     names = _names(site, function, asked)
     room = line_length(site.file) - len(indent) - len(_UNIT)
     if names is not None:
-        spare = len(function.args.defaults) if isinstance(function, ast.Lambda) else 0
-        lines = input_lines(shard, names, asked.inputs, spare, f"`{inner}`", room)
+        of_lambda = function.args if isinstance(function, ast.Lambda) else None
+        spare = len(of_lambda.defaults) if of_lambda is not None else 0
+        constrained, inputs = with_star(names, of_lambda.vararg if of_lambda is not None else None, asked.inputs)
+        lines = input_lines(shard, constrained, inputs, spare, f"`{inner}`", room)
         given = ", ".join([*names, *_more(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Items, Parameter, Value, options
+from shardlint.model.values import Assumed, Constant, Items, Parameter, Unknown, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
+
+_OR_NONE = regex(r"\b(?:None|Optional)\b")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class One:
     """The condition under which it is not None, where it may be."""
     otherwise: str = ""
     """The condition's opposite."""
+    count: int | None = None
+    """How many entries it has, where it is known to be a tuple."""
 
     def around(self, shard: str, value: str) -> str:
         """An expression that constrains a value where there is something to constrain it to."""
@@ -34,17 +39,40 @@ class One:
         return f"{value} if {self.otherwise} else {call}" if self.when else call
 
     @staticmethod
-    def optional(text: str, surely: bool, source: ast.expr | None) -> One:
+    def optional(text: str, surely: bool, source: ast.expr | None, count: int | None = None) -> One:
         """What the expression `text` names where it is not None."""
-        return One(text, surely, source, f"{text} is not None", f"{text} is None")
+        return One(text, surely, source, f"{text} is not None", f"{text} is None", count)
+
+    def taken(self, names: list[str], spare: int, what: str) -> list[str]:
+        """The parameters that it has entries for. Raises `NotRewritten` where these do not fit."""
+        if self.count is None:
+            return names
+        if not len(names) - spare <= self.count <= len(names):
+            raise NotRewritten(
+                f"in_shardings has {self.count} entries and {what} {len(names)} positional parameters"
+            )
+        return names[: self.count]
 
 
 @dataclass(frozen=True)
 class Each:
-    """One text for each argument or result; None leaves that one alone."""
+    """One text for each argument or result; None leaves that one alone, and so does an `optional` that is None."""
 
     texts: tuple[str | None, ...]
     sources: tuple[ast.expr, ...]
+    optional: tuple[str, ...] = ()
+
+    def around(self, shard: str, name: str, text: str | None) -> str:
+        """What stands for a variable: itself, constrained to its entry where there is one."""
+        if text is None:
+            return name
+        call = f"{shard}({name}, {text})"
+        return f"{name} if {text} is None else {call}" if text in self.optional else call
+
+    def refuse_optional(self) -> None:
+        """Raise `NotRewritten` where an entry may be None."""
+        for text in self.optional:
+            raise OutOfReach(f"`{text}` may be None, which filter_shard refuses")
 
 
 Given = One | Each | None
@@ -60,20 +88,21 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
 
 
 def given(site: Site, node: ast.expr | None) -> Given:
-    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what."""
+    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what.
+
+    An attribute that is None in sight may have another value in a subclass, or by somebody else's hand.
+    """
     if node is None:
         return None
     value = site.value(node)
     if value == Constant(None):
-        return None
+        return _optional(site, node) if isinstance(node, ast.Attribute) else None
     refuse_explicit(site, value)
     elements = _elements(site, node)
-    if elements is not None:
+    if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
         return _each(site, node, elements)
     if isinstance(value, Items):
-        if value.open or _holds_none(site, node):
-            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
-        return One(site.text(node), False, node)
+        return One(site.text(node), False, node, count=_count(site, node, value))
     if _may_be_none(site, node):
         return _optional(site, node)
     inner = _unwrapped(node)
@@ -84,9 +113,11 @@ def given(site: Site, node: ast.expr | None) -> Given:
 
 def _optional(site: Site, node: ast.expr) -> One:
     """What may be None, and then asks for nothing."""
-    for option in options(site.value(node)):
-        if isinstance(option, Items):
-            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    found = [option for option in options(site.value(node)) if option != Constant(None)]
+    counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
+    if len(counts) > 1:
+        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    count = next(iter(counts), None)
     surely = all(
         is_sharding(option) or is_spec(option) or option == Constant(None)
         for option in options(site.value(node))
@@ -96,13 +127,20 @@ def _optional(site: Site, node: ast.expr) -> One:
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(site, node.body)
-            return One(said(node.body), surely, node, said(test), _not(said(test), test))
+            return One(said(node.body), surely, node, said(test), _not(said(test), test), count)
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
             _refuse_parts(site, node.orelse)
-            return One(said(node.orelse), surely, node, _not(said(test), test), said(test))
+            return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count)
     if isinstance(node, ast.Name | ast.Attribute):
-        return One.optional(site.text(node), surely, node)
+        return One.optional(site.text(node), surely, node, count)
     raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+
+
+def _count(site: Site, node: ast.expr, value: Items) -> int | None:
+    """How many entries a tuple of shardings has, which filter_shard takes as it is."""
+    if (value.open and value.kind != "tuple") or Constant(None) in leaves(value):
+        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+    return len(value.items) if value.kind == "tuple" and not value.open else None
 
 
 _OPPOSITE = {ast.Is: "is not", ast.IsNot: "is", ast.Eq: "!=", ast.NotEq: "=="}
@@ -133,20 +171,21 @@ def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
 def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
+    optional: list[str] = []
     for index, element in enumerate(elements):
-        if isinstance(element, ast.Starred):
-            raise NotRewritten("a starred entry hides which entry is for which argument")
-        if site.value(element) == Constant(None):
+        if site.value(element) == Constant(None) and not isinstance(element, ast.Attribute):
             texts.append(None)
             continue
         if _may_be_none(site, element):
-            raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+            if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
+                raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+            optional.append(site.text(element))
         inner = _unwrapped(element)
         _refuse_parts(site, inner)
         by_name = isinstance(node, ast.Name) and inner is element
         texts.append(f"{site.text(node)}[{index}]" if by_name else site.text(inner))
         sources.append(node if by_name else inner)
-    return Each(tuple(texts), tuple(sources))
+    return Each(tuple(texts), tuple(sources), tuple(optional))
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
@@ -171,16 +210,33 @@ def _refuse_parts(site: Site, node: ast.expr) -> None:
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
-    """Whether one way to this value, or the default of a parameter, is None."""
+    """Whether one way to this value, the default of a parameter or field, or what it is annotated with is None."""
     for option in options(site.value(node)):
-        if option == Constant(None):
+        if option == Constant(None) or (isinstance(option, Assumed) and option.value == Constant(None)):
             return True
         if isinstance(option, Parameter):
             file = option.place.file
             bound = file.bindings(file.home(option.place.node), option.name)
             if any(isinstance(one.value, ast.Constant) and one.value.value is None for one in bound):
                 return True
+            said = [file.text(one.annotation) for one in bound if one.annotation is not None]
+            if any(_OR_NONE.search(text) for text in said):
+                return True
+        elif isinstance(node, ast.Attribute) and isinstance(option, Unknown) and _none_by_default(site, node.attr):
+            return True
     return False
+
+
+def _none_by_default(site: Site, name: str) -> bool:
+    """Whether something that runs with the site has a field of this name that may be None."""
+    field = rf"(?m)^[ \t]+{name}[ \t]*:"
+    texts = (
+        rf"{field}[^=\n]*=[ \t]*None\b",
+        rf"{field}[^=\n]*\b(?:None|Optional)\b",
+        rf"{field}.*\bdefault=None\b",
+        rf"(?:)\bself\.{name}[ \t]*=[ \t]*None\b",
+    )
+    return bool(site.program.project.saying(site.file.path, texts))
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:

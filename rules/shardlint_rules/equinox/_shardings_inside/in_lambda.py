@@ -8,6 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox._shardings_inside.body import with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
@@ -20,6 +21,12 @@ def in_lambda(
 
     if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
         raise OutOfReach("a sharding may be None, and the lambda would be written twice")
+    for asked in (inputs, outputs):
+        if isinstance(asked, Each):
+            asked.refuse_optional()
+    names, inputs = with_star(names, function.args.vararg, inputs)
+    if any(name.startswith("*") for name in names):
+        raise OutOfReach(f"`{names[-1]}` hides which entry is for which argument")
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
     for name, sharding in _by_name(names, spare, inputs):

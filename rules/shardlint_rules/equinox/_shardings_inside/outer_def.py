@@ -10,7 +10,7 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.body import input_lines
+from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
@@ -72,7 +72,8 @@ def of_lambda(
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
     room = line_length(site.file) - len(indent) - len(_UNIT)
     spare = len(function.args.defaults)
-    lines = input_lines(shard, names, asked.inputs, spare, "the lambda", room)
+    names, inputs = with_star(names, function.args.vararg, asked.inputs)
+    lines = input_lines(shard, names, inputs, spare, "the lambda", room)
     body = site.text(function.body)
     returned = [f"return {body}"] if asked.outputs is None else results(shard, body, asked.outputs, room)
     head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
@@ -170,12 +171,9 @@ def _body(
 
 def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
-    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1):
+    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1 or asked.optional):
         parts = [f"result{index}" for index in range(len(asked.texts))]
-        made = [
-            part if text is None else f"{shard}({part}, {text})"
-            for part, text in zip(parts, asked.texts, strict=True)
-        ]
+        made = [asked.around(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:

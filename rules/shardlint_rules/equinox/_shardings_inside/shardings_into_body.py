@@ -73,7 +73,7 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
     nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
     inputs, outputs = (given(site, nodes.get(name)) for name in SHARDING_SETTINGS)
     rest = _rest(site, inside, {keyword for keyword in direct.values() if keyword is not None})
-    forgotten = [edit for one in inside for edit in one.forgotten(site)]
+    forgotten = [edit for one in inside if _moved(one) for edit in one.forgotten(site)]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", edits, drops=rest.drops)
@@ -134,11 +134,16 @@ def _rest(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
     instead = {}
     for one in inside:
         left = one.without(site, SHARDING_SETTINGS)
-        if left and set(one.entries) & set(SHARDING_SETTINGS):
+        if left and _moved(one):
             instead[one.keyword] = left
         elif not left:
             gone = gone | {one.keyword}
     return cut(site, gone, instead)
+
+
+def _moved(one: Hidden) -> bool:
+    """Whether something of a dict moves into the body, so that the call does not name the dict any more."""
+    return not one.entries or bool(set(one.entries) & set(SHARDING_SETTINGS))
 
 
 def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
@@ -148,9 +153,9 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
             raise NotRewritten("nothing is wrapped with it in this file")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
-        if site.form != "call":
+        if site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
             raise
-        function = site.argument("fun")
+        function = site.argument("fun") if site.form == "call" else None
         with suppress(NotRewritten):
             edits, shown = above(site, function, asked, rest)
             message = f"write around it: {' '.join('; '.join(shown).split())}"

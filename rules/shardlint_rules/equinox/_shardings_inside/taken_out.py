@@ -91,6 +91,8 @@ def with_names(site: Site, asked: Asked) -> tuple[list[str], Asked]:
         texts = (given.text,) if isinstance(given, One) else given.texts
         if any("\n" in (text or "") for text in texts):
             raise NotRewritten("the shardings stand on several lines")
+        if isinstance(given, Each):
+            given.refuse_optional()
         if isinstance(given, One):
             lines.append(f"{variable} = {given.text}")
             found.append(One(variable, given.surely, None))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed
 from shardlint.rules_api.site import Site
+from shardlint_rules.equinox._shardings_inside.passing_on import passes_on
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
@@ -27,6 +28,17 @@ _SAME_ARGUMENTS = (
     "jax.value_and_grad",
     "jax.vmap",
     "jax.checkpoint",
+)
+# Decorators under filter_jit through which a function keeps its arguments and results as they are, and which are
+# none of donation's.
+_KEEPING = (
+    *KEEPING,
+    "functools.wraps",
+    "equinox.debug.assert_max_traces",
+    "chex.assert_max_traces",
+    "jax.named_call",
+    "jax.profiler.annotate_function",
+    "equinox.filter_jit",
 )
 
 
@@ -82,7 +94,7 @@ def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
             api = value.inner
         if isinstance(api, Api) and api.name in _SAME_ARGUMENTS:
             transform = True
-        elif not isinstance(api, Api) or api.name not in KEEPING:
+        elif not (isinstance(api, Api) and api.name in _KEEPING) and not passes_on(site, decorator):
             raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
     if not transform:
         return None
