@@ -30,8 +30,9 @@ from .steps import literals, same
 from .values import RANDOM, is_key
 
 _MOST = 12
-_SECONDS = 3.0
-_WORK_A_SECOND = 5e9
+_SECONDS = 20.0
+_OPERATIONS = 2500
+_WORK = 2e10
 _ELEMENTS = 2**24
 _LEAST = 8
 _INTEGERS = 8
@@ -93,19 +94,22 @@ def _entered() -> Any:
 
 @quiet
 def _at_end() -> None:
-    """Look at what was noted, for as long as that takes little."""
+    """Look at what was noted, as long as that comes to little: counted in operations, that the answer does not depend
+    on the load of the machine.
+    """
     import jax
 
     if getattr(sys, "last_value", None) is not None or jax.process_count() > 1:
         return
     folder = tempfile.mkdtemp(prefix="shardlint-run-")
     end = time.monotonic() + _SECONDS
+    left = [_OPERATIONS, _WORK]
     try:
         for one in _noted.values():
             if time.monotonic() < end:
                 sink.still.append(True)
                 try:
-                    found = _look(jax, one, folder, end)
+                    found = _look(jax, one, folder, left)
                 finally:
                     sink.still.clear()
                 if found:
@@ -115,13 +119,15 @@ def _at_end() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _look(jax: Any, noted: dict[str, Any], folder: str, end: float) -> dict[str, Any] | None:
+def _look(jax: Any, noted: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
     """What is another on one device; None where nothing is, or it cannot be told."""
     try:
         region = _region(jax, noted, folder)
         if region is None:
             return None
-        if time.monotonic() + 2 * region.work / _WORK_A_SECOND > end:
+        left[0] -= sum(1 for _ in program.operations(region.body))
+        left[1] -= region.work
+        if min(left) < 0:
             return None
         given = region.results()
         found = None
@@ -135,8 +141,6 @@ def _look(jax: Any, noted: dict[str, Any], folder: str, end: float) -> dict[str,
                 if not wrong or any(given[at].shape != results[at].shape for at in wrong):
                     return None
                 found = found or (alone, wrong, results)
-            if time.monotonic() > end:
-                return None
     except Exception:  # what cannot be traced for one device is not judged
         if os.environ.get("SHARDLINT_RUN_DEBUG"):
             raise

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from . import program
-from .frames import of_traceback
-from .steps import COLLECTIVES, evaluate, origin, pairs, relation, steps_of
+from .steps import COLLECTIVES, Steps, evaluate, origin, pairs, relation, steps_of
 from .values import inner
 
-_ELEMENTS = 2**25
+_ELEMENTS = 2**24
+_AT_ONCE = 60
+_ROUNDS = 8
 
 
 class Region:
@@ -74,14 +77,21 @@ class Region:
         """The mesh as that of the program."""
         return self.jax.set_mesh(self.several) if hasattr(self.jax, "set_mesh") else self.several
 
-    def values(self) -> list[Any]:
-        """What each operation gives on each device, a row for each."""
+    def values(self, places: Sequence[int]) -> list[Any]:
+        """What some operations give on each device, a row for each, by their places among all results in order."""
         spec = self.jax.sharding.PartitionSpec
 
         def run(*given: Any) -> Any:
-            kept: list[Any] = []
-            evaluate(self.body, (), given, {}, lambda one: kept.append(one[None]))
-            return tuple(kept)
+            kept: dict[int, Any] = {}
+            count = itertools.count()
+            wanted = frozenset(places)
+
+            def keep(one: Any) -> None:
+                if (at := next(count)) in wanted:
+                    kept[at] = one[None]
+
+            evaluate(self.body, (), given, {}, keep)
+            return tuple(kept[at] for at in places)
 
         mapped = self.map(run, spec(tuple(name for name in self.several.axis_names if name in self.manual)))
         with self.context():
@@ -89,27 +99,45 @@ class Region:
 
 
 class _Fits:
-    """How each value of the region on several devices makes up that on one; found when it is asked for."""
+    """How each value of the region on several devices makes up that on one; looked at when it is asked for."""
 
-    def __init__(self, region: Region, alone: Region, places: dict[int, int]) -> None:
-        self._region, self._places = region, places
-        self._parts, self._wholes = region.values(), alone.values()
+    def __init__(self, region: Region, alone: Region, several: Steps, places: dict[int, int]) -> None:
+        self._region, self._alone, self._places = region, alone, places
+        self._makers = {give: step for step in several.steps for give in step.gives}
         self._arguments = len(region.body.invars)
+        self._rounds = 0
         self._known: dict[int, str | None] = {
             at: "split" if any(spec) else "" for at, spec in enumerate(region.in_specs)
         }
 
     def get(self, number: int, default: str | None = None) -> str | None:
-        if number not in self._known:
-            if number not in self._places:
-                return default
-            parts = self._parts[number - self._arguments]
-            whole = self._wholes[self._places[number] - self._arguments][0]
-            self._known[number] = relation(parts, whole, self._region.sizes)
-        return self._known[number]
+        """How a value fits: None where it does not, `default` where nothing on one device is its like."""
+        if number not in self._known and number in self._places and self._rounds < _ROUNDS:
+            self._rounds += 1
+            self._load(number)
+        return self._known.get(number, default)
 
     def __getitem__(self, number: int) -> str | None:
         return self.get(number)
+
+    def _load(self, number: int) -> None:
+        """Look at a value and those it is made of, as many as are not too large together."""
+        taken, waiting, size = [], [number], 0
+        while waiting and len(taken) < _AT_ONCE:
+            one = waiting.pop(0)
+            step = self._makers.get(one)
+            if step is None or one in taken:
+                continue
+            if one not in self._known and one in self._places:
+                size += step.eqn.outvars[step.gives.index(one)].aval.size * self._region.several.size
+                if size > _ELEMENTS:
+                    break
+                taken.append(one)
+            waiting += [each for each in step.takes if each is not None]
+        parts = self._region.values([one - self._arguments for one in taken])
+        wholes = self._alone.values([self._places[one] - self._arguments for one in taken])
+        for one, part, whole in zip(taken, parts, wholes, strict=True):
+            self._known[one] = relation(part, whole[0], self._region.sizes)
 
 
 def where_they_part(jax: Any, region: Region, alone: Region) -> dict[str, Any] | None:
@@ -117,14 +145,11 @@ def where_they_part(jax: Any, region: Region, alone: Region) -> dict[str, Any] |
     may be meant.
     """
     several, one = steps_of(region.body), steps_of(alone.body)
-    size = sum(give.aval.size for step in several.steps for give in step.eqn.outvars) * region.several.size
-    if size > _ELEMENTS:
-        return None
-    found = origin(several, one, _Fits(region, alone, dict(pairs(several, one))))
+    found = origin(several, _Fits(region, alone, several, dict(pairs(several, one))))
     if found is None:
         return None
     step, taken = found
-    lines = of_traceback(step.eqn.source_info.traceback)[:4]
+    lines = step.lines[:4]
     if not lines:
         return None
     collective = step.name in COLLECTIVES

@@ -7,8 +7,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from .frames import of_traceback, place
 from .values import GATHER, MOVE, REDUCE, SCATTER, inner
 
 _LAYOUT = frozenset(
@@ -33,6 +34,17 @@ class Step:
     eqn: Any
     takes: list[int | None]
     gives: list[int]
+    lines: list[Any]
+    """The user's lines that led to it: what a library does stands at the line that called it."""
+
+
+class Fits(Protocol):
+    """How the values of a region make up those on one device."""
+
+    def get(self, number: int, default: str | None = None) -> str | None:
+        """None where one does not, `default` where that is not known."""
+
+    def __getitem__(self, number: int) -> str | None: ...
 
 
 @dataclass
@@ -58,22 +70,24 @@ def steps_of(jaxpr: Any) -> Steps:
     found: list[Step] = []
     numbers = itertools.count(len(jaxpr.invars))
 
-    def write(body: Any, given: Sequence[int | None]) -> list[int | None]:
+    def write(body: Any, given: Sequence[int | None], at: list[Any]) -> list[int | None]:
         known: dict[Any, int | None] = dict.fromkeys(body.constvars)
         known.update(zip(body.invars, given, strict=True))
         for eqn in body.eqns:
             takes = [None if hasattr(atom, "val") else known[atom] for atom in eqn.invars]
             call = body_of(eqn)
             if call is not None:
-                gives = write(inner(call), takes)
+                source = str(getattr(getattr(inner(call), "debug_info", None), "func_src_info", "") or "")
+                gives = write(inner(call), takes, at or ([] if place(source) else of_traceback(eqn.source_info.traceback)))
             else:
                 fresh = [next(numbers) for _ in eqn.outvars]
-                found.append(Step(eqn.primitive.name, eqn, takes, fresh))
+                lines = at or of_traceback(eqn.source_info.traceback)
+                found.append(Step(eqn.primitive.name, eqn, takes, fresh, lines))
                 gives = list(fresh)
             known.update(zip(eqn.outvars, gives, strict=True))
         return [None if hasattr(atom, "val") else known[atom] for atom in body.outvars]
 
-    results = write(jaxpr, range(len(jaxpr.invars)))
+    results = write(jaxpr, range(len(jaxpr.invars)), [])
     return Steps(found, results, next(numbers))
 
 
@@ -184,7 +198,7 @@ def _together(grid: Any, names: Sequence[str], taken: Sequence[tuple[str, ...]],
     return grid.transpose(order).reshape(shape)
 
 
-def origin(several: Steps, alone: Steps, fits: dict[int, str | None]) -> tuple[Step, str] | None:
+def origin(several: Steps, fits: Fits) -> tuple[Step, str] | None:
     """The first operation on the way to a wrong result that gives another thing than on one device though what it takes
     fits; with how its input is made up (`sum`, `mean`, ...). None where it cannot be told, or may be meant.
     """
