@@ -1,4 +1,4 @@
-"""Functions of `shard_map` once more, when the program has ended: whether they give on one device what they gave on several.
+"""Functions of `shard_map` and `pmap` once more, when the program has ended: whether they give on one device what they gave on several.
 
 A function is traced again for a mesh of one device, and both are run on the same made-up arrays. What does not agree is
 no mistake by itself: what each device draws, counts or normalises by itself may be meant. So nothing is said of functions
@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from . import program, sink
-from .beside import Region, where_they_part
+from . import pmapped, program, sink
+from .beside import Region, shard_map, where_they_part
 from .frames import is_user, stack
 from .sink import quiet, write
 from .stand_in import stand_in
@@ -36,18 +36,22 @@ _WORK = 2e10
 _ELEMENTS = 2**24
 _LEAST = 8
 _INTEGERS = 8
+_CALLS = 3
+_OURS = ("f", "mesh", "check_vma", "check_rep")
 _noted: dict[Any, dict[str, Any]] = {}
 _begun: list[bool] = []
 
 
 def noting(mapped: Any, mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any) -> Any:
     """`mapped`, which `mapper` gave, with a note of what it is called with first."""
-    if not callable(mapped) or "SHARDLINT_RUN_PROCESS" in os.environ:
+    if not inspect.isfunction(mapped) or "SHARDLINT_RUN_PROCESS" in os.environ:
         return mapped
+    calls = itertools.count()
 
     @functools.wraps(mapped)
     def call(*given: Any, **more: Any) -> Any:
-        _note(mapper, args, kwargs, made, given)
+        if next(calls) < _CALLS and not more:
+            _note(mapper, args, kwargs, made, given)
         return mapped(*given, **more)
 
     return call
@@ -59,30 +63,40 @@ def _note(mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
         return
     import jax
 
-    bound = inspect.signature(mapper).bind_partial(*args, **kwargs).arguments
-    function = bound.pop("f", None)
-    inside = function
+    options = inspect.signature(mapper).bind_partial(*args, **kwargs).arguments
+    function = inside = options.get("f", options.get("fun"))
     while isinstance(inside, functools.partial):
         inside = inside.func
     code = getattr(inspect.unwrap(inside), "__code__", None) if inside is not None else None
-    if code is None or not is_user(code.co_filename) or not bound.get("in_specs"):
+    if code is None or not is_user(code.co_filename):
         return
     leaves, tree = jax.tree_util.tree_flatten(given)
-    avals = [(tuple(getattr(one, "shape", ())), str(getattr(one, "dtype", ""))) for one in leaves]
-    key = (code, tuple(avals))
+    key = (code, tuple((tuple(getattr(one, "shape", ())), str(getattr(one, "dtype", ""))) for one in leaves))
     if key in _noted or not all(hasattr(one, "dtype") for one in leaves):
+        return
+    if "fun" in options:
+        ways = list(pmapped.as_regions(jax, options, given))
+    elif options.get("in_specs"):
+        ways = [{
+            "function": function, "inside": function, "tree": tree, "copies": False,
+            "options": {name: value for name, value in options.items() if name not in _OURS},
+            "mesh": options.get("mesh") or _entered(),
+            "values": [_kept(jax, one) for one in leaves],
+        }]  # fmt: skip
+    else:
         return
     if not _begun:
         _begun.append(True)
         atexit.register(_at_end)
-    whole = [isinstance(one, jax.core.Tracer) or one.dtype.kind not in "iub" or one.size > _ELEMENTS for one in leaves]
-    _noted[key] = {
-        "function": function, "mapper": mapper, "options": bound, "tree": tree, "made": made, "called": stack()[:4],
-        "avals": [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in leaves],
-        "values": [None if skip else jax.device_get(one) for skip, one in zip(whole, leaves, strict=True)],
-        "mesh": bound.get("mesh") or _entered(),
-        "defined": [code.co_filename, code.co_firstlineno, code.co_name],
-    }  # fmt: skip
+    defined = [code.co_filename, code.co_firstlineno, code.co_name]
+    _noted[key] = {"ways": ways, "made": made, "called": stack()[:4], "defined": defined}
+
+
+def _kept(jax: Any, one: Any) -> Any:
+    """Whole numbers as they are, since what they count cannot be made up; the shape and type of all else."""
+    if isinstance(one, jax.core.Tracer) or getattr(one.dtype, "kind", "") not in "iub" or one.size > _ELEMENTS:
+        return jax.ShapeDtypeStruct(one.shape, one.dtype)
+    return jax.device_get(one)
 
 
 def _entered() -> Any:
@@ -109,7 +123,11 @@ def _at_end() -> None:
             if time.monotonic() < end:
                 sink.still.append(True)
                 try:
-                    found = _look(jax, one, folder, left)
+                    found = None
+                    for way in one["ways"]:
+                        found = _look(jax, way, folder, left)
+                        if not found:
+                            break
                 finally:
                     sink.still.clear()
                 if found:
@@ -119,10 +137,10 @@ def _at_end() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _look(jax: Any, noted: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
+def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
     """What is another on one device; None where nothing is, or it cannot be told."""
     try:
-        region = _region(jax, noted, folder)
+        region = _region(jax, way, folder)
         if region is None:
             return None
         left[0] -= sum(1 for _ in program.operations(region.body))
@@ -130,15 +148,17 @@ def _look(jax: Any, noted: dict[str, Any], folder: str, left: list[float]) -> di
         if min(left) < 0:
             return None
         given = region.results()
+        judged = [at for at, one in enumerate(given) if not way["copies"] or _equal(one)]
+        first = [one[:1] for one in given] if way["copies"] else given
         found = None
         for numbers in (False, True):
-            alone = _alone(jax, noted, region, numbers)
+            alone = _alone(jax, way, region, numbers)
             if alone is None:
                 continue
             for instead in _readings(region, alone):
                 results = alone.results(instead)
-                wrong = [at for at, (one, two) in enumerate(zip(given, results, strict=True)) if not same(one, two)]
-                if not wrong or any(given[at].shape != results[at].shape for at in wrong):
+                wrong = [at for at in judged if not same(first[at], results[at])]
+                if not wrong or any(first[at].shape != results[at].shape for at in wrong):
                     return None
                 found = found or (alone, wrong, results)
     except Exception:  # what cannot be traced for one device is not judged
@@ -148,12 +168,17 @@ def _look(jax: Any, noted: dict[str, Any], folder: str, left: list[float]) -> di
     if found is None:
         return None
     alone, wrong, results = found
-    parts = where_they_part(jax, region, alone)
+    parts = where_they_part(region, alone, wrong)
     if parts is None:
         return None
     at = max(wrong, key=lambda one: given[one].size)
-    times = _times(given[at], results[at])
+    times = _times(first[at], results[at])
     return {"axes": region.sizes, "result": region.names[at], "shape": list(given[at].shape), "times": times, **parts}
+
+
+def _equal(one: Any) -> bool:
+    """Whether each device has the same of a result of `pmap`, and more than a number."""
+    return one[0].size >= _LEAST and all(same(row, one[0]) for row in one[1:])
 
 
 def _times(one: Any, other: Any) -> float | None:
@@ -169,31 +194,24 @@ def _times(one: Any, other: Any) -> float | None:
     return middle if float(np.std(ratios)) < 1e-2 * abs(middle) else None
 
 
-def _region(jax: Any, noted: dict[str, Any], folder: str) -> Region | None:
+def _region(jax: Any, way: dict[str, Any], folder: str) -> Region | None:
     """A region with arrays to run it on, as it was mapped over its mesh."""
-    mesh, avals = noted["mesh"], noted["avals"]
-    if mesh is None or mesh.size < 2 or sum(one.size for one in avals) > _ELEMENTS:
+    mesh, values = way["mesh"], way["values"]
+    if mesh is None or mesh.size < 2 or sum(one.size for one in values) > _ELEMENTS:
         return None
-    count = itertools.count()
-    arrays = [
-        value if value is not None else _made_up(one, avals, next(count))
-        for one, value in zip(avals, noted["values"], strict=True)
-    ]
+    arrays = [_made_up(jax, one, values, seed) for seed, one in enumerate(values)]
     if any(one is None for one in arrays):
         return None
     devices = getattr(mesh, "devices", None)
     grid = devices if devices is not None else jax.devices()[: mesh.size]
     several = _mesh(jax, mesh, grid)
-    args = jax.tree_util.tree_unflatten(noted["tree"], arrays)
-    region = Region(jax, several, args, folder)
+    region = Region(jax, several, jax.tree_util.tree_unflatten(way["tree"], arrays), folder)
     with _context(jax, several):
-        region.trace(_mapped(noted, several))
-    names = _names(region.body)
-    if names & (RANDOM | {"sort"} if any(map(_integers, avals)) else RANDOM) or any(map(_outside, names)):
+        region.trace(_mapped(jax, way, several))
+    names = {eqn.primitive.name for eqn, _, _ in program.operations(region.body)}
+    if names & (RANDOM | {"sort"} if any(map(_integers, values)) else RANDOM) or any(map(_outside, names)):
         return None
-    if any(dim == 1 for dim in region.split):
-        return None
-    return region
+    return None if any(dim == 1 for dim in region.split) else region
 
 
 def _integers(aval: Any) -> bool:
@@ -205,16 +223,14 @@ def _outside(name: str) -> bool:
     return "callback" in name or name.startswith(("random_", "rng_", "pallas", "ragged_", "shard_map"))
 
 
-def _names(jaxpr: Any) -> set[str]:
-    return {eqn.primitive.name for eqn, _, _ in program.operations(jaxpr)}
-
-
-def _made_up(aval: Any, avals: Sequence[Any], seed: int) -> Any:
-    """An array of a shape and type; None for a key."""
+def _made_up(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
+    """An array of a shape and type, where it is not known; None for a key."""
     import numpy as np
 
     if is_key(aval):
         return None
+    if not isinstance(aval, jax.ShapeDtypeStruct):
+        return aval
     rng = np.random.default_rng(seed)
     kind = getattr(aval.dtype, "kind", "")
     if kind == "b":
@@ -242,19 +258,19 @@ def _context(jax: Any, mesh: Any) -> Any:
     return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
 
 
-def _mapped(noted: dict[str, Any], mesh: Any) -> Any:
-    options = {name: value for name, value in noted["options"].items() if name not in ("mesh", "check_vma", "check_rep")}
-    check = "check_vma" if "check_vma" in inspect.signature(noted["mapper"]).parameters else "check_rep"
-    return noted["mapper"](noted["function"], mesh=mesh, **options, **{check: False})
+def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
+    mapper = shard_map(jax)
+    check = "check_vma" if "check_vma" in inspect.signature(mapper).parameters else "check_rep"
+    return mapper(way["function"], mesh=mesh, **way["options"], **{check: False})
 
 
-def _alone(jax: Any, noted: dict[str, Any], region: Region, numbers: bool) -> Region | None:
+def _alone(jax: Any, way: dict[str, Any], region: Region, numbers: bool) -> Region | None:
     """The region for one device; None where it cannot be traced so, as a shift between devices that are not there."""
     mesh = _mesh(jax, region.several, [region.several.devices.flat[0]])
     alone = Region(jax, mesh, region.args, region.folder)
     try:
-        with stand_in(jax, noted["function"], noted["mesh"], mesh, numbers), _context(jax, mesh):
-            alone.trace(_mapped(noted, mesh))
+        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers), _context(jax, mesh):
+            alone.trace(_mapped(jax, way, mesh))
     except Exception:
         return None
     return alone

@@ -11,7 +11,7 @@ from . import program
 from .steps import COLLECTIVES, Steps, evaluate, origin, pairs, relation, steps_of
 from .values import inner
 
-_ELEMENTS = 2**24
+_ELEMENTS = 2**25
 _AT_ONCE = 60
 _ROUNDS = 8
 
@@ -57,14 +57,11 @@ class Region:
 
     def map(self, function: Any, out_specs: Any) -> Any:
         """A function mapped as this region is, compiled where nobody looks for what is compiled."""
-        mapped = self.jax.shard_map if hasattr(self.jax, "shard_map") else None
-        if mapped is None:
-            from jax.experimental.shard_map import shard_map as mapped
         if self.manual == frozenset(self.several.axis_names):
             more: dict[str, Any] = {}
         else:
             more = {"axis_names": set(self.manual)}
-        made = mapped(function, mesh=self.several, in_specs=self.in_specs, out_specs=out_specs, check_vma=False, **more)
+        made = shard_map(self.jax)(function, mesh=self.several, in_specs=self.in_specs, out_specs=out_specs, check_vma=False, **more)
         return self.jax.jit(made, compiler_options={"xla_dump_to": self.folder})
 
     def results(self, instead: dict[int, Any] | None = None) -> list[Any]:
@@ -98,6 +95,15 @@ class Region:
             return list(self.jax.device_get(mapped(*self.given)))
 
 
+def shard_map(jax: Any) -> Any:
+    """`shard_map` of a release."""
+    if hasattr(jax, "shard_map"):
+        return jax.shard_map
+    from jax.experimental import shard_map as module
+
+    return module.shard_map
+
+
 class _Fits:
     """How each value of the region on several devices makes up that on one; looked at when it is asked for."""
 
@@ -122,17 +128,19 @@ class _Fits:
 
     def _load(self, number: int) -> None:
         """Look at a value and those it is made of, as many as are not too large together."""
-        taken, waiting, size = [], [number], 0
+        taken: list[int] = []
+        waiting, size, done = [number], 0, set[int]()
         while waiting and len(taken) < _AT_ONCE:
             one = waiting.pop(0)
             step = self._makers.get(one)
-            if step is None or one in taken:
+            if step is None or one in done:
                 continue
+            done.add(one)
             if one not in self._known and one in self._places:
-                size += step.eqn.outvars[step.gives.index(one)].aval.size * self._region.several.size
-                if size > _ELEMENTS:
-                    break
-                taken.append(one)
+                more = step.eqn.outvars[step.gives.index(one)].aval.size * self._region.several.size
+                if not taken or size + more <= _ELEMENTS:
+                    size += more
+                    taken.append(one)
             waiting += [each for each in step.takes if each is not None]
         parts = self._region.values([one - self._arguments for one in taken])
         wholes = self._alone.values([self._places[one] - self._arguments for one in taken])
@@ -140,12 +148,12 @@ class _Fits:
             self._known[one] = relation(part, whole[0], self._region.sizes)
 
 
-def where_they_part(jax: Any, region: Region, alone: Region) -> dict[str, Any] | None:
-    """The operation at which the numbers of a region part from those on one device; None where it cannot be told, or
+def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict[str, Any] | None:
+    """The operation at which some results of a region part from those on one device; None where it cannot be told, or
     may be meant.
     """
     several, one = steps_of(region.body), steps_of(alone.body)
-    found = origin(several, _Fits(region, alone, several, dict(pairs(several, one))))
+    found = origin(several, wrong, _Fits(region, alone, several, dict(pairs(several, one))))
     if found is None:
         return None
     step, taken = found

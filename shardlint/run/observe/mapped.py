@@ -41,7 +41,7 @@ def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def mapped(*args: Any, **kwargs: Any) -> Any:
         _note(name, args[0] if args else kwargs.get("f", kwargs.get("fun")), kwargs.get("donate_argnums"))
         made = function(*args, **kwargs)
-        if name == "shard_map" and (args or "f" in kwargs):
+        if name != "jit" and (args or {"f", "fun"} & set(kwargs)):
             return alone.noting(made, function, args, kwargs, user_line())
         return made
 

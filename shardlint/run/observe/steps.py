@@ -110,8 +110,9 @@ def evaluate(
             functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a dict alone since jax 0.11
             results = eqn.primitive.bind(*functions, *given, **params)
             results = list(results) if eqn.primitive.multiple_results else [results]
-            for one in results if keep is not None else ():
-                keep(one)
+            if keep is not None:
+                for one in results:
+                    keep(one)
         known.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -168,7 +169,8 @@ def relation(parts: Any, whole: Any, sizes: dict[str, int]) -> str | None:
         blocks = [_together(each, kept, taken, local) for each in put]
         if all(same(each, whole) for each in blocks):
             return "split" if kept else ""
-        if len(blocks) > 1 and whole.dtype.kind in "fcV":
+        # Terms that are all the same are a sum that was made, and is another.
+        if len(blocks) > 1 and whole.dtype.kind in "fcV" and not all(same(each, blocks[0]) for each in blocks[1:]):
             stacked = np.stack([each.astype(np.float64) for each in blocks])
             for how in _PARTIAL:
                 if same(getattr(np, how)(stacked, axis=0), whole.astype(np.float64)):
@@ -198,12 +200,13 @@ def _together(grid: Any, names: Sequence[str], taken: Sequence[tuple[str, ...]],
     return grid.transpose(order).reshape(shape)
 
 
-def origin(several: Steps, fits: Fits) -> tuple[Step, str] | None:
+def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str] | None:
     """The first operation on the way to a wrong result that gives another thing than on one device though what it takes
     fits; with how its input is made up (`sum`, `mean`, ...). None where it cannot be told, or may be meant.
     """
     makers = {give: step for step in several.steps for give in step.gives}
-    waiting = [one for one in several.results if one is not None and fits.get(one, "?") is None]
+    ends = [several.results[at] for at in wrong]
+    waiting = [one for one in ends if one is not None and fits.get(one, "?") is None]
     done: set[int] = set()
     found: list[Step] = []
     while waiting:
@@ -212,10 +215,10 @@ def origin(several: Steps, fits: Fits) -> tuple[Step, str] | None:
         if step is None or number in done:
             continue
         done.update(step.gives)
-        wrong = [one for one in step.takes if one is not None and fits.get(one, "?") in (None, "?")]
-        if wrong:
-            waiting += wrong
-        else:
+        before = [one for one in step.takes if one is not None and fits.get(one, "?") in (None, "?")]
+        if before:
+            waiting += before
+        elif any(fits.get(one, "?") is None for one in step.gives):
             found.append(step)
     order = {id(step): at for at, step in enumerate(several.steps)}
     found.sort(key=lambda step: (step.name in _LAYOUT, step.name in _COUNTS, order[id(step)]))
@@ -226,14 +229,19 @@ def origin(several: Steps, fits: Fits) -> tuple[Step, str] | None:
     if not found:
         return None
     taken = [fits[one] or "" for one in found[0].takes if one is not None]
+    first = found[0].takes[0] if found[0].takes else None
+    summed = makers.get(first) if first is not None else None
+    if found[0].name == "div" and summed is not None and summed.name in REDUCE:
+        return found[0], "mean of sums"
     return found[0], taken[0] if taken else ""
 
 
 def pairs(several: Steps, alone: Steps) -> list[tuple[int, int]]:
     """The values of both that are the same operation's, as their places in the order of values."""
     names = [[(step.name, len(step.gives)) for step in each.steps] for each in (several, alone)]
-    found = []
-    for at, other, size in difflib.SequenceMatcher(None, *names, autojunk=False).get_matching_blocks():
+    found: list[tuple[int, int]] = []
+    matcher = difflib.SequenceMatcher(None, names[0], names[1], autojunk=False)
+    for at, other, size in matcher.get_matching_blocks():
         for one, two in zip(several.steps[at : at + size], alone.steps[other : other + size], strict=True):
             found += list(zip(one.gives, two.gives, strict=True))
     return found

@@ -14,12 +14,14 @@ _MEANT = "if each device is meant to work by itself here, nothing is wrong"
 def alone(events: Events) -> Iterator[Found]:
     """Each at the operation where the numbers part, but for functions of which more is known."""
     known = {str(region[key]) for region in events.of("region") for key in ("defined", "made") if region[key]}
+    known |= {str(seen["lines"][0]) for region in events.of("region") for seen in region["seen"] if seen["lines"]}
     known |= {str(place) for one in (*events.of("unequal"), *events.of("parted")) for place in one["regions"]}
     for one in events.of("alone"):
-        if str(one["defined"]) in known or str(one["made"]) in known:
+        if known & {str(place) for place in (one["defined"], one["made"], *one["lines"][:1])}:
             continue
         place = first(one["lines"])
-        see = (("mapped", line(one["made"])), ("called", first(one["called"])), *(("inside, called", line(each)) for each in one["lines"][1:3]))  # fmt: skip
+        see = [("mapped", line(one["made"])), ("called", first(one["called"]))]
+        see += [("inside, called", line(each)) for each in one["lines"][1:3]]
         message, advice = _said(one)
         yield Found(
             "other-alone", function(one["defined"]), place, message, advice=advice,
@@ -34,8 +36,8 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     times = one["times"]
     much = f"is {_number(times)} times" if times else "is not"
     message = (
-        f"result {one['result'] or str(one['shape'])} of {function(one['defined'])}, run on made-up arrays, {much} what the "
-        f"same function gives on one device instead of {devices}: "
+        f"result {one['result'] or str(one['shape'])} of {function(one['defined'])}, run once more on such arrays, {much} "
+        f"what the same function gives on one device instead of {devices}: "
     )
     step, taken = one["step"], one["taken"]
     if step == "iota":
@@ -45,10 +47,17 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
             + _MEANT,
         )
     if step == "axis_index":
-        return message + "they part at what is made of this device's number", "is it the axis that splits this? " + _MEANT
+        return (
+            message + "they part at what is made of this device's number",
+            "is it the axis that splits this? " + _MEANT,
+        )
     if one["collective"] and taken == "mean":
         return message + f"what each has is a mean already, and {step} adds {devices} of them", (
             f"jax.lax.pmean(x, {axis!r}), or divide by the count of all rows before; {_MEANT}"
+        )
+    if taken == "mean of sums":
+        return message + f"what is averaged over {axes} is a sum over all rows, divided by their count, or a sum", (
+            f"jax.lax.psum(x, {axis!r}), or divide by the count of rows of one device before; {_MEANT}"
         )
     return message + f"they part here, at {step}", _MEANT
 
