@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from . import program
+from .frames import of_traceback
 from .steps import COLLECTIVES, Steps, evaluate, origin, pairs, relation, steps_of
 from .values import inner
 
@@ -160,5 +162,18 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
     lines = step.lines[:4]
     if not lines:
         return None
-    collective = step.name in COLLECTIVES
-    return {"step": step.name, "taken": taken, "collective": collective, "devices": region.several.size, "lines": lines}
+    inside = [
+        of_traceback(eqn.source_info.traceback)[:1]
+        for eqn, _, _ in program.operations(step_body(step.eqn))
+        if eqn.primitive.name in COLLECTIVES
+    ]
+    return {
+        "step": step.name, "taken": taken, "collective": step.name in COLLECTIVES, "devices": region.several.size,
+        "lines": lines, "inside": [each[0] for each in inside if each][:4],
+    }  # fmt: skip
+
+
+def step_body(eqn: Any) -> Any:
+    """The body of a loop; nothing of another operation."""
+    body = inner(eqn.params.get("body_jaxpr", eqn.params.get("jaxpr")))
+    return body if hasattr(body, "eqns") else SimpleNamespace(eqns=())

@@ -23,6 +23,7 @@ def alone(events: Events) -> Iterator[Found]:
         see = [("mapped", line(one["made"])), ("called", first(one["called"]))]
         see += [("inside, called", line(each)) for each in one["lines"][1:3]]
         message, advice = _said(one)
+        see += [("in the loop", line(each)) for each in one["inside"]]
         yield Found(
             "other-alone", function(one["defined"]), place, message, advice=advice,
             see=tuple((word, where) for word, where in see if where.file and where != place),

@@ -221,7 +221,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         info = info or getattr(found[0][1], "_jit_info", None)
     else:
         found = [] if library else [(name, one) for name, one in names.items() if one is fun]
-        inside = factories.of(fun) if not found else None
+        inside = factories.of(fun) if not found and fun.__name__.isidentifier() else None
         if not found and inside is None:
             return {
                 **told,
