@@ -1,9 +1,11 @@
-"""Functions of `shard_map` and `pmap` once more, when the program has ended: whether they give on one device what they gave on several.
+"""Functions of `shard_map` and `pmap` once more, when the program has ended: do they give on one device what they gave
+on several?
 
 A function is traced again for a mesh of one device, and both are run on the same made-up arrays. What does not agree is
-no mistake by itself: what each device draws, counts or normalises by itself may be meant. So nothing is said of functions
-that draw random numbers or give each device one row, where any reading of the numbers in them agrees (a constant may
-be the size of an axis, or a count of one device), or where the numbers part at a statistic of a device's own rows.
+no mistake by itself: what each device draws, counts or normalises by itself may be meant. So nothing is said of
+functions that draw random numbers or give each device one row, where any reading of the numbers in them agrees (a
+constant may be the size of an axis, or a count of one device), or where the numbers part at a statistic of a device's
+own rows.
 """
 
 from __future__ import annotations

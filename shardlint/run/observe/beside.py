@@ -43,7 +43,8 @@ class Region:
         self.in_specs, self.out_specs = tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
         manual = eqn.params.get("newly_manual_axes", eqn.params.get("manual_axes", self.several.axis_names))
         self.manual = frozenset(manual)
-        self.sizes = {str(name): int(size) for name, size in dict(self.several.shape).items() if name in manual and size > 1}
+        sizes = dict(self.several.shape).items()
+        self.sizes = {str(name): int(size) for name, size in sizes if name in manual and size > 1}
         self.work = program.work(closed.jaxpr)
         paths = self.jax.tree_util.tree_flatten_with_path(shapes)[0]
         self.names = [self.jax.tree_util.keystr(path) for path, _ in paths]
@@ -63,7 +64,9 @@ class Region:
             more: dict[str, Any] = {}
         else:
             more = {"axis_names": set(self.manual)}
-        made = shard_map(self.jax)(function, mesh=self.several, in_specs=self.in_specs, out_specs=out_specs, check_vma=False, **more)
+        made = shard_map(self.jax)(
+            function, mesh=self.several, in_specs=self.in_specs, out_specs=out_specs, check_vma=False, **more
+        )
         return self.jax.jit(made, compiler_options={"xla_dump_to": self.folder})
 
     def results(self, instead: dict[int, Any] | None = None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A call of `pmap` as the same function over a mesh: its batch as one array that is split, its copies as arrays that are whole."""
+"""A call of `pmap` as the same function over a mesh: its batch as one array that is split, its copies as whole ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One device in the place of a mesh: what a function knows of the mesh from outside is changed while it is traced again."""
+"""One device in the place of a mesh: what a function knows of that from outside is changed while it is traced again."""
 
 from __future__ import annotations
 
@@ -82,7 +82,11 @@ def _change(function: Any, other: Callable[[Any], Any], undo: list[Callable[[], 
 
 
 def _one(
-    value: Any, other: Callable[[Any], Any], put: Callable[[Any], None], undo: list[Callable[[], None]], waiting: list[Any]
+    value: Any,
+    other: Callable[[Any], Any],
+    put: Callable[[Any], None],
+    undo: list[Callable[[], None]],
+    waiting: list[Any],
 ) -> None:
     new = other(value)
     if new is not value:

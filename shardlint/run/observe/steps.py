@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .frames import of_traceback, place
-from .values import GATHER, MOVE, REDUCE, SCATTER, inner
+from .values import CALLS, GATHER, MOVE, REDUCE, SCATTER, inner
 
 _LAYOUT = frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
@@ -58,7 +58,7 @@ class Steps:
 
 def body_of(eqn: Any) -> Any:
     """The jaxpr that a call runs, with its constants; None for what is an operation by itself."""
-    if eqn.primitive.name in ("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"):  # fmt: skip
+    if eqn.primitive.name in CALLS | {"core_call"}:
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
             if hasattr(inner(eqn.params.get(key)), "eqns"):
                 return eqn.params[key]
@@ -78,7 +78,8 @@ def steps_of(jaxpr: Any) -> Steps:
             call = body_of(eqn)
             if call is not None:
                 source = str(getattr(getattr(inner(call), "debug_info", None), "func_src_info", "") or "")
-                gives = write(inner(call), takes, at or ([] if place(source) else of_traceback(eqn.source_info.traceback)))
+                lines = [] if place(source) else of_traceback(eqn.source_info.traceback)
+                gives = write(inner(call), takes, at or lines)
             else:
                 fresh = [next(numbers) for _ in eqn.outvars]
                 lines = at or of_traceback(eqn.source_info.traceback)
@@ -92,7 +93,11 @@ def steps_of(jaxpr: Any) -> Steps:
 
 
 def evaluate(
-    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], instead: dict[int, Any], keep: Callable[[Any], None] | None
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    instead: dict[int, Any],
+    keep: Callable[[Any], None] | None,
 ) -> list[Any]:
     """The results of a body; `instead` has other values for some of its literals, `keep` is told what each step gives."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))

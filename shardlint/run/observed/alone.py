@@ -37,7 +37,7 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     times = one["times"]
     much = f"is {_number(times)} times" if times else "is not"
     message = (
-        f"result {one['result'] or str(one['shape'])} of {function(one['defined'])}, run once more on such arrays, {much} "
+        f"result {one['result'] or one['shape']} of {function(one['defined'])}, run once more on such arrays, {much} "
         f"what the same function gives on one device instead of {devices}: "
     )
     step, taken = one["step"], one["taken"]

@@ -40,7 +40,7 @@ def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: d
         0,
         _Finder(
             {
-                "jax._src.pjit": lambda module: (factories.watch(module), recorder.watch(module)),
+                "jax._src.pjit": recorder.watch,
                 "equinox._jit": lambda module: recorder.watch_calls(module, "_JitWrapper", _of_equinox),
                 "equinox._module._module": lambda module: made.watch(type(module.Module)),
                 "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(module, "JitWrapped", _of_nnx),
@@ -94,7 +94,9 @@ class _Recorder:
         self.busy = threading.local()
 
     def watch(self, pjit: Any) -> None:
-        """Both ways, as releases have it, in which a call that is new goes."""
+        """Both ways, as releases have it, in which a call that is new goes; and where jits are made."""
+        if hasattr(pjit, "make_jit"):
+            factories.watch(pjit)
         if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
             run, infer = pjit._run_python_pjit, pjit._infer_params
 
