@@ -58,15 +58,19 @@ def drawn(shape, dtype):
 ''',
     "found": '''\
 def found(made, name):
-    """The function of this name in what another one gave."""
-    waiting = [made]
-    while waiting:
+    """The function of this name in what another one gave, or in what that closes over."""
+    waiting, done = [made], []
+    while waiting and len(done) < 10_000:
         one = waiting.pop(0)
+        if any(one is each for each in done):
+            continue
+        done.append(one)
         for each in (one, getattr(one, "__wrapped__", None)):
             if callable(each) and getattr(each, "__qualname__", "") == name:
                 return one
-        inside = one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple)) else ()
-        waiting += list(inside or getattr(one, "__dict__", {}).values())
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple)) else ()
+        waiting += [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
+        waiting += [each for each in getattr(one, "__dict__", {}).values() if callable(each)]
     raise LookupError(f"{name} is not in what made it")
 ''',
     "inner": '''\

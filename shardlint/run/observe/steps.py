@@ -99,7 +99,7 @@ def evaluate(
     instead: dict[int, Any],
     keep: Callable[[Any], None] | None,
 ) -> list[Any]:
-    """The results of a body; `instead` has other values for some of its literals, `keep` is told what each step gives."""
+    """The results of a body; `instead` has other values for some of its literals, `keep` gets what each step gives."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
 
     def read(atom: Any) -> Any:

@@ -27,14 +27,18 @@ class Factories:
 
     def watch(self, pjit: Any) -> None:
         """Look on while `jax.jit` makes something of a function."""
-        make = pjit.make_jit
+        pjit.make_jit = self.noting(pjit.make_jit)
+
+    def noting(self, make: Any) -> Any:
+        """A function that makes a jit of another one, with a note of who asked."""
 
         @functools.wraps(make)
-        def made(fun: Any, *args: Any, **kwargs: Any) -> Any:
-            self._note(fun)
-            return make(fun, *args, **kwargs)
+        def made(*args: Any, **kwargs: Any) -> Any:
+            if args and isinstance(args[0], types.FunctionType):
+                self._note(args[0])
+            return make(*args, **kwargs)
 
-        pjit.make_jit = made
+        return made
 
     def _note(self, fun: Any) -> None:
         try:

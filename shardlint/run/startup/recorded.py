@@ -125,6 +125,9 @@ class _Recorder:
 
     def watch_calls(self, module: Any, name: str, info: Any) -> None:
         """What a library's jit is called with, rather than what it gives to `jax.jit` then."""
+        for maker in ("filter_jit", "jit"):
+            if maker in vars(module):
+                setattr(module, maker, factories.noting(vars(module)[maker]))
         kind = getattr(module, name)
         call = kind.__call__
 
