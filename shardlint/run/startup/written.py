@@ -155,7 +155,7 @@ class Code:
         if isinstance(value, jax.Array) and value.shape == (2,) and ("key" in name or str(value.dtype) == "uint32"):
             self.imports.add("jax")
             return "jax.random.PRNGKey(0)"
-        typed = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        typed = isinstance(value, jax.core.Tracer) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
         if typed and value.shape == ():
             self.imports.add("jax")
             return "jax.random.key(0)"  # one that is traced has no other code
