@@ -77,3 +77,21 @@ def test_one_device_stands_in_for_a_mesh() -> None:
         (True, 1, whole, 1, [(0, 0)], [], OTHER),
         (False, 4, whole, SIZE, PAIRS, CHAIN, OTHER),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("broadcast_in_dim", {"broadcast_dimensions": (0, 2)}),
+        ("transpose", {"permutation": (1, 0, 2)}),
+        ("reshape", {}),
+    ],
+)
+def test_a_constant_that_is_laid_out_is_split_nowhere(name: str, params: dict[str, Any]) -> None:
+    from shardlint.run.observe.dims import after
+    from shardlint.run.observe.flat import Flat, Op
+
+    flat = Flat()
+    give = flat.new(SimpleNamespace(shape=(4, 8, 16)))
+    [part] = after(Op(name, params, [None], [give], None, []), flat, {}, {"x": 4})
+    assert part.dims == (frozenset(),) * 3
