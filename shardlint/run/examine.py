@@ -13,7 +13,7 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
-from shardlint.run.observed import batches, devices, names, regions, requests, taken
+from shardlint.run.observed import alone, batches, devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
@@ -158,6 +158,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
     yield from regions.manual(events)
+    yield from alone.alone(events)
     yield from devices.spelled(events)
     yield from names.logical(events)
     yield from taken.scanned(events, large)

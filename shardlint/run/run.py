@@ -25,6 +25,7 @@ class Run:
         self._split: dict[tuple[str, Layout | None], tuple[Compiled, Array]] = {}
         self._named: dict[tuple[str, str, Layout | None], tuple[Compiled, Array]] = {}
         self._paths: dict[str, set[str]] = {}
+        self._turned: set[tuple[object, str]] = set()
         for one in self.spread:
             if one.function.own:
                 self._note(one)
@@ -33,12 +34,27 @@ class Run:
         for leaf in one.program.arrays:
             # By its size when whole: beside much that lies whole, what a device holds of a split array is little.
             if self.is_large(leaf, one, leaf.bytes_whole) and leaf.copies < one.partitions:
+                if self._is_turned(leaf, one):
+                    continue
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
                 for where in {layout(one), (one.partitions, ()), None}:
                     if leaf.role == "in" and is_state(leaf, one):
                         self._split.setdefault((leaf.array, where), (one, leaf))
                     if key := last_key(leaf.where):
                         self._named.setdefault((leaf.array, key, where), (one, leaf))
+
+    def _is_turned(self, leaf: Array, one: Compiled) -> bool:
+        """Whether it is split because its function gave it back so, and took it whole: as the compiler pleased."""
+        key = (one.function.name, one.function.line)
+        if leaf.role == "in" or (key, leaf.where) in self._turned:
+            return (key, leaf.where) in self._turned
+        path = _KEYS.findall(leaf.where)
+        for each in one.arguments:
+            if each.array == leaf.array and each.copies == one.partitions:
+                if _KEYS.findall(each.where) in (path, path[1:]):
+                    self._turned |= {(key, each.where), (key, leaf.where)}
+                    return True
+        return False
 
     def is_large(self, leaf: Array, one: Compiled, size: int = 0) -> bool:
         """Whether an array is worth a word: by itself, and beside the others its function holds. It counts with `size`,

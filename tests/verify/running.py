@@ -18,7 +18,7 @@ from shardlint.run.observed.events import read
 
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 _FORKS = """
-import json, os, runpy, sys
+import atexit, json, os, runpy, sys
 todo, done, running = json.loads(sys.argv[1]), [], {}
 for name in ("jax", "jax.numpy", "optax", "equinox", "flax.linen", "flax.jax_utils"):
     try:
@@ -40,6 +40,7 @@ for path in todo:
             sys.argv[:] = [path]
             runpy.run_path(path, run_name="__main__")
             code = 0
+            atexit._run_exitfuncs()
         except BaseException:
             import traceback
             traceback.print_exc()

@@ -469,3 +469,76 @@ def test_the_state_of_an_optimizer_is_a_filtered_module(tmp_path: Path) -> None:
     assert "donate=(1, 2)," in written
     assert "optax.ScaleByAdamState(" in written
     assert "equinox.filter(\n" in written
+
+
+FACTORY = """
+from functools import partial
+import jax, jax.numpy as jnp, optax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+def make(mesh, tx, scale=1.0):
+    def loss_fn(params, x, y):
+        return scale * jnp.mean((jnp.tanh(x @ params["w1"]) @ params["w2"] - y) ** 2)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def train_step(params, opt, x, y):
+        loss, grads = jax.value_and_grad(loss_fn)(params, x, y)
+        updates, opt = tx.update(grads, opt, params)
+        return optax.apply_updates(params, updates), opt, loss
+
+    def hidden(params, x):
+        return jnp.tanh(x @ params["w1"])
+
+    return {"train": train_step, "hidden": jax.jit(hidden, out_shardings=NamedSharding(mesh, P("data", "model")))}
+"""
+
+IN_MAIN = """
+from functools import partial
+import jax, numpy as np, optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+import steps
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    put = lambda x, *spec: jax.device_put(x.astype(np.float32), NamedSharding(mesh, P(*spec)))
+    params = {"w1": put(np.ones((32, 64)), None, "model"), "w2": put(np.ones((64, 32)), "model")}
+    tx = optax.adam(1e-3)
+    opt = tx.init(params)
+    made = steps.make(mesh, tx)
+    x = put(np.random.rand(16, 32), "data")
+
+    def norm(tree):
+        return optax.global_norm(tree)
+
+    @partial(jax.jit, donate_argnums=0)
+    def decay(params, rate):
+        return jax.tree.map(lambda p: p * (1 - rate) / (1 + norm(params)), params)
+
+    for _ in range(2):
+        params, opt, loss = made["train"](params, opt, x, x + 1)
+    made["hidden"](params, x)
+    decay(params, 0.1)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_functions_that_others_make(tmp_path: Path) -> None:
+    pytest.importorskip("optax")
+    (tmp_path / "train.py").write_text(IN_MAIN)
+    (tmp_path / "steps.py").write_text(FACTORY)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
+    assert "3 fixtures (train_step, hidden, decay), which pass" in ended.stdout, ended.stdout + ended.stderr
+    text = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "steps.make(mesh=mesh, tx=optax.adam(0.001), scale=1.0)" in text
+    assert 'inner(train.main, "main.<locals>.decay", norm=inner(train.main, "main.<locals>.norm"))' in text
+
+    (tmp_path / "steps.py").write_text(FACTORY.replace(", donate_argnums=(0, 1)", ""))
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1
+    assert "expected buffer reused  got kept" in ended.stdout
+    (tmp_path / "steps.py").write_text(FACTORY.replace('P("data", "model")', 'P("data")'))
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1
+    assert "expected P('data', 'model')  got P('data')" in ended.stdout

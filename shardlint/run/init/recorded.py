@@ -44,6 +44,8 @@ class Function:
     """What these options import."""
     partial: tuple[str, ...] = ()
     """What a partial of the function has been given before, as code."""
+    made: str | None = None
+    """The code that gives it, where it is made inside of another function."""
     after: tuple[int, ...] = ()
     """The arguments that it changes in place (objects of flax.nnx), whose state counts as given."""
     reference: bool = True
@@ -105,7 +107,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         raise ValueError(fixture)
     return Function(
         fixture,
-        f"{module}:{name}",
+        f"{module}:{data['qualname'] if data.get('made') else name}",
         file,
         int(data["line"]),
         {str(axis): int(size) for axis, size in data["mesh"].items()},
@@ -120,6 +122,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         None if data["jit"] is None else str(data["jit"]),
         tuple(data["imports"]),
         tuple(map(str, data.get("partial", ()))),
+        data.get("made"),
         tuple(map(int, data.get("after", ()))),
     )
 

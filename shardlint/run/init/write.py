@@ -48,6 +48,47 @@ def under(context, make):
     with context:
         return make()
 ''',
+    "drawn": '''\
+def drawn(shape, dtype):
+    """Numbers of this form, which a function closes over."""
+    import jax
+    import numpy as np
+
+    return jax.numpy.asarray(np.random.default_rng(0).standard_normal(shape), dtype)
+''',
+    "found": '''\
+def found(made, name):
+    """The function of this name in what another one gave, or in what that closes over."""
+    waiting, done = [made], []
+    while waiting and len(done) < 10_000:
+        one = waiting.pop(0)
+        if any(one is each for each in done):
+            continue
+        done.append(one)
+        for each in (one, getattr(one, "__wrapped__", None)):
+            if callable(each) and getattr(each, "__qualname__", "") == name:
+                return one
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple)) else ()
+        waiting += [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
+        waiting += [each for each in getattr(one, "__dict__", {}).values() if callable(each)]
+    raise LookupError(f"{name} is not in what made it")
+''',
+    "inner": '''\
+def inner(of, name, **free):
+    """A function inside of another one, of its code and what it closes over."""
+    import types
+
+    waiting = [of.__code__]
+    while waiting:
+        code = waiting.pop(0)
+        inside = [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        for one in inside:
+            if one.co_qualname == name:
+                cells = tuple(types.CellType(free[key]) for key in one.co_freevars)
+                return types.FunctionType(one, of.__globals__, one.co_name, None, cells)
+        waiting += inside
+    raise LookupError(f"{name} is not there any more")
+''',
     "keys": '''\
 def keys(shape):
     """Random keys."""
@@ -85,12 +126,12 @@ def _function(one: Function) -> Iterator[str]:
             mesh = "mesh" if _takes_mesh(argument.code) else ""
             body = _laid_out(argument.code, 4)
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
-    if one.jit is not None:
+    if one.jit is not None or (one.made and not one.after):
         yield _jitted(one)
     elif one.after:
         yield _changing(one)
     fields = [
-        f"fn=call_{one.name}," if one.jit is not None or one.after else f'fn="{one.reference_to}",',
+        f"fn=call_{one.name}," if one.jit is not None or one.after or one.made else f'fn="{one.reference_to}",',
         f"meshes=[{_plain(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
@@ -114,16 +155,18 @@ def _jitted(one: Function) -> str:
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
     needs = "NamedSharding" in (one.jit or "")
+    name = one.made or name
     of = f"functools.partial({', '.join((name, *one.partial))})" if one.partial else name
     takes_mesh = needs or _takes_mesh(of)
+    called = of if one.jit is None else f"jax.jit({of}, {one.jit})" if one.jit else f"jax.jit({of})"
     lines = [
         f"def call_{one.name}({taken}{', mesh' if takes_mesh else ''}):",
         "    import jax",
         *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
         *(f"    import {each}" for each in one.imports),
-        f"    from {module} import {name}",
+        *([] if one.made else [f"    from {module} import {name}"]),
         "",
-        f"    return {_laid_out(f'jax.jit({of}, {one.jit})', 4)}({taken})",
+        f"    return {_laid_out(called, 4)}({taken})",
     ]
     return "\n".join(lines) + "\n"
 
@@ -133,13 +176,15 @@ def _changing(one: Function) -> str:
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
     states = ", ".join(f"flax.nnx.state(arg_{at})" for at in one.after)
+    callee = one.made or f"{module}.{name}"
+    mesh = ", mesh" if _takes_mesh(callee) else ""
     lines = [
-        f"def call_{one.name}({taken}):",
+        f"def call_{one.name}({taken}{mesh}):",
         '    """The function, and what its arguments hold when it is done."""',
         "    import flax.nnx",
-        f"    import {module}",
+        *([f"    import {each}" for each in one.imports] if one.made else [f"    import {module}"]),
         "",
-        f"    result = {module}.{name}({taken})",
+        f"    result = {callee}({taken})",
         f"    return result, {states}",
     ]
     return "\n".join(lines) + "\n"

@@ -164,6 +164,8 @@ def _placed(
     dims, params = first.dims or (NONE,) * len(shape), op.params
     if len(dims) != len(shape):
         dims = (NONE,) * len(shape)
+    if op.takes[0] is None and name in ("transpose", "squeeze", "broadcast_in_dim", "reshape", "slice", "rev"):
+        return (NONE,) * len(out)  # a constant: its shape is not kept
     if name == "transpose":
         return tuple(dims[at] for at in params["permutation"])
     if name == "squeeze":

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from . import alone
 from .frames import is_user, user_line, walk
 from .sink import quiet, write
 
@@ -39,7 +40,10 @@ def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         _note(name, args[0] if args else kwargs.get("f", kwargs.get("fun")), kwargs.get("donate_argnums"))
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+        if name != "jit" and (args or {"f", "fun"} & set(kwargs)):
+            return alone.noting(made, function, args, kwargs, user_line())
+        return made
 
     return mapped
 

@@ -12,8 +12,8 @@ _SMALL = 16
 _KEEPS = frozenset(("max", "min", "add", "clamp", "select_n", "neg", "mul", "div"))
 
 
-def quotient_averaged(eqn: Any, atom: Any, axes: Names, region: Region) -> None:
-    """A mean over devices of quotients, each of a device's own two sums: that of the sums is another number."""
+def quotients(eqn: Any, atom: Any, axes: Names, mean: bool, region: Region) -> None:
+    """A mean or sum over devices of quotients, each of a device's own two sums: that of the sums is another number."""
     divided = _made(atom, region)
     if divided is None or divided.primitive.name != "div" or getattr(divided.outvars[0].aval, "shape", ()):
         return
@@ -23,7 +23,8 @@ def quotient_averaged(eqn: Any, atom: Any, axes: Names, region: Region) -> None:
     # Where jax counts the elements itself, or a count comes in whole, all devices divide by the same.
     value = region.known.get(bottom.outvars[0], Value())
     if value.given and not value.loose and not value.random and value.over & axes:
-        region.tell("mean-of-quotients", eqn, axes=sorted(value.over & axes))
+        what = "mean-of-quotients" if mean else "sum-of-quotients"
+        region.tell(what, eqn, axes=sorted(value.over & axes), divided=region.lines(divided)[:1])
 
 
 def _total(atom: Any, region: Region) -> Any:

@@ -103,6 +103,7 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             work=known["work"],
             devices=len(devices),
             moves=known["moves"],
+            pmap=_has_pmap(known),
             taken=before["taken"],
             given=given,
             idle=_idle(known),

@@ -148,7 +148,8 @@ def _result(
     manual = frozenset(region.sizes)
     facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape, "at": at}
     if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
-        region.seen.append({"what": "differs", "axes": differs, **facts})
+        summed = list(map(list, value.summed)) if value.over & manual and region.collectives else []
+        region.seen.append({"what": "differs", "axes": differs, **facts, "summed": summed})
     size = 1
     for part in shape:
         size *= part

@@ -35,7 +35,7 @@ def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tupl
     """
     found: list[tuple[Any, ...]] = []
     for at, one in _largest(args):
-        rows = _rows(jax, one)
+        rows = rows_of(jax, one)
         if rows and all(same(rows[0], row) for row in rows[1:]):
             name = names[at] if at < len(names) else f"argument {at}"
             found.append((tuple(one.shape), str(one.dtype), name, bool((rows[0] == rows[0][:1]).all())))
@@ -53,7 +53,7 @@ def parted(
         like = [each for each in equal if each[:2] == (tuple(one.shape), str(one.dtype))]
         if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
             continue
-        rows = _rows(jax, one)
+        rows = rows_of(jax, one)
         if not rows:
             continue
         empty = all(each[3] for each in like)
@@ -69,11 +69,11 @@ def parted(
 
 def rows_differ(jax: Any, one: Any) -> bool:
     """Whether the rows of an array that has one for each device are not the same."""
-    rows = _rows(jax, one)
+    rows = rows_of(jax, one)
     return bool(rows) and not all(same(rows[0], row) for row in rows[1:])
 
 
-def _rows(jax: Any, one: Any) -> list[Any]:
+def rows_of(jax: Any, one: Any) -> list[Any]:
     """A sample of each device's row, where an array of numbers has one for each."""
     sharding = getattr(one, "sharding", None)
     if sharding is None and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .parts import quotient_averaged
+from .parts import quotients
 from .values import GATHER, MOVE, REDUCE, ROUNDS, SCATTER, TYPES, Names, Region, Value, axes_of, divisor
 
 
@@ -22,7 +22,9 @@ def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumer
     results = []
     for at, value in enumerate(taken):
         atom, out = eqn.invars[at], eqn.outvars[at] if at < len(eqn.outvars) else None
-        results.append(replace(value, over=value.over | axes if name in SCATTER else value.over - axes))
+        over = value.over | axes if name in SCATTER else value.over - axes
+        summed = tuple(map(tuple, region.lines(eqn)[:1])) if name in REDUCE else value.summed
+        results.append(replace(value, over=over, summed=summed))
         if name in GATHER:
             _gathered(eqn, region, consumers)
         elif name not in ("pmax", "pmin") and not hasattr(atom, "val"):
@@ -52,7 +54,8 @@ def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: 
     """A sum of what is equal along an axis, or of a sum with something equal in it."""
     if mean and axes <= value.over and not value.loose:
         _share(eqn, atom, axes, region)
-        quotient_averaged(eqn, atom, axes, region)
+    if axes <= value.over and not value.loose:
+        quotients(eqn, atom, axes, mean, region)
     back = region.back or "transpose" in str(eqn.source_info.name_stack)
     equal = sorted(axes - value.over)
     aval = getattr(atom, "aval", None)

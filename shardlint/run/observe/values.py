@@ -43,11 +43,14 @@ class Value:
     scaled: tuple[Any, ...] = ()
     """The lines of such a norm, where arrays of that device were scaled by it."""
 
+    summed: tuple[Any, ...] = field(default=(), compare=False)
+    """The line of the last sum over devices that it went through."""
+
     def __or__(self, other: Value) -> Value:
         return Value(
             self.over | other.over, self.given or other.given, self.random or other.random,
             self.loose or other.loose, self.divided | other.divided, self.norm or other.norm,
-            self.scaled or other.scaled,
+            self.scaled or other.scaled, self.summed or other.summed,
         )  # fmt: skip
 
 

@@ -77,7 +77,9 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
                 split.setdefault(array(leaf), (one, leaf))
     for one in events.of("ran"):
         given = one["devices"] == 1 and any(leaf["devices"] > 1 for leaf in one["taken"])
-        leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and one["devices"] > 1]
+        # What pmap takes it places itself, a row for each device.
+        unplaced = one["devices"] > 1 and not one.get("pmap")
+        leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and unplaced]
         leaves += one["given"] if given else []
         lost = [
             leaf

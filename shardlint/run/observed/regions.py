@@ -69,6 +69,10 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     helpers = (("inside, called", line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
+    for word, key in (("summed over other axes", "summed"), ("divided", "divided")):
+        where = line(next(iter(seen.get(key) or ()), None))
+        if where.file and (where.file, where.line) not in known:
+            see += ((word, where),)
     if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
         see = (("what it is made of", scores), *see)
     texts = {
@@ -102,6 +106,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
             f"averaged over {axes}: where the divisors differ, as the counts under a mask do, that is not the quotient "
             "of the sums",
+            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+        ),
+        "sum-of-quotients": (
+            "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
+            f"added up over {axes}: that is neither the quotient of the sums nor a mean",
             f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "norm-of-part": (

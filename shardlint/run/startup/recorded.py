@@ -23,15 +23,18 @@ made: Any = None
 """How Modules were made (`made.py`)."""
 writes: Any = None
 """What `written.py` defines."""
+factories: Any = None
+"""How functions were made in others (`factories.py`)."""
 
 
-def begin(folder: str, makes: dict[str, Any], written: dict[str, Any]) -> None:
-    """Look on from when jax, equinox and flax are imported. `makes` and `written` are what the files beside define."""
-    global made, writes
+def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any]) -> None:
+    """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
+    global made, writes, factories
+    factories = makers["Factories"]()
     made = makes["MadeModules"]()
     writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
     made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
-    written["made"] = made
+    written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
     sys.meta_path.insert(
         0,
@@ -91,7 +94,9 @@ class _Recorder:
         self.busy = threading.local()
 
     def watch(self, pjit: Any) -> None:
-        """Both ways, as releases have it, in which a call that is new goes."""
+        """Both ways, as releases have it, in which a call that is new goes; and where jits are made."""
+        if hasattr(pjit, "make_jit"):
+            factories.watch(pjit)
         if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
             run, infer = pjit._run_python_pjit, pjit._infer_params
 
@@ -120,6 +125,9 @@ class _Recorder:
 
     def watch_calls(self, module: Any, name: str, info: Any) -> None:
         """What a library's jit is called with, rather than what it gives to `jax.jit` then."""
+        for maker in ("filter_jit", "jit"):
+            if maker in vars(module):
+                setattr(module, maker, factories.noting(vars(module)[maker]))
         kind = getattr(module, name)
         call = kind.__call__
 
@@ -182,7 +190,7 @@ def _note_results(told: dict[str, Any], outs: Any) -> None:
     """What a function gave can be had by calling it again, where its arguments are written in a few words."""
     codes = [one["code"] for one in told["args"]]
     module = writes.Code().module(told["module"])
-    if made is not None and module and told["jit"] is None and sum(map(len, codes)) < 200:
+    if made is not None and module and told["jit"] is None and told["made"] is None and sum(map(len, codes)) < 200:
         imports = {module, *(name for one in told["args"] for name in one["imports"])}
         made.given_by(f"{module}.{told['attribute']}({', '.join(codes)})", imports, outs)
 
@@ -212,19 +220,25 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     found = [(name, one) for name, one in _kept(names) if _wraps(one, whole)]
     given: list[str] = []
     around: str | None = None
+    made_by: str | None = None
     imports: list[str] = []
     if found:
         info = info or getattr(found[0][1], "_jit_info", None)
     else:
         found = [] if library else [(name, one) for name, one in names.items() if one is fun]
-        if not found:
+        inside = factories.of(fun) if not found and fun.__name__.isidentifier() else None
+        if not found and inside is None:
             return {
                 **told,
                 "skip": "it is not kept under a name of its module, where a fixture could find it",
             }
-        if info is None:
+        if info is None or (library and inside is not None and not _given_jitted(inside[0])):
             return {**told, "skip": "what jax.jit was given for it cannot be told"}
-        around, imports = _options(info)
+        if inside is None or not (library or inside[2]):
+            around, imports = _options(info)
+        if inside is not None:
+            found = [(fun.__name__, whole)]
+            made_by, imports = inside[0], sorted({*imports, *inside[1]})
         if whole is not fun:
             given, more = _already_given(whole)
             imports = sorted({*imports, *more, "functools"})
@@ -252,12 +266,19 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "mesh": _sizes(meshes[0] if meshes else now),
         "explicit": _explicit(meshes[0] if meshes else now),
         "jit": around,
+        "made": made_by,
+        "qualname": fun.__qualname__,
         "partial": given,
         "changed": {at: one for at, one in enumerate(args) if _is_graph(one)} if library == "JitWrapped" else {},
         "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
+
+
+def _given_jitted(code: str) -> bool:
+    """Whether what a library's jit made of a function is found in what its factory gives."""
+    return code.startswith("found(")
 
 
 def _is_graph(one: Any) -> bool:

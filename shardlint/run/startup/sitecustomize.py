@@ -102,7 +102,7 @@ def _begin() -> None:
         os.register_at_fork(after_in_child=renew)
     if "SHARDLINT_RUN_RECORD" in os.environ:
         begin = _beside("recorded.py")["begin"]
-        begin(os.environ["SHARDLINT_RUN_RECORD"], _beside("made.py"), _beside("written.py"))
+        begin(os.environ["SHARDLINT_RUN_RECORD"], _beside("made.py"), _beside("written.py"), _beside("factories.py"))
     if "SHARDLINT_RUN_RAISED" in os.environ:
         _watch()
     if "SHARDLINT_RUN_STACKS" in os.environ:

@@ -152,9 +152,13 @@ class Code:
         if type(value).__name__ == "Rngs":
             self.imports.add("flax.nnx")
             return "flax.nnx.Rngs(0)"
-        if isinstance(value, jax.Array) and "key" in name and value.shape == (2,):
+        if isinstance(value, jax.Array) and value.shape == (2,) and ("key" in name or str(value.dtype) == "uint32"):
             self.imports.add("jax")
             return "jax.random.PRNGKey(0)"
+        typed = isinstance(value, jax.core.Tracer) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        if typed and value.shape == ():
+            self.imports.add("jax")
+            return "jax.random.key(0)"  # one that is traced has no other code
         if type(value) in (list, tuple) and not hasattr(value, "_fields"):
             inside = ", ".join(self.given("", one) for one in value)
             return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"

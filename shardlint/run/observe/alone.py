@@ -1,0 +1,318 @@
+"""Functions of `shard_map` and `pmap` once more, when the program has ended: do they give on one device what they gave
+on several?
+
+A function is traced again for a mesh of one device, and both are run on the same made-up arrays. What does not agree is
+no mistake by itself: what each device draws, counts or normalises by itself may be meant. So nothing is said of
+functions that draw random numbers or give each device one row, where any reading of the numbers in them agrees (a
+constant may be the size of an axis, or a count of one device), or where the numbers part at a statistic of a device's
+own rows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import itertools
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from . import pmapped, program, sink
+from .beside import Region, shard_map, where_they_part
+from .frames import is_user, stack
+from .sink import quiet, write
+from .stand_in import stand_in
+from .steps import literals, same
+from .values import RANDOM, is_key
+
+_MOST = 24
+_SECONDS = 20.0
+_OPERATIONS = 2500
+_WORK = 2e10
+_ELEMENTS = 2**24
+_LEAST = 8
+_INTEGERS = 8
+_CALLS = 3
+_OURS = ("f", "mesh", "check_vma", "check_rep")
+_noted: dict[Any, dict[str, Any]] = {}
+_begun: list[bool] = []
+
+
+def noting(mapped: Any, mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any) -> Any:
+    """`mapped`, which `mapper` gave, with a note of what it is called with first."""
+    if not inspect.isfunction(mapped) or "SHARDLINT_RUN_PROCESS" in os.environ:
+        return mapped
+    calls = itertools.count()
+
+    @functools.wraps(mapped)
+    def call(*given: Any, **more: Any) -> Any:
+        if next(calls) < _CALLS and not more:
+            _note(mapper, args, kwargs, made, given)
+        return mapped(*given, **more)
+
+    return call
+
+
+@quiet
+def _note(mapper: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], made: Any, given: Any) -> None:
+    if sink.still or len(_noted) >= _MOST:
+        return
+    import jax
+
+    options = inspect.signature(mapper).bind_partial(*args, **kwargs).arguments
+    function = inside = options.get("f", options.get("fun"))
+    while isinstance(inside, functools.partial):
+        inside = inside.func
+    code = getattr(inspect.unwrap(inside), "__code__", None) if inside is not None else None
+    if code is None or not is_user(code.co_filename):
+        return
+    leaves, tree = jax.tree_util.tree_flatten(given)
+    key = (code, tuple((tuple(getattr(one, "shape", ())), str(getattr(one, "dtype", ""))) for one in leaves))
+    if key in _noted or not all(hasattr(one, "dtype") for one in leaves):
+        return
+    if "fun" in options:
+        ways = list(pmapped.as_regions(jax, options, given))
+    elif options.get("in_specs"):
+        ways = [{
+            "function": function, "inside": function, "tree": tree, "copies": False,
+            "options": {name: value for name, value in options.items() if name not in _OURS},
+            "mesh": options.get("mesh") or _entered(),
+            "values": [_kept(jax, one) for one in leaves],
+        }]  # fmt: skip
+    else:
+        return
+    if not _begun:
+        _begun.append(True)
+        atexit.register(_at_end)
+    defined = [code.co_filename, code.co_firstlineno, code.co_name]
+    _noted[key] = {"ways": ways, "made": made, "called": stack()[:4], "defined": defined}
+
+
+def _kept(jax: Any, one: Any) -> Any:
+    """Whole numbers as they are, since what they count cannot be made up; the shape and type of all else."""
+    if isinstance(one, jax.core.Tracer) or getattr(one.dtype, "kind", "") not in "iub" or one.size > _ELEMENTS:
+        return jax.ShapeDtypeStruct(one.shape, one.dtype)
+    return jax.device_get(one)
+
+
+def _entered() -> Any:
+    from jax._src import mesh
+
+    found = mesh.get_concrete_mesh()
+    return found if getattr(found, "size", 0) else None
+
+
+@quiet
+def _at_end() -> None:
+    """Look at what was noted, as long as that comes to little: counted in operations, that the answer does not depend
+    on the load of the machine.
+    """
+    import jax
+
+    if getattr(sys, "last_value", None) is not None or jax.process_count() > 1:
+        return
+    folder = tempfile.mkdtemp(prefix="shardlint-run-")
+    end = time.monotonic() + _SECONDS
+    left = [_OPERATIONS, _WORK]
+    try:
+        for one in _noted.values():
+            if time.monotonic() < end:
+                sink.still.append(True)
+                try:
+                    found = None
+                    for way in one["ways"]:
+                        found = _look(jax, way, folder, left)
+                        if not found:
+                            break
+                finally:
+                    sink.still.clear()
+                if found:
+                    told = {key: one[key] for key in ("defined", "made", "called")}
+                    write("alone", **told, **found)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict[str, Any] | None:
+    """What is another on one device; None where nothing is, or it cannot be told."""
+    try:
+        region = _region(jax, way, folder)
+        if region is None:
+            return None
+        left[0] -= sum(1 for _ in program.operations(region.body))
+        left[1] -= region.work
+        if min(left) < 0:
+            return None
+        given = region.results()
+        judged = [at for at, one in enumerate(given) if not way["copies"] or _equal(one)]
+        first = [one[:1] for one in given] if way["copies"] else given
+        found = None
+        for numbers in (False, True):
+            alone = _alone(jax, way, region, numbers)
+            if alone is None:
+                continue
+            for instead in _readings(region, alone):
+                results = _ran(alone, instead)
+                if results is None:
+                    break
+                wrong = [at for at in judged if not same(first[at], results[at])]
+                if not wrong or any(first[at].shape != results[at].shape for at in wrong):
+                    return None
+                found = found or (alone, wrong, results)
+    except Exception:  # what cannot be traced for one device is not judged
+        if os.environ.get("SHARDLINT_RUN_DEBUG"):
+            raise
+        return None
+    if found is None:
+        return None
+    alone, wrong, results = found
+    parts = where_they_part(region, alone, wrong)
+    if parts is None:
+        return None
+    at = max(wrong, key=lambda one: given[one].size)
+    times = _times(first[at], results[at])
+    return {"axes": region.sizes, "result": region.names[at], "shape": list(given[at].shape), "times": times, **parts}
+
+
+def _ran(alone: Region, instead: dict[int, Any]) -> list[Any] | None:
+    """What a region gives on one device; None where it cannot be run there, as a shift between devices that are not."""
+    try:
+        return alone.results(instead)
+    except Exception:
+        return None
+
+
+def _equal(one: Any) -> bool:
+    """Whether each device has the same of a result of `pmap`, and more than a number."""
+    return one[0].size >= _LEAST and all(same(row, one[0]) for row in one[1:])
+
+
+def _times(one: Any, other: Any) -> float | None:
+    """By what number all of one array is the other's."""
+    import numpy as np
+
+    first, second = np.asarray(one, np.float64).ravel(), np.asarray(other, np.float64).ravel()
+    large = np.abs(second) > 0.1 * np.sqrt(np.mean(second**2))
+    if first.dtype.kind != "f" or not large.any():
+        return None
+    ratios = first[large] / second[large]
+    middle = float(np.median(ratios))
+    return middle if float(np.std(ratios)) < 1e-2 * abs(middle) else None
+
+
+def _region(jax: Any, way: dict[str, Any], folder: str) -> Region | None:
+    """A region with arrays to run it on, as it was mapped over its mesh."""
+    mesh, values = way["mesh"], way["values"]
+    if mesh is None or mesh.size < 2 or sum(one.size for one in values) > _ELEMENTS:
+        return None
+    arrays = [_made_up(jax, one, values, seed) for seed, one in enumerate(values)]
+    if any(one is None for one in arrays):
+        return None
+    devices = getattr(mesh, "devices", None)
+    grid = devices if devices is not None else jax.devices()[: mesh.size]
+    several = _mesh(jax, mesh, grid)
+    region = Region(jax, several, jax.tree_util.tree_unflatten(way["tree"], arrays), folder)
+    with _context(jax, several):
+        region.trace(_mapped(jax, way, several))
+    names = {eqn.primitive.name for eqn, _, _ in program.operations(region.body)}
+    if names & (RANDOM | {"sort"} if any(map(_integers, values)) else RANDOM) or any(map(_outside, names)):
+        return None
+    return None if any(dim == 1 for dim in region.split) else region
+
+
+def _integers(aval: Any) -> bool:
+    return getattr(aval.dtype, "kind", "") in "iu"
+
+
+def _outside(name: str) -> bool:
+    """Whether an operation leaves the program, draws, or works on groups whose sizes cannot be made up."""
+    return "callback" in name or name.startswith(("random_", "rng_", "pallas", "ragged_", "shard_map"))
+
+
+def _made_up(jax: Any, aval: Any, avals: Sequence[Any], seed: int) -> Any:
+    """An array of a shape and type, where it is not known; None for a key."""
+    import numpy as np
+
+    if is_key(aval):
+        return None
+    if not isinstance(aval, jax.ShapeDtypeStruct):
+        return aval
+    rng = np.random.default_rng(seed)
+    kind = getattr(aval.dtype, "kind", "")
+    if kind == "b":
+        return rng.integers(0, 2, aval.shape).astype(bool)
+    if kind in "iu":
+        sizes = [size for one in avals for size in one.shape if size >= _LEAST and not _integers(one)]
+        return rng.integers(0, min(sizes, default=_INTEGERS), aval.shape).astype(aval.dtype)
+    return rng.normal(size=aval.shape).astype(aval.dtype)
+
+
+def _mesh(jax: Any, mesh: Any, devices: Any) -> Any:
+    """A mesh of the same axes over some devices, none of them explicit."""
+    import numpy as np
+
+    names = tuple(mesh.axis_names)
+    grid = np.array(devices)
+    grid = grid.reshape(tuple(mesh.shape[name] for name in names) if grid.size == mesh.size else (1,) * len(names))
+    kinds = getattr(jax.sharding, "AxisType", None)
+    if kinds is None:
+        return jax.sharding.Mesh(grid, names)
+    return jax.sharding.Mesh(grid, names, axis_types=(kinds.Auto,) * len(names))
+
+
+def _context(jax: Any, mesh: Any) -> Any:
+    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
+
+
+def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
+    mapper = shard_map(jax)
+    check = "check_vma" if "check_vma" in inspect.signature(mapper).parameters else "check_rep"
+    return mapper(way["function"], mesh=mesh, **way["options"], **{check: False})
+
+
+def _alone(jax: Any, way: dict[str, Any], region: Region, numbers: bool) -> Region | None:
+    """The region for one device; None where it cannot be traced so."""
+    mesh = _mesh(jax, region.several, [region.several.devices.flat[0]])
+    alone = Region(jax, mesh, region.args, region.folder)
+    try:
+        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers), _context(jax, mesh):
+            alone.trace(_mapped(jax, way, mesh))
+    except Exception:
+        return None
+    return alone
+
+
+def _readings(region: Region, alone: Region) -> Iterator[dict[int, Any]]:
+    """Values for the numbers of a region that did not change with the mesh: as they are, and where one may be the size
+    of an axis, or a count of what one device has, as it were on one device.
+    """
+    yield {}
+    import numpy as np
+
+    sizes = {
+        math.prod(each) for count in range(1, len(region.sizes) + 1)
+        for each in itertools.combinations(region.sizes.values(), count)
+    }  # fmt: skip
+    before = {float(atom.val) for atom, _ in literals(region.body) if np.ndim(atom.val) == 0}
+    found: dict[int, Any] = {}
+    for atom, _ in literals(alone.body):
+        if np.ndim(atom.val) or not np.isrealobj(atom.val) or float(atom.val) not in before or not float(atom.val):
+            continue
+        value = float(atom.val)
+        for number, back in ((value, False), (1 / value, True)):
+            count = round(number)
+            if count < 2 or abs(number - count) > 1e-6 * count:
+                continue
+            other = 1 if count in sizes else region.counts.get(count)
+            if other is not None:
+                found[id(atom)] = np.asarray(1 / other if back else other, np.asarray(atom.val).dtype)
+    if found:
+        yield found
+        for key in found if len(found) > 1 else ():
+            yield {key: found[key]}

@@ -1,0 +1,182 @@
+"""A region that is run for itself, on several devices or on one, and where the numbers of both part."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from . import program
+from .frames import of_traceback
+from .steps import COLLECTIVES, Steps, evaluate, origin, pairs, relation, steps_of
+from .values import inner
+
+_ELEMENTS = 2**25
+_AT_ONCE = 60
+_ROUNDS = 8
+
+
+class Region:
+    """A region over a mesh, with the arrays it is run on."""
+
+    def __init__(self, jax: Any, mesh: Any, args: Any, folder: str) -> None:
+        self.jax, self.several, self.args, self.folder = jax, mesh, args, folder
+        self.body: Any = None
+        self.sizes: dict[str, int] = {}
+        self.split: list[int] = []
+        """The sizes on one device of all dimensions that are split."""
+        self.counts: dict[int, int] = {}
+        """Counts of rows that one device has of what is split, and those of all devices."""
+        self.names: list[str] = []
+        self.work = 0
+
+    def trace(self, mapped: Any) -> None:
+        """Take down the operations of a mapped function."""
+        closed, shapes = self.jax.make_jaxpr(mapped, return_shape=True)(*self.args)
+        [eqn] = [one for one in closed.jaxpr.eqns if one.primitive.name == "shard_map"]
+        known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+        known.update(zip(closed.jaxpr.invars, self.jax.tree_util.tree_leaves(self.args), strict=True))
+        self.given = [atom.val if hasattr(atom, "val") else known[atom] for atom in eqn.invars]
+        self.body = inner(eqn.params["jaxpr"])
+        self.in_specs, self.out_specs = tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
+        manual = eqn.params.get("newly_manual_axes", eqn.params.get("manual_axes", self.several.axis_names))
+        self.manual = frozenset(manual)
+        sizes = dict(self.several.shape).items()
+        self.sizes = {str(name): int(size) for name, size in sizes if name in manual and size > 1}
+        self.work = program.work(closed.jaxpr)
+        paths = self.jax.tree_util.tree_flatten_with_path(shapes)[0]
+        self.names = [self.jax.tree_util.keystr(path) for path, _ in paths]
+        self.split, self.counts = [], {}
+        for spec, variable, one in zip(self.in_specs, self.body.invars, self.given, strict=True):
+            local, whole = tuple(variable.aval.shape), tuple(one.shape)
+            self.split += [part for part, axes in zip(local, spec, strict=False) if axes]
+            for first in range(len(local)):
+                for last in range(first + 1, len(local) + 1):
+                    few, many = math.prod(local[first:last]), math.prod(whole[first:last])
+                    if few != many:
+                        self.counts[few] = many
+
+    def map(self, function: Any, out_specs: Any) -> Any:
+        """A function mapped as this region is, compiled where nobody looks for what is compiled."""
+        if self.manual == frozenset(self.several.axis_names):
+            more: dict[str, Any] = {}
+        else:
+            more = {"axis_names": set(self.manual)}
+        made = shard_map(self.jax)(
+            function, mesh=self.several, in_specs=self.in_specs, out_specs=out_specs, check_vma=False, **more
+        )
+        return self.jax.jit(made, compiler_options={"xla_dump_to": self.folder})
+
+    def results(self, instead: dict[int, Any] | None = None) -> list[Any]:
+        """What the region gives of its arrays."""
+        run = self.map(lambda *given: tuple(evaluate(self.body, (), given, instead or {}, None)), self.out_specs)
+        with self.context():
+            return list(self.jax.device_get(run(*self.given)))
+
+    def context(self) -> Any:
+        """The mesh as that of the program."""
+        return self.jax.set_mesh(self.several) if hasattr(self.jax, "set_mesh") else self.several
+
+    def values(self, places: Sequence[int]) -> list[Any]:
+        """What some operations give on each device, a row for each, by their places among all results in order."""
+        spec = self.jax.sharding.PartitionSpec
+
+        def run(*given: Any) -> Any:
+            kept: dict[int, Any] = {}
+            count = itertools.count()
+            wanted = frozenset(places)
+
+            def keep(one: Any) -> None:
+                if (at := next(count)) in wanted:
+                    kept[at] = one[None]
+
+            evaluate(self.body, (), given, {}, keep)
+            return tuple(kept[at] for at in places)
+
+        mapped = self.map(run, spec(tuple(name for name in self.several.axis_names if name in self.manual)))
+        with self.context():
+            return list(self.jax.device_get(mapped(*self.given)))
+
+
+def shard_map(jax: Any) -> Any:
+    """`shard_map` of a release."""
+    if hasattr(jax, "shard_map"):
+        return jax.shard_map
+    from jax.experimental import shard_map as module
+
+    return module.shard_map
+
+
+class _Fits:
+    """How each value of the region on several devices makes up that on one; looked at when it is asked for."""
+
+    def __init__(self, region: Region, alone: Region, several: Steps, places: dict[int, int]) -> None:
+        self._region, self._alone, self._places = region, alone, places
+        self._makers = {give: step for step in several.steps for give in step.gives}
+        self._arguments = len(region.body.invars)
+        self._rounds = 0
+        self._known: dict[int, str | None] = {
+            at: "split" if any(spec) else "" for at, spec in enumerate(region.in_specs)
+        }
+
+    def get(self, number: int, default: str | None = None) -> str | None:
+        """How a value fits: None where it does not, `default` where nothing on one device is its like."""
+        if number not in self._known and number in self._places and self._rounds < _ROUNDS:
+            self._rounds += 1
+            self._load(number)
+        return self._known.get(number, default)
+
+    def __getitem__(self, number: int) -> str | None:
+        return self.get(number)
+
+    def _load(self, number: int) -> None:
+        """Look at a value and those it is made of, as many as are not too large together."""
+        taken: list[int] = []
+        waiting, size, done = [number], 0, set[int]()
+        while waiting and len(taken) < _AT_ONCE:
+            one = waiting.pop(0)
+            step = self._makers.get(one)
+            if step is None or one in done:
+                continue
+            done.add(one)
+            if one not in self._known and one in self._places:
+                more = step.eqn.outvars[step.gives.index(one)].aval.size * self._region.several.size
+                if not taken or size + more <= _ELEMENTS:
+                    size += more
+                    taken.append(one)
+            waiting += [each for each in step.takes if each is not None]
+        parts = self._region.values([one - self._arguments for one in taken])
+        wholes = self._alone.values([self._places[one] - self._arguments for one in taken])
+        for one, part, whole in zip(taken, parts, wholes, strict=True):
+            self._known[one] = relation(part, whole[0], self._region.sizes)
+
+
+def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict[str, Any] | None:
+    """The operation at which some results of a region part from those on one device; None where it cannot be told, or
+    may be meant.
+    """
+    several, one = steps_of(region.body), steps_of(alone.body)
+    found = origin(several, wrong, _Fits(region, alone, several, dict(pairs(several, one))))
+    if found is None:
+        return None
+    step, taken = found
+    lines = step.lines[:4]
+    if not lines:
+        return None
+    inside = [
+        of_traceback(eqn.source_info.traceback)[:1]
+        for eqn, _, _ in program.operations(step_body(step.eqn))
+        if eqn.primitive.name in COLLECTIVES
+    ]
+    return {
+        "step": step.name, "taken": taken, "collective": step.name in COLLECTIVES, "devices": region.several.size,
+        "lines": lines, "inside": [each[0] for each in inside if each][:4],
+    }  # fmt: skip
+
+
+def step_body(eqn: Any) -> Any:
+    """The body of a loop; nothing of another operation."""
+    body = inner(eqn.params.get("body_jaxpr", eqn.params.get("jaxpr")))
+    return body if hasattr(body, "eqns") else SimpleNamespace(eqns=())

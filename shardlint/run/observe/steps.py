@@ -1,0 +1,252 @@
+"""A region on several devices beside the same on one: the operations of both, and where their numbers part."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .frames import of_traceback, place
+from .values import CALLS, GATHER, MOVE, REDUCE, SCATTER, inner
+
+_LAYOUT = frozenset(
+    ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
+     "dynamic_slice", "dynamic_update_slice", "convert_element_type", "gather", "expand_dims")
+)  # fmt: skip
+_COUNTS = frozenset(("iota", "axis_index"))
+# What each device may well choose, count or round among its own rows by intent.
+_OWN = frozenset(
+    ("sort", "top_k", "argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "round", "floor",
+     "reduce_precision", "ragged_dot", "ragged_dot_general", "scatter", "scatter-add", "scatter_add")
+)  # fmt: skip
+COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
+_PARTIAL = ("sum", "mean", "max", "min")
+
+
+@dataclass
+class Step:
+    """An operation of a region: what it is, the numbers of what it takes (None: a constant) and gives."""
+
+    name: str
+    eqn: Any
+    takes: list[int | None]
+    gives: list[int]
+    lines: list[Any]
+    """The user's lines that led to it: what a library does stands at the line that called it."""
+
+
+class Fits(Protocol):
+    """How the values of a region make up those on one device."""
+
+    def get(self, number: int, default: str | None = None) -> str | None:
+        """None where one does not, `default` where that is not known."""
+
+    def __getitem__(self, number: int) -> str | None: ...
+
+
+@dataclass
+class Steps:
+    """The operations of a region in order, calls written out; the numbers of its results, and how many values."""
+
+    steps: list[Step]
+    results: list[int | None]
+    count: int
+
+
+def body_of(eqn: Any) -> Any:
+    """The jaxpr that a call runs, with its constants; None for what is an operation by itself."""
+    if eqn.primitive.name in CALLS | {"core_call"}:
+        for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+            if hasattr(inner(eqn.params.get(key)), "eqns"):
+                return eqn.params[key]
+    return None
+
+
+def steps_of(jaxpr: Any) -> Steps:
+    """The operations of a body."""
+    found: list[Step] = []
+    numbers = itertools.count(len(jaxpr.invars))
+
+    def write(body: Any, given: Sequence[int | None], at: list[Any]) -> list[int | None]:
+        known: dict[Any, int | None] = dict.fromkeys(body.constvars)
+        known.update(zip(body.invars, given, strict=True))
+        for eqn in body.eqns:
+            takes = [None if hasattr(atom, "val") else known[atom] for atom in eqn.invars]
+            call = body_of(eqn)
+            if call is not None:
+                source = str(getattr(getattr(inner(call), "debug_info", None), "func_src_info", "") or "")
+                lines = [] if place(source) else of_traceback(eqn.source_info.traceback)
+                gives = write(inner(call), takes, at or lines)
+            else:
+                fresh = [next(numbers) for _ in eqn.outvars]
+                lines = at or of_traceback(eqn.source_info.traceback)
+                found.append(Step(eqn.primitive.name, eqn, takes, fresh, lines))
+                gives = list(fresh)
+            known.update(zip(eqn.outvars, gives, strict=True))
+        return [None if hasattr(atom, "val") else known[atom] for atom in body.outvars]
+
+    results = write(jaxpr, range(len(jaxpr.invars)), [])
+    return Steps(found, results, next(numbers))
+
+
+def evaluate(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    instead: dict[int, Any],
+    keep: Callable[[Any], None] | None,
+) -> list[Any]:
+    """The results of a body; `instead` has other values for some of its literals, `keep` gets what each step gives."""
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+
+    def read(atom: Any) -> Any:
+        return instead.get(id(atom), atom.val) if hasattr(atom, "val") else known[atom]
+
+    for eqn in jaxpr.eqns:
+        given = [read(atom) for atom in eqn.invars]
+        call = body_of(eqn)
+        if call is not None:
+            results = evaluate(inner(call), getattr(call, "consts", ()), given, instead, keep)
+        else:
+            bound = eqn.primitive.get_bind_params(eqn.params)
+            functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a dict alone since jax 0.11
+            results = eqn.primitive.bind(*functions, *given, **params)
+            results = list(results) if eqn.primitive.multiple_results else [results]
+            if keep is not None:
+                for one in results:
+                    keep(one)
+        known.update(zip(eqn.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def literals(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
+    """The numbers that products and quotients are made with, with their operation."""
+    for eqn in jaxpr.eqns:
+        call = body_of(eqn)
+        if call is not None:
+            yield from literals(inner(call))
+        elif eqn.primitive.name in ("mul", "div"):
+            yield from ((atom, eqn) for atom in eqn.invars if hasattr(atom, "val"))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two arrays hold the same numbers, but for the order of sums."""
+    import numpy as np
+
+    if one.shape != other.shape:
+        return False
+    if not one.size:
+        return True
+    if one.dtype.kind in "biu" and other.dtype.kind in "biu":
+        return bool(np.mean(one != other) <= 1e-3)
+    first, second = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (one, other))
+    with np.errstate(all="ignore"):
+        finite = np.abs(second[np.isfinite(second)])
+        scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+        close = np.isclose(first, second, rtol=1e-2, atol=2e-2 * scale + 1e-30, equal_nan=True)
+    return bool(np.mean(~close) <= 1e-3)
+
+
+def relation(parts: Any, whole: Any, sizes: dict[str, int]) -> str | None:
+    """How what the devices hold (`parts`, a row for each) makes up what one device holds: `split` or equal on all
+    (``), or a `sum`, `mean`, `max` or `min` of theirs; None where it does not.
+    """
+    import numpy as np
+
+    local = parts.shape[1:]
+    if len(local) != whole.ndim:
+        return None
+    ratios = []
+    for part, size in zip(local, whole.shape, strict=True):
+        if part == 0 or size % part:
+            return None
+        ratios.append(size // part)
+    names = list(sizes)
+    grid = parts.reshape(*sizes.values(), *local)
+    for taken in _ways(ratios, sizes):
+        rest = [name for name in names if name not in {each for dim in taken for each in dim}]
+        put = np.moveaxis(grid, [names.index(name) for name in rest], range(len(rest)))
+        kept = [name for name in names if name not in rest]
+        put = put.reshape(math.prod(sizes[name] for name in rest), *(sizes[name] for name in kept), *local)
+        blocks = [_together(each, kept, taken, local) for each in put]
+        if all(same(each, whole) for each in blocks):
+            return "split" if kept else ""
+        # Terms that are all the same are a sum that was made, and is another.
+        if len(blocks) > 1 and whole.dtype.kind in "fcV" and not all(same(each, blocks[0]) for each in blocks[1:]):
+            stacked = np.stack([each.astype(np.float64) for each in blocks])
+            for how in _PARTIAL:
+                if same(getattr(np, how)(stacked, axis=0), whole.astype(np.float64)):
+                    return how
+    return None
+
+
+def _ways(ratios: Sequence[int], sizes: dict[str, int]) -> Iterator[list[tuple[str, ...]]]:
+    """The axes that may split each dimension by so much."""
+    if not ratios:
+        yield []
+        return
+    for count in range(len(sizes) + 1):
+        for axes in itertools.permutations(sizes, count):
+            if math.prod(sizes[axis] for axis in axes) == ratios[0] and (ratios[0] > 1 or not axes):
+                rest = {name: size for name, size in sizes.items() if name not in axes}
+                for others in _ways(ratios[1:], rest):
+                    yield [axes, *others]
+
+
+def _together(grid: Any, names: Sequence[str], taken: Sequence[tuple[str, ...]], local: Sequence[int]) -> Any:
+    """The parts of `grid`, whose first dimensions are the axes `names`, put together as `taken` splits them."""
+    order, shape = [], []
+    for dim, axes in enumerate(taken):
+        order += [names.index(axis) for axis in axes] + [len(names) + dim]
+        shape.append(math.prod([local[dim], *(grid.shape[names.index(axis)] for axis in axes)]))
+    return grid.transpose(order).reshape(shape)
+
+
+def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str] | None:
+    """The first operation on the way to a wrong result that gives another thing than on one device though what it takes
+    fits; with how its input is made up (`sum`, `mean`, ...). None where it cannot be told, or may be meant.
+    """
+    makers = {give: step for step in several.steps for give in step.gives}
+    ends = [several.results[at] for at in wrong]
+    waiting = [one for one in ends if one is not None and fits.get(one, "?") is None]
+    done: set[int] = set()
+    found: list[Step] = []
+    while waiting:
+        number = waiting.pop()
+        step = makers.get(number)
+        if step is None or number in done:
+            continue
+        done.update(step.gives)
+        before = [one for one in step.takes if one is not None and fits.get(one, "?") in (None, "?")]
+        if before:
+            waiting += before
+        elif any(fits.get(one, "?") is None for one in step.gives):
+            found.append(step)
+    order = {id(step): at for at, step in enumerate(several.steps)}
+    found.sort(key=lambda step: (step.name in _LAYOUT, step.name in _COUNTS, order[id(step)]))
+    for step in found:
+        partial = [fits[one] for one in step.takes if one is not None and fits.get(one) in _PARTIAL]
+        if step.name in _OWN or (partial and step.name not in COLLECTIVES):
+            return None
+    if not found:
+        return None
+    taken = [fits[one] or "" for one in found[0].takes if one is not None]
+    first = found[0].takes[0] if found[0].takes else None
+    summed = makers.get(first) if first is not None else None
+    if found[0].name == "div" and summed is not None and summed.name in REDUCE:
+        return found[0], "mean of sums"
+    return found[0], taken[0] if taken else ""
+
+
+def pairs(several: Steps, alone: Steps) -> list[tuple[int, int]]:
+    """The values of both that are the same operation's, as their places in the order of values."""
+    names = [[(step.name, len(step.gives)) for step in each.steps] for each in (several, alone)]
+    found: list[tuple[int, int]] = []
+    matcher = difflib.SequenceMatcher(None, names[0], names[1], autojunk=False)
+    for at, other, size in matcher.get_matching_blocks():
+        for one, two in zip(several.steps[at : at + size], alone.steps[other : other + size], strict=True):
+            found += list(zip(one.gives, two.gives, strict=True))
+    return found
