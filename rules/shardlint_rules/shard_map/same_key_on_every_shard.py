@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against
-from shardlint.model.manual.varying import Axis
+from shardlint.model.manual.varying import Axis, Event
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, runs, shown
@@ -20,7 +20,8 @@ class SameKeyOnEveryShard(Rule):
     ## What it does
     Follows random keys into the body of a `shard_map` or `pmap`. Reports numbers drawn with a key that is the same
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
-    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`). Likely:
+    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
+    that holds one (`state.rng`). Likely:
     such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen.
 
     ## Why it hurts
@@ -46,7 +47,7 @@ class SameKeyOnEveryShard(Rule):
         done: set[ast.AST] = set()
         for ran, event, node in events(site, "same mask"):
             copied = _copied(site, ran)
-            node = copied or node
+            node = copied or _kept(site, ran, event) or node
             if node in done:
                 continue
             done.add(node)
@@ -79,7 +80,7 @@ class SameKeyOnEveryShard(Rule):
         for ran, event, node in events(site, "key handed on"):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
-            node = copied or node
+            node = copied or _kept(site, ran, event) or node
             if node not in done and told:
                 done.add(node)
                 yield site.finding(
@@ -97,6 +98,15 @@ class SameKeyOnEveryShard(Rule):
 def _copied(site: Site, ran: Ran) -> ast.AST | None:
     """Where the file makes the copies of a key that a pmapped function is given."""
     return next((place.node for place in ran.copies if place.file is site.file), None)
+
+
+def _kept(site: Site, ran: Ran, event: Event) -> ast.AST | None:
+    """Where the file reads the key from a state of which each device has a copy."""
+    for number in sorted(event.leaf.marks):
+        if ran.events[number].kind == "key of copies":
+            place = ran.events[number].seen_from(site.file)
+            return place.node if place is not None else None
+    return None
 
 
 def _key_like(text: str) -> bool:

@@ -15,6 +15,7 @@ from shardlint.model.manual.local_calls import LocalCalls
 from shardlint.model.manual.varying import (
     ADDED,
     ALONG,
+    COPIES,
     HIDDEN,
     NONE,
     NOTHING,
@@ -50,12 +51,14 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
+_KEY_NAME = regex(r"(?:^|_)(?:p?rngs?|(?:prng_?)?keys?|seed)\d*$")
 STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
 # Attributes of an array that are the same on all devices.
@@ -275,6 +278,8 @@ class LocalValues(ABC):
             return _size(whole, index)
         if isinstance(whole, Record) and index is not None:
             return whole.get(index) or combined([whole])
+        if isinstance(whole, Leaf) and whole.kind == COPIES and isinstance(index, str):
+            return self._of_copies(whole, index, Place(file, node))
         if isinstance(whole, Known) and isinstance(key, Known):
             return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
         return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
@@ -331,10 +336,23 @@ class LocalValues(ABC):
         if isinstance(base, Leaf) and base.value is not None:
             bound = self.bound(base, node.attr)
             inner = self.calls.member(base.value, node.attr)
-            return bound or replace(base.plain(), value=inner if isinstance(inner, CallResult) else None)
+            if bound is not None:
+                return bound
+            base = replace(base, value=inner if isinstance(inner, CallResult) else None)
+            if base.kind != COPIES:
+                return base.plain()
+        if isinstance(base, Leaf) and base.kind == COPIES:
+            return self._of_copies(base, node.attr, Place(file, node))
         if isinstance(base, Leaf) and node.attr in ("T", "mT") and base.spec is not None and len(base.spec) == 2:
             return replace(base.plain(), spec=base.spec[::-1])
         return base.plain() if isinstance(base, Leaf) else combined([base])
+
+    def _of_copies(self, whole: Leaf, name: str, place: Place) -> Leaf:
+        """A part of a state of which each device has a copy: a random key in it is the same on all of them."""
+        if not _KEY_NAME.search(name):
+            return whole
+        number = self.calls.note("key of copies", place, tuple(whole.maybe), whole)
+        return Leaf(kind="key", traced=True, marks=whole.marks | {number}, origin=place)
 
     def bound(self, base: Leaf, name: str) -> Local | None:
         """A method of an object that came as an argument."""

@@ -21,6 +21,7 @@ ALONG = "along"
 SUMMED = "summed"
 ADDED = "added"
 ROWS = "rows"
+COPIES = "copies"
 
 
 class Local:
@@ -39,7 +40,8 @@ class Leaf(Local):
     some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
     just that, "index" for one along axes, "summed" and a number for a `psum`, "along" and one for a statistic along a
     split dimension that it dropped, "added" and one for what is the same everywhere and was added to what is not,
-    "rows" and one for numbers that count a split dimension from 0; `traced` says that it comes of an argument of
+    "rows" and one for numbers that count a split dimension from 0, "copies" for a state that every call gives one copy of
+    to each device; `traced` says that it comes of an argument of
     the body. `marks` are the events (by number) that this value is still right about: dividing it takes them off.
     `origin` is where it came to vary.
     """
