@@ -25,6 +25,8 @@ class ShardOffset(Rule):
     - `jax.lax.axis_index("data") * table.shape[0]` where that dimension of `table` is split over other axes only;
     - a table that every device holds whole, of which a body takes the rows `[:x.shape[0]]` or `[jnp.arange(n)]`, where
       `n` is the length of a dimension that is split: each device takes the rows of the first;
+    - such numbers whose sine or cosine is taken, as rotary embeddings do, or that a mask compares with those of
+      what was gathered over the axis: the positions of each device begin at 0;
     - labels `jnp.arange(n)` of a loss whose logits are the rows of one device against what `all_gather` brought of
       all: the label of row 0 is 0 on every device.
 
@@ -44,7 +46,7 @@ class ShardOffset(Rule):
     name = "shard-offset"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "labels", "rows")
+    likely = ("other-axis", "labels", "rows", "positions")
     assumes = True
     triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING)
     forms = ("call", "partial", "keyword")
@@ -59,6 +61,7 @@ class ShardOffset(Rule):
             return
         if site.api != _INDEX:
             yield from self._rows(site)
+            yield from self._positions(site)
             return
         event = self._of_others(site)
         if event is not None:
@@ -88,6 +91,26 @@ class ShardOffset(Rule):
                 "that splits it",
                 form="rows",
                 why="the in_specs split the dimension whose length it takes",
+            )
+
+    def _positions(self, site: Site) -> Iterator[Finding]:
+        """Numbers of rows that begin at 0 on every device, and count as their places in the whole."""
+        done: set[ast.AST] = set()
+        for _, event, node in events(site, "rows turned", "rows against all") if site.wants("positions") else ():
+            if node in done:
+                continue
+            done.add(node)
+            angles = event.kind == "rows turned"
+            yield site.finding(
+                node,
+                f"positions that begin at 0 on every device along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} the dimension that they count is split over {shown(event.axes)}: each "
+                "device takes its rows for "
+                + ("the first of the sequence." if angles else "the first, and masks what was gathered by that."),
+                help=f"begin at jax.lax.axis_index({shown(event.axes[:1])}) * n",
+                form="positions",
+                why="the in_specs split the dimension whose length it takes"
+                + ("" if angles else ", and what they are compared with counts the whole of it"),
             )
 
     def _of_others(self, site: Site) -> Event | None:

@@ -129,7 +129,8 @@ class UntiledGather(Rule):
             if node in done:
                 continue
             done.add(node)
-            raises = bool(event.note)
+            turned = event.note == ".T"
+            raises = bool(event.note) and not turned
             yield site.finding(
                 node,
                 f"a stack with one matrix for each device{elsewhere(site, event)}",
@@ -143,8 +144,12 @@ class UntiledGather(Rule):
                 help="write tiled=True, and the axis that the array is split along",
                 harm=Harm.CRASH if raises else Harm.SILENT,
                 certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
-                form="" if raises else "product",
-                why="" if raises else "its in spec names two dimensions or more",
+                form="" if raises else "turned" if turned else "product",
+                why=""
+                if raises
+                else "`.T` turns all dimensions of the stack around"
+                if turned
+                else "its in spec splits it, so that it is a shard of the whole",
             )
 
 

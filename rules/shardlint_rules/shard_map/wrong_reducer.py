@@ -12,6 +12,25 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
+# What is averaged, why that is not the one of all data, and what to write.
+_AVERAGED = {
+    "std": (
+        "standard deviations or variances",
+        "what the shards' means differ by is left out.",
+        "reduce sums and counts: psum(sum) / psum(count)",
+    ),
+    "masked": (
+        "masked means",
+        "a shard with few elements left counts as much as one with many.",
+        "reduce sums and counts: psum(sum) / psum(count)",
+    ),
+    "curved": (
+        "functions of the means",
+        "a root, a logarithm, an exponential or a quotient of a mean is not linear in it.",
+        "average the mean first, and take the function of that: jnp.exp(jax.lax.pmean(loss, axis))",
+    ),
+}
+
 
 class WrongReducer(Rule):
     """Means of the shards are added up, spreads and masked means averaged, or sums divided by another count.
@@ -21,7 +40,8 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Likely, too: `psum` of the gradients of a mean. Possible: `pmean` of a standard deviation or a variance.
+    Likely, too: `psum` of the gradients of a mean, and `pmean` of a root, a logarithm or an exponential of a mean.
+    Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -68,21 +88,16 @@ class WrongReducer(Rule):
                 why="the loss is a mean, and nothing divides the sum",
             )
         yield from self._by_devices(site, done)
-        for _, event, node in events(site, "mean of std", "mean of masked"):
+        for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved"):
             if node in done:
                 continue
             done.add(node)
-            what = "standard deviations or variances" if event.kind.endswith("std") else "masked means"
+            what, why, instead = _AVERAGED[event.kind.rpartition(" ")[2]]
             yield site.finding(
                 node,
                 f"averages the {what} of the shards{elsewhere(site, event)}",
-                f"On {site.release('jax')} this is not that of all data: "
-                + (
-                    "what the shards' means differ by is left out."
-                    if event.kind.endswith("std")
-                    else "a shard with few elements left counts as much as one with many."
-                ),
-                help="reduce sums and counts: psum(sum) / psum(count)",
+                f"On {site.release('jax')} this is not that of all data: {why}",
+                help=instead,
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
             )
