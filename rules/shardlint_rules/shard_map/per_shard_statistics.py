@@ -12,6 +12,24 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
+# Asked where they stand, also in another file than that of the map. What everybody calls is left out.
+_STATISTICS = (
+    "jax.nn.softmax",
+    "jax.nn.log_softmax",
+    "jax.nn.logsumexp",
+    "jax.nn.standardize",
+    "jax.scipy.special.logsumexp",
+    "jax.numpy.linalg.norm",
+    "jax.numpy.var",
+    "jax.numpy.std",
+    "jax.numpy.cumsum",
+    "jax.lax.top_k",
+    "optax.global_norm",
+)
+
+
+_SUM = "jax.numpy.sum"
+
 
 class PerShardStatistics(Rule):
     """A softmax, a sort or a running sum goes along a dimension that is split over the devices.
@@ -43,7 +61,7 @@ class PerShardStatistics(Rule):
     harm = Harm.SILENT
     likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.psum"))
+    triggers = (*MAPPING, Calls("jax.lax.psum", *_STATISTICS), Calls(_SUM, file_says=("psum_scatter",)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -53,7 +71,9 @@ class PerShardStatistics(Rule):
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
-        for ran, event, node in events(site, "along a split dimension"):
+        if site.api == _SUM:
+            return
+        for ran, event, node in events(site, "along a split dimension", inside=_STATISTICS):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
             later = _communicates(ran, event)
@@ -87,7 +107,7 @@ class PerShardStatistics(Rule):
 
     def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         """Gradients that were scattered, each part of which is scaled by a norm of its own."""
-        for _, event, node in events(site, "own norm"):
+        for _, event, node in events(site, "own norm", inside=(*_STATISTICS, _SUM)):
             if node in done:
                 continue
             done.add(node)

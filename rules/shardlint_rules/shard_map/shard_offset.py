@@ -13,6 +13,8 @@ from shardlint_rules.shard_map._first_labels import Labels, first_labels
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
+_COUNTS = ("jax.numpy.arange",)
+_NEAR = ("cos(", "sin(", "shard_map")
 _GATHER = "jax.lax.all_gather"
 
 
@@ -48,7 +50,7 @@ class ShardOffset(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("other-axis", "labels", "rows", "positions")
     assumes = True
-    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING)
+    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), Calls(*_COUNTS, file_says=_NEAR), *MAPPING)
     forms = ("call", "partial", "keyword")
     fixes = "none"
 
@@ -78,7 +80,7 @@ class ShardOffset(Rule):
     def _rows(self, site: Site) -> Iterator[Finding]:
         """Tables of which each device takes the first rows."""
         done: set[ast.AST] = set()
-        for _, event, node in events(site, "rows from 0") if site.wants("rows") else ():
+        for _, event, node in events(site, "rows from 0", inside=_COUNTS) if site.wants("rows") else ():
             if node in done:
                 continue
             done.add(node)
@@ -96,7 +98,8 @@ class ShardOffset(Rule):
     def _positions(self, site: Site) -> Iterator[Finding]:
         """Numbers of rows that begin at 0 on every device, and count as their places in the whole."""
         done: set[ast.AST] = set()
-        for _, event, node in events(site, "rows turned", "rows against all") if site.wants("positions") else ():
+        kinds = ("rows turned", "rows against all") if site.wants("positions") else ()
+        for _, event, node in events(site, *kinds, inside=_COUNTS) if kinds else ():
             if node in done:
                 continue
             done.add(node)

@@ -12,6 +12,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
+_REDUCING = ("jax.lax.psum", "jax.lax.pmean")
 # What is averaged, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "std": (
@@ -59,15 +60,16 @@ class WrongReducer(Rule):
     harm = Harm.SILENT
     likely = ("masked", "by-devices", "moments", "gradients")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.pmean"))
+    triggers = (*MAPPING, Calls(*_REDUCING))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
-        if site.api == "jax.lax.pmean":
-            yield from self._moments(site)
-            return
         done: set[ast.AST] = set()
+        if site.api == "jax.lax.pmean":
+            moments = list(self._moments(site))
+            done |= {site.call for _ in moments}
+            yield from moments
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
@@ -87,8 +89,9 @@ class WrongReducer(Rule):
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",
             )
-        yield from self._by_devices(site, done)
-        for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved"):
+        if site.api not in _REDUCING:
+            yield from self._by_devices(site, done)
+        for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
             if node in done:
                 continue
             done.add(node)
@@ -161,7 +164,7 @@ class WrongReducer(Rule):
 
 def _in_results(site: Site, kind: str, done: set[ast.AST]) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happened in the bodies that the result shows, each place once."""
-    for ran, event, node in events(site, kind):
+    for ran, event, node in events(site, kind, inside=_REDUCING):
         number = ran.events.index(event)
         if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
             done.add(node)

@@ -58,6 +58,8 @@ class Arithmetic(ABC):
         """The axes of each sum over devices."""
         self.rows: list[tuple[Axes, Place, tuple[Place, ...]]] = []
         """The axes of each dimension whose part on a device was counted from 0, where that is, and the calls to it."""
+        self.norms: list[tuple[Place, tuple[Place, ...]]] = []
+        """Where norms were taken of what was scattered, and the calls to it."""
         self.stacks: dict[ast.AST, int] = {}
         """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
         self.of_means: set[ast.AST] = set()
@@ -93,7 +95,7 @@ class Arithmetic(ABC):
         if isinstance(op, ast.Add):
             kind = self._added(left, right, place) or kind
         self._met_again(op, left, right)
-        self._scaled(left, right, place)
+        self._scaled(left, right)
         kind = kind or kept_kind((left, right)) or self.turned(op, left, right)
         result = self.calls.still_random(combined([left, right], kind), left, right)
         if isinstance(op, ast.Div | ast.FloorDiv):
@@ -156,12 +158,13 @@ class Arithmetic(ABC):
             for one in values:
                 self.note_rows("rows against all", one)
 
-    def _scaled(self, left: Local, right: Local, place: Place) -> None:
+    def _scaled(self, left: Local, right: Local) -> None:
         """Note what was scattered over the devices, multiplied by a norm of the part that each device has."""
         for one, other in ((left, right), (right, left)):
             if isinstance(one, Leaf) and isinstance(other, Leaf):
-                if one.kind == OWN_NORM and other.kind == SCATTERED and one.reduced & other.reduced:
-                    self.calls.note("own norm", one.origin or place, tuple(one.reduced & other.reduced), one)
+                if one.kind.startswith(OWN_NORM) and other.kind == SCATTERED and one.reduced & other.reduced:
+                    at, chain = self.norms[int(one.kind.removeprefix(OWN_NORM))]
+                    self.calls.note("own norm", at, tuple(one.reduced & other.reduced), one, chain=chain)
 
     def _met_again(self, op: ast.operator, left: Local, right: Local) -> None:
         """Note a statistic along a split dimension that meets what has this dimension still."""

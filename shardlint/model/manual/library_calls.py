@@ -181,9 +181,9 @@ class LibraryCalls:
             if turned:
                 return replace(combined(values), kind=turned)
         whole = "axis" not in named and len(given) == 1
-        own = self._own_norm(last, given, whole)
+        own = self._own_norm(last, given, whole, place)
         if own:
-            return replace(combined(values), kind=own, origin=place)
+            return replace(combined(values), kind=own)
         if last in _MEANS and whole:
             return combined(values, "masked" if "where" in named else "mean")
         if last in _SUMS and whole:
@@ -216,12 +216,15 @@ class LibraryCalls:
             result = replace(result, kind=kept_kind(values) or result.kind)
         return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
 
-    def _own_norm(self, last: str, given: list[Local], whole: bool) -> str:
+    def _own_norm(self, last: str, given: list[Local], whole: bool, place: Place) -> str:
         """The kind of a norm over what a device has of an array that was scattered, or of the sum under its root."""
         one = given[0] if given else None
         if not isinstance(one, Leaf) or one.kind != SCATTERED or not whole:
             return ""
-        return OWN_NORM if last in ("global_norm", "norm", "sum", "vdot") else ""
+        if last not in ("global_norm", "norm", "sum", "vdot"):
+            return ""
+        self.calls.body.norms.append((place, tuple(self.calls.body.chain)))
+        return f"{OWN_NORM} {len(self.calls.body.norms) - 1}"
 
     def _too_few_letters(self, given: list[Local]) -> None:
         """Note stacks that an einsum has letters for the shards of, and none for the devices."""

@@ -48,7 +48,7 @@ class Leaf(Local):
     what is the same everywhere and was added to what is not; "rows" and one for numbers that count a split dimension
     from 0; "columns" for such that count one that was gathered; "copies" for a state of which every call gives each
     device a copy; "curved" for what is no longer linear in a mean; "scattered" for what `psum_scatter` gave, and
-    "own norm" for the norm of that on one device.
+    "own norm" and a number for the norm of that on one device.
     `origin` is where it came to vary.
     """
 
@@ -245,7 +245,7 @@ def kept_kind(values: Iterable[Local]) -> str:
     arrays = [one for one in values if not isinstance(one, Known) and one != NOTHING]
     kinds = {one.kind for one in arrays if isinstance(one, Leaf)}
     kind = kinds.pop() if len(kinds) == 1 else ""
-    if kind in (SCATTERED, OWN_NORM):
+    if kind == SCATTERED or kind.startswith(OWN_NORM):
         return kind
     return kind if len(arrays) == 1 and kind.startswith((ALONG, CURVED)) else ""
 
