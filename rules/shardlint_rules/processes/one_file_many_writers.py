@@ -91,7 +91,7 @@ class OneFileManyWriters(Rule):
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
         if not form and site.wants("printed") and not maybe_one(site):
-            if several(site.program, site.file) == "initialized":
+            if several(site.program, site.file) == "initialized" and not _OWN.search(_called(site, function)):
                 form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
             return
@@ -195,6 +195,15 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _called(site: Site, function: Scope) -> str:
+    """What a function is called, and what it binds the open file to."""
+    statement = site.file.statement(site.call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
+    names = [*targets, *(one.optional_vars for one in items if one.optional_vars is not None)]
+    return " ".join((function.name, *(site.text(one) for one in names)))
 
 
 def _names_the_process(site: Site, path: ast.expr) -> bool:

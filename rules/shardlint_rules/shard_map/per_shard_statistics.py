@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, Product
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._batch_stats import kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
@@ -37,11 +38,17 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Likely: a `softmax` of a matrix product whose columns are split; one whose result alone is summed over the axis;
-    `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard; a mean, sum or variance along the last
-    dimension that meets it again, as a layer norm takes it; a division by the norm or spread of each device's part;
-    and what `psum_scatter` gave, scaled by the norm of each device's part. Possible: such a statistic along another
-    dimension, and what goes along the last one, where the spec's last entry is taken for it.
+    Likely:
+
+    - a `softmax` of a matrix product whose columns are split, and one whose result alone is summed over the axis;
+    - `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard;
+    - a mean, sum or variance along the last dimension that meets it again, as a layer norm takes it;
+    - a division by the norm or spread of each device's part, and what `psum_scatter` gave, scaled by such a norm;
+    - the `batch_stats` that a pmapped step updates on each device, where nothing averages them and one device's are
+      kept.
+
+    Possible: such a statistic along another dimension, and what goes along the last one, where the spec's last entry is
+    taken for it.
 
     ## Why it hurts
     Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
@@ -59,15 +66,23 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm")
+    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.psum", *_STATISTICS), Calls(_SUM, file_says=("psum_scatter",)))
+    triggers = (
+        *MAPPING,
+        Calls("jax.lax.psum", *_STATISTICS),
+        Calls(_SUM, file_says=("psum_scatter",)),
+        Keywords("mutable", file_says=("batch_stats",)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place."""
         if site.api == "jax.lax.psum":
             yield from self._own_maximum(site)
+            return
+        if site.form == "keyword" and site.keyword("mutable") is not None:
+            yield from self._running(site)
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
@@ -103,6 +118,22 @@ class PerShardStatistics(Rule):
                 else "the sums over the axis come after it, and no maximum goes over it"
                 if later
                 else "the spec's last entry is taken for the last dimension",
+            )
+
+    def _running(self, site: Site) -> Iterator[Finding]:
+        """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
+        kept = kept_apart(site) if site.wants("batch-stats") else None
+        if kept is not None:
+            yield site.finding(
+                kept,
+                "each device keeps the batch statistics of its own data",
+                "Nothing brings them together: what is evaluated and saved is the first device's, of its share of "
+                "each batch.",
+                help='average them before they are kept: jax.lax.pmean(batch_stats, "batch"), or give BatchNorm that '
+                "axis_name",
+                certainty=Certainty.POSSIBLE,
+                form="batch-stats",
+                why="the step is pmapped, and the state is taken from the first device",
             )
 
     def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
