@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._own_data import own_data
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
@@ -48,6 +50,7 @@ class ReplicasDiffer(Rule):
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("own-copies",)
     triggers = (Calls(*_MAKERS),)
     forms = ("call",)
     project_says = SEVERAL_SAYS
@@ -57,7 +60,7 @@ class ReplicasDiffer(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array."""
-        if not site.wants("own-data") or not _replicated(site):
+        if not site.wants("own-data", "own-copies") or not _replicated(site):
             return
         given = site.argument(_MAKERS[site.api])
         if given is None and site.api == _TO_GLOBAL and site.call.args:
@@ -71,6 +74,7 @@ class ReplicasDiffer(Rule):
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
         put = site.api == "jax.device_put"
+        given = _enters(site, given)
         where = at(found.place, site.file, given)
         says = "raises AssertionError" if put else "makes copies that differ, and nothing is raised"
         return site.finding(
@@ -79,9 +83,27 @@ class ReplicasDiffer(Rule):
             f"`{short(found.place)}`{where} is another in each process: replicated, this {says}.",
             help="draw it from one seed in all processes, or send it by multihost_utils.broadcast_one_to_all first",
             harm=Harm.CRASH if put else Harm.SILENT,
-            form="own-data",
+            form="own-data" if put else "own-copies",
             why="the program is one for several processes, and the sharding splits nothing",
         )
+
+
+def _enters(site: Site, given: ast.expr) -> ast.expr:
+    """Where in the function what is given comes to differ: the first of the assignments that it is made by."""
+    for _ in range(6):
+        names = [one for one in walk(given) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+        before = None
+        for name in names:
+            bindings, scope = lookup(site.file, name, name.id)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            if value is not None and scope is site.scope.function():
+                if own_data(site.program, Place(site.file, value)) is not None:
+                    before = value
+                    break
+        if before is None:
+            break
+        given = before
+    return given
 
 
 def _replicated(site: Site) -> bool:
