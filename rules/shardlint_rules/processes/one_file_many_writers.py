@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import first, guard, several
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -61,7 +62,7 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family")
+    likely = ("barrier", "family", "printed")
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY)),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY)),
@@ -162,6 +163,10 @@ class OneFileManyWriters(Rule):
         if site.form == "method":
             func = site.call.func
             return func.value if isinstance(func, ast.Attribute) else None
+        first = next(iter(site.call.args), None)
+        if site.api in _SAVES and isinstance(first, ast.Name):
+            if any(one.kind not in ("assign", "param") for one in lookup(site.file, first, first.id)[0]):
+                return None  # an open file
         mode = self._mode(site)
         written = site.api in _SAVES or (
             isinstance(mode, ast.Constant) and str(mode.value).startswith(("w", "x", "a"))

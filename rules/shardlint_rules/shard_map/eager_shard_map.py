@@ -44,6 +44,7 @@ class EagerShardMap(Rule):
     code = "SL412"
     name = "eager-shard-map"
     harm = Harm.COST
+    likely = ("host-loop",)
     triggers = (Calls("jax.shard_map"),)
     forms = ("call", "partial")
     bound = True

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, runs, shown
+from shardlint.syntax.nodes import walk
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, mapped_elsewhere, runs, shown
 
+_DRAWN = ("same mask", "key handed on")
 _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
+
+
+_SPLITS = ("jax.random.split", "jax.random.fold_in")
+_KEYS = (".rng", "_rng", ".key", "_key", "rng\"]", "key\"]")
 
 
 class SameKeyOnEveryShard(Rule):
@@ -39,16 +46,19 @@ class SameKeyOnEveryShard(Rule):
     harm = Harm.SILENT
     assumes = True
     likely = ("rngs",)
-    triggers = MAPPING
+    triggers = (*MAPPING, Calls(*_SPLITS, file_says=_KEYS))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
+        if site.api in _SPLITS:
+            yield from self._kept_in_a_state(site)
+            return
         for ran, event, node in events(site, "same mask"):
             copied = _copied(site, ran)
             node = copied or _kept(site, ran, event) or node
-            if node in done:
+            if node in done or _told_there(site, ran, event):
                 continue
             done.add(node)
             yield site.finding(
@@ -76,12 +86,31 @@ class SameKeyOnEveryShard(Rule):
                 )
         yield from self._handed_on(site, done)
 
+    def _kept_in_a_state(self, site: Site) -> Iterator[Finding]:
+        """A key of a state whose step another file maps."""
+        for ran in mapped_elsewhere(site):
+            for number, event in enumerate(ran.events):
+                place = _kept_at(ran, event)
+                if event.kind not in _DRAWN or number in ran.cancelled or place is None:
+                    continue
+                if place.file is site.file and any(one is place.node for one in walk(site.call)):
+                    yield site.finding(
+                        place.node,
+                        f"the same numbers on every device along {shown(event.axes)}",
+                        f"On {site.release('jax')} each device has a copy of this key, while the data that the numbers "
+                        f"are for is split over {shown(event.axes)}: each shard gets the same ones.",
+                        help=_help(event.axes[0]),
+                        certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
+                        form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
+                    )
+                    return
+
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         for ran, event, node in events(site, "key handed on"):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
             node = copied or _kept(site, ran, event) or node
-            if node not in done and told:
+            if node not in done and told and not _told_there(site, ran, event):
                 done.add(node)
                 yield site.finding(
                     node,
@@ -107,6 +136,22 @@ def _kept(site: Site, ran: Ran, event: Event) -> ast.AST | None:
             place = ran.events[number].seen_from(site.file)
             return place.node if place is not None else None
     return None
+
+
+def _kept_at(ran: Ran, event: Event) -> Place | None:
+    """Where the key is read from a state of which each device has a copy."""
+    found = (ran.events[number] for number in sorted(event.leaf.marks))
+    return next((one.place for one in found if one.kind == "key of copies"), None)
+
+
+def _told_there(site: Site, ran: Ran, event: Event) -> bool:
+    """Whether this is told in another file, where the key is split."""
+    place = _kept_at(ran, event)
+    if place is None or place.file is site.file or site.form == "keyword":
+        return False
+    call = next((one for one in place.file.ancestors(place.node) if isinstance(one, ast.Call)), None)
+    found = options(site.program.value(place.file, call.func)) if call is not None else ()
+    return len(found) == 1 and isinstance(found[0], Api) and found[0].name in _SPLITS
 
 
 def _key_like(text: str) -> bool:

@@ -58,7 +58,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved")
     assumes = True
     triggers = (*MAPPING, Calls(*_REDUCING))
     fixes = "none"

@@ -52,8 +52,8 @@ class Arithmetic(ABC):
         self.evaluator = evaluator
         self.events: list[Event] = []
         self.cancelled: set[int] = set()
-        self.along: list[tuple[Place, Axes, Leaf]] = []
-        """Statistics that dropped a split dimension: where, the axes it was split over, and what of."""
+        self.along: list[tuple[Place, Axes, Leaf, str]] = []
+        """Statistics along a split dimension: where, the axes it is split over, what of, and which."""
         self.sums: list[Axes] = []
         """The axes of each sum over devices."""
         self.rows: list[tuple[Axes, Place, tuple[Place, ...]]] = []
@@ -171,10 +171,10 @@ class Arithmetic(ABC):
         for one, other in ((left, right), (right, left)):
             if not isinstance(one, Leaf) or not one.kind.startswith(ALONG):
                 continue
-            place, axes, of = self.along[int(one.kind.removeprefix(ALONG))]
+            place, axes, of, which = self.along[int(one.kind.removeprefix(ALONG))]
             if isinstance(other, Leaf) and any(axes <= part for part in other.spec or ()):
                 by_norm = isinstance(op, ast.Div) and one is right and _of_spread(place.node)
-                self.calls.note("along a split dimension", place, tuple(axes), of, "norm+" if by_norm else "met+")
+                self.calls.note("along a split dimension", place, tuple(axes), of, "norm+" if by_norm else f"{which}+")
 
     def counted(self, index: Local) -> Axes:
         """The axes over which the dimension is split that these numbers count from 0."""

@@ -156,7 +156,7 @@ class Collectives:
         """Whether a value is still a mean that dropped a dimension which is split over some of these axes."""
         if not leaf.kind.startswith(ALONG):
             return False
-        at, axes, _ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
+        at, axes, *_ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
         return isinstance(at.node, ast.Call) and last_name(at.node.func) == "mean" and bool(axes & over)
 
     def _summed(self, leaf: Leaf, over: Axes) -> str:

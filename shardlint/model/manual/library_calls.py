@@ -261,7 +261,7 @@ class LibraryCalls:
             if last in _STATISTICS:
                 if again and last not in ("norm", "std", "var"):
                     self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], f"{note}+")
-                self.calls.body.along.append((place, spec[index], given[0]))
+                self.calls.body.along.append((place, spec[index], given[0], note))
                 return f"{ALONG} {len(self.calls.body.along) - 1}"
             self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
         return ""
