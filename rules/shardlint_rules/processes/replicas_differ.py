@@ -95,8 +95,9 @@ def _enters(site: Site, given: ast.expr) -> ast.expr:
         before = None
         for name in names:
             bindings, scope = lookup(site.file, name, name.id)
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-            if value is not None and scope is site.scope.function():
+            one = bindings[0] if len(bindings) == 1 else None
+            value = one.value if one is not None and one.kind in ("assign", "for", "comprehension") else None
+            if value is not None and scope is not None and scope.function() is site.scope.function():
                 if own_data(site.program, Place(site.file, value)) is not None:
                     before = value
                     break

@@ -8,6 +8,7 @@ class Trainer(flax.struct.PyTreeNode):
     weights: dict
     noise_key: jax.Array
     rate: float = flax.struct.field(pytree_node=False, default=0.05)
+    """Of plain gradient descent."""
 
 
 def predict(weights, x):

@@ -5,6 +5,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from norms import layer_norm
+from clock import Clock
 
 mesh = jax.make_mesh((2, 4), ("data", "tensor"))
 FEATURES = P("data", "tensor")
@@ -22,12 +23,15 @@ def whole(x, scale):
 
 
 def main():
-    x = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32) * np.arange(1, 17)
+    clock = Clock()
+    with clock.part("begin"):
+        x = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32) * np.arange(1, 17)
     scale = np.ones(16, np.float32)
     got = block(
         jax.device_put(x, NamedSharding(mesh, FEATURES)), jax.device_put(scale, NamedSharding(mesh, P("tensor")))
     )
     print("like one device:", bool(np.allclose(got, whole(jnp.asarray(x), scale), atol=1e-3)))
+    clock.show()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from optimizer import SharedOut
+from report import Report
 
 mesh = jax.make_mesh((8,), ("dp",))
 optimizer = SharedOut(rate=1.0, limit=1.0, axis="dp")
@@ -31,6 +32,7 @@ def main():
     moved = step(params, x, y)
     length = np.sqrt(sum(float(jnp.sum(one**2)) for one in jax.tree.leaves(moved)))
     print(f"length of the step: {length:.1f}")
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

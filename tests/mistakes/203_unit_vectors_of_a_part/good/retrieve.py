@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
+from clock import Clock
+
 
 @dataclasses.dataclass(frozen=True)
 class Retriever:
@@ -27,10 +29,13 @@ class Retriever:
 
 
 def main():
-    mesh = jax.make_mesh((2, 4), ("data", "model"))
+    clock = Clock()
+    with clock.part("begin"):
+        mesh = jax.make_mesh((2, 4), ("data", "model"))
     x = np.random.default_rng(5).normal(size=(8, 32)).astype(np.float32)
     x = jax.device_put(x, NamedSharding(mesh, P("data", "model")))
     print(f"largest similarity: {float(Retriever(mesh).similarity(x, x).max()):.1f}")
+    clock.show()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
+from report import Report
+
 
 class Head:
     def __init__(self, mesh, table):
@@ -28,6 +30,7 @@ def main():
     hidden = jax.device_put(rng.normal(size=(4, 16)).astype(np.float32), NamedSharding(mesh, P("data", None)))
     found = Head(mesh, rng.normal(size=(16, 40)).astype(np.float32))(hidden)
     print(f"probabilities add up to {float(jnp.sum(found, -1).mean()):.1f}")
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from flax import jax_utils
 from flax.training import train_state
 
 from network import Network
+from clock import Clock
 
 
 class TrainState(train_state.TrainState):
@@ -38,7 +39,9 @@ def predict(state, x):
 
 
 def main():
-    devices = jax.device_count()
+    clock = Clock()
+    with clock.part("begin"):
+        devices = jax.device_count()
     rng = np.random.default_rng(0)
     variables = Network().init(jax.random.key(0), jnp.zeros((1, 4)), train=False)
     state = TrainState.create(apply_fn=Network().apply, tx=optax.sgd(0.01), **variables)
@@ -51,6 +54,7 @@ def main():
     single = jax_utils.unreplicate(state)
     right = (predict(single, batch["x"].reshape(-1, 4)) == batch["y"].reshape(-1)).mean()
     print(f"accuracy {float(right):.2f}, running means of the devices differ by {abs(np.ptp(means)):.1f}")
+    clock.show()
 
 
 if __name__ == "__main__":

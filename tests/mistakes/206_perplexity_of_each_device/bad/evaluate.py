@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+from report import Report
+
 
 class Evaluator:
     def __init__(self, mesh, axis="data"):
@@ -32,6 +34,7 @@ def main():
         jax.device_put(logits.astype(np.float32), rows), jax.device_put(targets, rows)
     )
     print(f"nll {float(found['nll']):.3f} perplexity {float(found['perplexity']):.0f}")
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

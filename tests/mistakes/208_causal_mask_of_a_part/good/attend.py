@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
+from report import Report
+
 SPEC = P(None, "seq", None)
 
 
@@ -27,6 +29,7 @@ def main():
     got = attend(*(jax.device_put(one, NamedSharding(mesh, SPEC)) for one in (q, k, v)))
     want = scores(*(jnp.asarray(one) for one in (q, k, v)), jnp.arange(32), jnp.arange(32))
     print("like one device:", bool(np.allclose(got, want, atol=1e-4)))
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

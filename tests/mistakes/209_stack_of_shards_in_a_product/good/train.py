@@ -5,6 +5,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from whole import gathered
+from report import Report
 
 
 def make_loss(mesh, axis="fsdp"):
@@ -27,6 +28,7 @@ def main():
     x, y = rng.normal(size=(32, 16)).astype(np.float32), rng.normal(size=(32, 24)).astype(np.float32)
     params, x, y = jax.device_put((params, x, y), split)
     print(f"loss {float(make_loss(mesh)(params, x, y)):.0f}")
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

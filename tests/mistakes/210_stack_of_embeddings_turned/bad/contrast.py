@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from clock import Clock
+
 
 def encode(table, x):
     z = x @ table
@@ -22,10 +24,13 @@ def contrastive(tables, images, texts):
 
 
 def main():
-    rng = np.random.default_rng(0)
+    clock = Clock()
+    with clock.part("begin"):
+        rng = np.random.default_rng(0)
     tables = {name: rng.normal(size=(12, 6)).astype(np.float32) for name in ("image", "text")}
     images, texts = (rng.normal(size=(8, 4, 12)).astype(np.float32) for _ in range(2))
     print(f"loss {float(contrastive(tables, images, texts)[0]):.0f}")
+    clock.show()
 
 
 if __name__ == "__main__":

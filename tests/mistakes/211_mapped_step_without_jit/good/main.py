@@ -4,6 +4,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from trainer import Trainer
+from report import Report
 
 
 def loader(mesh, steps=6):
@@ -20,6 +21,7 @@ def run(factory):
     weights = jax.device_put(np.zeros((4, 1), np.float32), NamedSharding(mesh, P()))
     trainer.fit(weights, loader(mesh))
     print(f"the body ran {trainer.runs} times")
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+from clock import Clock
+
 
 class Metrics:
     def __init__(self, path):
@@ -24,10 +26,12 @@ def step(weights, x):
 
 
 def main():
+    clock = Clock()
     jax.distributed.initialize(
         os.environ["COORDINATOR"], int(os.environ["NUM_PROCESSES"]), int(os.environ["PROCESS_ID"])
     )
-    mesh = Mesh(np.array(jax.devices()), ("data",))
+    with clock.part("begin"):
+        mesh = Mesh(np.array(jax.devices()), ("data",))
     rng = np.random.default_rng(jax.process_index())
     weights = jnp.zeros(4)
     metrics = Metrics("metrics.jsonl")
@@ -42,6 +46,7 @@ def main():
     if jax.process_index() == 0:
         with open("metrics.jsonl") as file:
             print("lines in metrics.jsonl:", len(file.readlines()))
+    clock.show()
 
 
 if __name__ == "__main__":

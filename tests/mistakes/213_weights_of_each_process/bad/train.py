@@ -8,6 +8,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 from weights import draw
+from report import Report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ def main():
     every = multihost_utils.process_allgather(own)
     if jax.process_index() == 0:
         print("the same on all processes:", bool((every == every[0]).all()))
+    Report("devices").add("all", jax.device_count()).add("of this process", jax.local_device_count()).show()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
+from clock import Clock
+
 
 class Rotation:
     def __init__(self, mesh, axis="tp"):
@@ -25,13 +27,16 @@ class Rotation:
 
 
 def main():
-    mesh = jax.make_mesh((8,), ("tp",))
+    clock = Clock()
+    with clock.part("begin"):
+        mesh = jax.make_mesh((8,), ("tp",))
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(16, 4)).astype(np.float32), rng.normal(size=(4, 16)).astype(np.float32)
     got = Rotation(mesh).product(
         jax.device_put(x, NamedSharding(mesh, P("tp", None))), jax.device_put(w, NamedSharding(mesh, P(None, "tp")))
     )
     print(f"largest error {float(np.abs(np.asarray(got) - x @ w).max()):.1f}")
+    clock.show()
 
 
 if __name__ == "__main__":
