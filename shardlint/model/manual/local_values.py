@@ -195,8 +195,11 @@ class LocalValues(Arithmetic):
             return self._of_copies(whole, index, Place(file, node))
         if isinstance(whole, Known) and isinstance(key, Known):
             return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
-        result = combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
-        return replace(result, origin=whole.origin) if isinstance(whole, Leaf) and whole.kind == "gathered" else result
+        if isinstance(whole, Leaf) and whole.kind == "gathered":
+            # One of a tree of stacks is a stack; one of a stack is a shard.
+            same = isinstance(index, str)
+            return replace(combined([whole, key], whole.kind if same else ""), origin=whole.origin)
+        return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
 
     def _counting(self, file: FileFacts, key: ast.expr, value: Local, frame: Frame) -> Axes:
         """The axes over which the dimension is split that an index counts from 0: `[:x.shape[0]]`, `[arange(n)]`."""
