@@ -14,19 +14,7 @@ from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
-_STATISTICS = (
-    "jax.nn.softmax",
-    "jax.nn.log_softmax",
-    "jax.nn.logsumexp",
-    "jax.nn.standardize",
-    "jax.scipy.special.logsumexp",
-    "jax.numpy.linalg.norm",
-    "jax.numpy.var",
-    "jax.numpy.std",
-    "jax.numpy.cumsum",
-    "jax.lax.top_k",
-    "optax.global_norm",
-)
+_NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
 
 
 _SUM = "jax.numpy.sum"
@@ -70,7 +58,7 @@ class PerShardStatistics(Rule):
     assumes = True
     triggers = (
         *MAPPING,
-        Calls("jax.lax.psum", *_STATISTICS),
+        Calls("jax.lax.psum", *_NORMS),
         Calls(_SUM, file_says=("psum_scatter",)),
         Keywords("mutable", file_says=("batch_stats",)),
     )
@@ -86,9 +74,9 @@ class PerShardStatistics(Rule):
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
-        if site.api == _SUM:
+        if site.api in (_SUM, *_NORMS):
             return
-        for ran, event, node in events(site, "along a split dimension", inside=_STATISTICS):
+        for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
             later = _communicates(ran, event)
@@ -138,7 +126,7 @@ class PerShardStatistics(Rule):
 
     def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         """Gradients that were scattered, each part of which is scaled by a norm of its own."""
-        for _, event, node in events(site, "own norm", inside=(*_STATISTICS, _SUM)):
+        for _, event, node in events(site, "own norm", inside=(*_NORMS, _SUM)):
             if node in done:
                 continue
             done.add(node)

@@ -14,7 +14,7 @@ FEATURES = P("data", "tensor")
 @jax.jit
 @jax.shard_map(mesh=mesh, in_specs=(FEATURES, P("tensor")), out_specs=FEATURES)
 def block(x, scale):
-    return jax.nn.gelu(layer_norm(x, scale))
+    return jax.nn.gelu(layer_norm(x, scale))  # mistake: statistic-of-a-shard
 
 
 def whole(x, scale):
