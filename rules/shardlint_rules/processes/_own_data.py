@@ -76,6 +76,8 @@ def _name(program: Program, file: FileFacts, node: ast.Name, depth: int, given: 
     value = bindings[0].value
     if bindings[0].kind in ("assign", "walrus") and value is not None:
         return own_data(program, Place(file, value), depth + 1, given)
+    if bindings[0].kind in ("for", "comprehension") and value is not None:
+        return own_data(program, Place(file, value), depth + 1, given)
     if bindings[0].kind != "param" or scope is None:
         return None
     if isinstance(scope.node, ast.Lambda):

@@ -13,6 +13,8 @@ from shardlint.syntax.nodes import walk
 
 WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
 _FAMILY = regex(r"\w{3,}(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)$")
+_PRINTS = regex(r"(?i)^(?:print|[\w.]*(?:log(?:ger|ging)?|writer|wandb|tqdm|pbar|progress|console)\w*(?:\.\w+)?)$")
+_CALLS = 10
 _METHOD = regex(r"^_?(?:async_)?(?:save|write|dump|export|store|commit|finalize|serialize)")
 _ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
 _TOGETHER = ("process_index(", "sync_global_devices", "sync_global_processes")
@@ -27,6 +29,35 @@ def beside(site: Site, function: Scope) -> tuple[str, str]:
         return "called", why
     why = family(site)
     return ("family", why) if why else ("", "")
+
+
+def printed_beside(site: Site, function: Scope) -> str:
+    """A function on the way here that leaves what it prints or logs to one process, as words."""
+    owner = function.parent.node if function.parent is not None else None
+    node, callers = function.node, [(site.file, function)]
+    if isinstance(owner, ast.ClassDef) and getattr(node, "name", "") == "__init__":
+        node = owner
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return ""
+    ends = site.program.flow.in_sight(site.file, node)
+    for end in ends.found[:_CALLS]:
+        around = end.place.scope.function() if end.kind == "called" else None
+        if end.kind == "called" and guard(site.program, end.place.file, end.place.node) is not None:
+            return ""
+        if around is not None and not site.program.project.is_test(end.place.file.path):
+            callers.append((end.place.file, around))
+    for file, scope in callers:
+        for statement in scope.statements:
+            if not isinstance(statement, ast.If):
+                continue
+            found = first(site.program, Place(file, statement.test))
+            if found is None or not found.truth:
+                continue
+            calls = [one for part in statement.body for one in walk(part) if isinstance(one, ast.Call)]
+            if any(_PRINTS.search(file.text(one.func)) for one in calls):
+                where = f"{file.path.name}:{statement.lineno}" if file is not site.file else f"line {statement.lineno}"
+                return f"`{getattr(scope.node, 'name', 'the module')}` prints on one process only ({where})"
+    return ""
 
 
 def maybe_one(site: Site) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import first, guard
+from shardlint.model.process.processes import first, guard, several
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -14,7 +15,7 @@ from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._trackers import LOGGING, by_one, started_by_one
-from shardlint_rules.processes._writers import WRITES, beside, maybe_one
+from shardlint_rules.processes._writers import WRITES, beside, maybe_one, printed_beside
 from shardlint_rules.processes.alone import alone
 
 _OPEN = {
@@ -23,6 +24,7 @@ _OPEN = {
     "tensorflow.gfile.GFile": 1,
     "fsspec.open": 1,
 }
+_SAVES = ("numpy.save", "numpy.savez", "numpy.savez_compressed")
 _NEAR = ("process_index()", "host_id()")
 _FAMILY = (
     r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
@@ -45,7 +47,8 @@ class OneFileManyWriters(Rule):
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
     meets at a barrier; `wandb.init` that all processes come to in a file that asks for the index; and `wandb.log` that
-    all come to where one of them alone starts the run.
+    all come to where one of them alone starts the run; and a write, also one that adds to a file, or `np.savez`, where
+    the function or a caller prints and logs on one process only.
 
     ## Why it hurts
     On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
@@ -59,9 +62,9 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family")
+    likely = ("barrier", "family", "printed")
     triggers = (
-        Calls(*_OPEN, file_says=(*_NEAR, *_FAMILY)),
+        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY)),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY)),
         Calls(*_TRACKERS, file_says=_NEAR),
         Calls(*LOGGING, file_says=_NEAR),
@@ -83,10 +86,14 @@ class OneFileManyWriters(Rule):
         path = self._written(site)
         if path is None or _names_the_process(site, path):
             return
-        form = self._shared(site, function)
+        added = site.form == "call" and (site.api in _SAVES or self._adds(site))
+        form = self._shared(site, function) if not added else ""
         why = f"`{function.name}` {_WHY.get(form, '')}"
-        if not form and site.wants("called", "family"):
+        if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
+        if not form and site.wants("printed") and not maybe_one(site):
+            if several(site.program, site.file) == "initialized" and not _OWN.search(_called(site, function)):
+                form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
             return
         what = " ".join(site.text(path).split())
@@ -142,16 +149,28 @@ class OneFileManyWriters(Rule):
             why="only one process comes to wandb.init, and nothing here depends on which one this is",
         )
 
+    def _adds(self, site: Site) -> bool:
+        mode = self._mode(site)
+        return isinstance(mode, ast.Constant) and str(mode.value).startswith("a")
+
+    def _mode(self, site: Site) -> ast.expr | None:
+        mode = next((one.value for one in site.call.keywords if one.arg == "mode"), None)
+        at = _OPEN.get(site.api, 1)
+        return site.call.args[at] if mode is None and at < len(site.call.args) else mode
+
     def _written(self, site: Site) -> ast.expr | None:
-        """The path that is written; None where it is read, or added to."""
+        """The path that is written; None where it is read."""
         if site.form == "method":
             func = site.call.func
             return func.value if isinstance(func, ast.Attribute) else None
-        at = _OPEN[site.api]
-        mode = next((one.value for one in site.call.keywords if one.arg == "mode"), None)
-        if mode is None and at < len(site.call.args):
-            mode = site.call.args[at]
-        written = isinstance(mode, ast.Constant) and str(mode.value).startswith(("w", "x"))
+        first = next(iter(site.call.args), None)
+        if site.api in _SAVES and isinstance(first, ast.Name):
+            if any(one.kind not in ("assign", "param") for one in lookup(site.file, first, first.id)[0]):
+                return None  # an open file
+        mode = self._mode(site)
+        written = site.api in _SAVES or (
+            isinstance(mode, ast.Constant) and str(mode.value).startswith(("w", "x", "a"))
+        )
         return site.call.args[0] if written and site.call.args else None
 
     def _shared(self, site: Site, function: Scope) -> str:
@@ -181,6 +200,15 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _called(site: Site, function: Scope) -> str:
+    """What a function is called, and what it binds the open file to."""
+    statement = site.file.statement(site.call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
+    names = [*targets, *(one.optional_vars for one in items if one.optional_vars is not None)]
+    return " ".join((function.name, *(site.text(one) for one in names)))
 
 
 def _names_the_process(site: Site, path: ast.expr) -> bool:

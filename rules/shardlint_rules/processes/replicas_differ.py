@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._own_data import own_data
 from shardlint_rules.processes._own_key import moved_by_one
 from shardlint_rules.processes.alone import alone
@@ -54,7 +56,7 @@ class ReplicasDiffer(Rule):
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("one-key",)
+    likely = ("one-key", "own-copies")
     triggers = (Calls(*_MAKERS), Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE))
     forms = ("call",)
     project_says = SEVERAL_SAYS
@@ -67,7 +69,7 @@ class ReplicasDiffer(Rule):
         if site.api.startswith("jax.random."):
             yield from self._moved(site)
             return
-        if not site.wants("own-data") or not _replicated(site):
+        if not site.wants("own-data", "own-copies") or not _replicated(site):
             return
         given = site.argument(_MAKERS[site.api])
         if given is None and site.api == _TO_GLOBAL and site.call.args:
@@ -95,6 +97,7 @@ class ReplicasDiffer(Rule):
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
         put = site.api == "jax.device_put"
+        given = _enters(site, given)
         where = at(found.place, site.file, given)
         says = "raises AssertionError" if put else "makes copies that differ, and nothing is raised"
         return site.finding(
@@ -103,9 +106,28 @@ class ReplicasDiffer(Rule):
             f"`{short(found.place)}`{where} is another in each process: replicated, this {says}.",
             help="draw it from one seed in all processes, or send it by multihost_utils.broadcast_one_to_all first",
             harm=Harm.CRASH if put else Harm.SILENT,
-            form="own-data",
+            form="own-data" if put else "own-copies",
             why="the program is one for several processes, and the sharding splits nothing",
         )
+
+
+def _enters(site: Site, given: ast.expr) -> ast.expr:
+    """Where in the function what is given comes to differ: the first of the assignments that it is made by."""
+    for _ in range(6):
+        names = [one for one in walk(given) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+        before = None
+        for name in names:
+            bindings, scope = lookup(site.file, name, name.id)
+            one = bindings[0] if len(bindings) == 1 else None
+            value = one.value if one is not None and one.kind in ("assign", "for", "comprehension") else None
+            if value is not None and scope is not None and scope.function() is site.scope.function():
+                if own_data(site.program, Place(site.file, value)) is not None:
+                    before = value
+                    break
+        if before is None:
+            break
+        given = before
+    return given
 
 
 def _replicated(site: Site) -> bool:

@@ -10,6 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.processes.given import kept
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,17 @@ class Ring:
 
 
 def ring_of(site: Site, node: ast.expr) -> Ring | None:
-    """The comprehension that is given, where its name is bound once, or a helper of the project returns it."""
+    """The ring that is given, where its name is bound once, or a helper of the project returns it."""
+    found = written_at(site, node)
+    if found is None:
+        return None
+    file, node, arguments = found
+    ring = _read(file, node)
+    return replace(ring, given=arguments) if ring is not None and arguments else ring
+
+
+def written_at(site: Site, node: ast.expr) -> tuple[FileFacts, ast.expr, dict[str, str]] | None:
+    """Where the pairs are written that are given, and how the arguments of a helper that makes them are."""
     file = site.file
     arguments: dict[str, str] = {}
     for _ in range(4):
@@ -76,6 +87,11 @@ def ring_of(site: Site, node: ast.expr) -> Ring | None:
                 if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
                     return None
                 node = bindings[0].value
+            case ast.Attribute(value=ast.Name(id="self")):
+                stored = kept(file, node)
+                if stored is None or not isinstance(stored.node, ast.expr):
+                    return None
+                node = stored.node
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
                 node = inner
             case ast.Call():
@@ -91,8 +107,7 @@ def ring_of(site: Site, node: ast.expr) -> Ring | None:
                 node = given
             case _:
                 break
-    ring = _read(file, node)
-    return replace(ring, given=arguments) if ring is not None and arguments else ring
+    return file, node, arguments
 
 
 def _arguments(file: FileFacts, call: ast.Call, function: Function) -> dict[str, str]:

@@ -13,7 +13,8 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._held_block import against_the_ring
-from shardlint_rules.shard_map._rings import Ring, ring_of
+from shardlint_rules.shard_map._pairs import twice
+from shardlint_rules.shard_map._rings import Ring, ring_of, written_at
 
 # What tells that every device is meant to be reached, and that the ends are left open on purpose.
 _RING = regex(r"(?<![a-z])ring|rotat|cyclic|circular|all_?reduce|all_?gather|all_?to_?all", re.I)
@@ -65,8 +66,17 @@ class BrokenRing(Rule):
         node = perm.value if perm is not None else given[2] if len(given) > 2 else None
         if node is None:
             return
-        ring = ring_of(site, node)
-        if ring is not None:
+        ring, written = ring_of(site, node), written_at(site, node)
+        again = twice(written[0], written[1]) if written is not None and site.api == "jax.lax.ppermute" else ""
+        if again and written is not None:
+            yield site.finding(
+                written[1] if written[0] is site.file else node,
+                f"a {again} is there twice, with three devices or more",
+                f"On {site.release('jax')} this raises ValueError when it is traced: each may be there once.",
+                help="send from each device once, and to each once: [(i, (i + 1) % n) for i in range(n)]",
+                harm=Harm.CRASH,
+            )
+        elif ring is not None:
             yield from self._ring(site, ring, node)
             yield from self._counted_back(site, ring)
         elif site.api == "jax.lax.ppermute":

@@ -8,11 +8,17 @@ from typing import ClassVar
 
 from shardlint.model.ends import End
 from shardlint.model.values import Api, Place, Transformed, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.jit.repeated import called_in_a_loop, is_test, loop_around, once_only
 
 _JITS = ("jax.jit", "jax.pjit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "flax.nnx.jit")
+
+
+# Loops that jax unrolls when it traces, and what goes over data.
+_JAX_LOOP = regex(r"^(?:range|zip|enumerate)?\(?\s*(?:n_|num_|self\.n|layers|params|\d)|layers|leaves|blocks")
+_FEEDS = regex(r"(?i)load|batches|data|iterator|stream|queue|epoch|dataset|requests|fit$|train$|evaluate$")
 
 
 class EagerShardMap(Rule):
@@ -20,7 +26,8 @@ class EagerShardMap(Rule):
 
     ## What it does
     Reports `jax.shard_map` whose result is called in a loop of host code, or in a function that such a loop calls, with
-    no `jit` around it. Tests, single calls, a body that is jitted itself, and calls that are or may be traced are left
+    no `jit` around it. Likely: in a loop over data (`for batch in loader`) of a function that nobody calls in sight.
+    Tests, single calls, a body that is jitted itself, and calls that are or may be traced are left
     alone.
 
     ## Why it hurts
@@ -37,6 +44,7 @@ class EagerShardMap(Rule):
     code = "SL412"
     name = "eager-shard-map"
     harm = Harm.COST
+    likely = ("host-loop",)
     triggers = (Calls("jax.shard_map"),)
     forms = ("call", "partial")
     bound = True
@@ -54,8 +62,12 @@ class EagerShardMap(Rule):
             if _repeated(site, end):
                 yield self._finding(site, end.place)
                 return
+        for end in ends.found if site.wants("host-loop") else ():
+            if (why := _in_a_loop_of_the_host(site, end)) is not None:
+                yield self._finding(site, end.place, why)
+                return
 
-    def _finding(self, site: Site, call: Place) -> Finding:
+    def _finding(self, site: Site, call: Place, why: str = "") -> Finding:
         once = _made_once(site)
         where = site.where(call)
         here = call.node is site.call or call.node is site.file.parent(site.call)
@@ -65,6 +77,9 @@ class EagerShardMap(Rule):
             f"On {site.release('jax')} each call runs the body in Python and compiles its operations one by one.",
             help="wrap it in jax.jit" if once else "make jax.jit(jax.shard_map(...)) once, above the loop",
             fix=_jitted(site) if once else None,
+            certainty=Certainty.POSSIBLE if why else Certainty.PROVEN,
+            form="host-loop" if why else "",
+            why=why,
         )
 
 
@@ -101,6 +116,25 @@ def _repeated(site: Site, end: End) -> bool:
         return not once_only(file, call, loop)
     around = file.home(call).function()
     return around is not None and called_in_a_loop(site.program, file, around.node) is not None
+
+
+def _in_a_loop_of_the_host(site: Site, end: End) -> str | None:
+    """Why the loop around a call without jit is one of the host, where nothing says that it is traced."""
+    file, call = end.place.file, end.place.node
+    if end.kind != "called" or not isinstance(call, ast.Call) or is_test(file, call):
+        return None
+    if any(one.effect == "staged" and one.place.node is not site.call for one in end.wrappers):
+        return None
+    loop = loop_around(file, call)
+    if not isinstance(loop, ast.For) or once_only(file, call, loop):
+        return None
+    if site.program.region(file, call).traced != "unknown":
+        return None
+    around = file.home(call).function()
+    if around is None or _JAX_LOOP.search(file.text(loop.iter)):
+        return None
+    names = [one for one in (getattr(around.node, "name", ""), file.text(loop.iter)) if _FEEDS.search(one)]
+    return f"`{' '.join(names[-1].split())}` is what a program goes through on the host" if names else None
 
 
 def _made_once(site: Site) -> bool:

@@ -6,11 +6,18 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
-from shardlint.model.manual.varying import Event
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.model.manual.varying import Event, Product
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._batch_stats import kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
+
+# Asked where they stand, also in another file than that of the map. What everybody calls is left out.
+_NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
+
+
+_SUM = "jax.numpy.sum"
 
 
 class PerShardStatistics(Rule):
@@ -19,9 +26,17 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Likely: a `softmax` whose result alone is summed over the axis, and `psum` of `exp(x - m)` where `m` is the maximum
-    of each device's own shard. Possible: a mean, sum or variance that meets the
-    dimension again, with `keepdims=True` or otherwise, as a normalisation takes it.
+    Likely:
+
+    - a `softmax` of a matrix product whose columns are split, and one whose result alone is summed over the axis;
+    - `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard;
+    - a mean, sum or variance along the last dimension that meets it again, as a layer norm takes it;
+    - a division by the norm or spread of each device's part, and what `psum_scatter` gave, scaled by such a norm;
+    - the `batch_stats` that a pmapped step updates on each device, where nothing averages them and one device's are
+      kept.
+
+    Possible: such a statistic along another dimension, and what goes along the last one, where the spec's last entry is
+    taken for it.
 
     ## Why it hurts
     Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
@@ -39,9 +54,14 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum")
+    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats")
     assumes = True
-    triggers = (*IN_BODIES, Calls("jax.lax.psum"))
+    triggers = (
+        *IN_BODIES,
+        Calls("jax.lax.psum", *_NORMS),
+        Calls(_SUM, file_says=("psum_scatter",)),
+        Keywords("mutable", file_says=("batch_stats",)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -49,12 +69,19 @@ class PerShardStatistics(Rule):
         if site.api == "jax.lax.psum":
             yield from self._own_maximum(site)
             return
+        if site.form == "keyword" and site.keyword("mutable") is not None:
+            yield from self._running(site)
+            return
         done: set[ast.AST] = set()
+        yield from self._own_norms(site, done)
+        if site.api in (_SUM, *_NORMS):
+            return
         for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
             later = _communicates(ran, event)
-            if later and not _normalised_alone(ran, event):
+            norm = event.note == "norm+"
+            if later and not norm and not _normalised_alone(ran, event):
                 continue
             done.add(node)
             sure = not event.note.endswith(("?", "+")) and not later
@@ -65,11 +92,13 @@ class PerShardStatistics(Rule):
                 f"On {site.release('jax')} each device does this to its own piece of the dimension, and nothing in "
                 f"the body communicates over {shown(event.axes)}."
                 if not later
+                else f"On {site.release('jax')} each device divides by the norm or spread of its own piece alone."
+                if norm
                 else f"On {site.release('jax')} each device normalises its own piece of the dimension by itself: "
                 f"nothing of what it divides by goes over {shown(event.axes)}.",
                 help="leave the dimension whole in in_specs, or reduce over the axis too",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-                form="" if sure else "normalised" if again else "reduced-later" if later else "last",
+                form="" if sure else _form(event, again, later),
                 why=""
                 if sure
                 else "it meets the dimension again"
@@ -77,6 +106,39 @@ class PerShardStatistics(Rule):
                 else "the sums over the axis come after it, and no maximum goes over it"
                 if later
                 else "the spec's last entry is taken for the last dimension",
+            )
+
+    def _running(self, site: Site) -> Iterator[Finding]:
+        """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
+        kept = kept_apart(site) if site.wants("batch-stats") else None
+        if kept is not None:
+            yield site.finding(
+                kept,
+                "each device keeps the batch statistics of its own data",
+                "Nothing brings them together: what is evaluated and saved is the first device's, of its share of "
+                "each batch.",
+                help='average them before they are kept: jax.lax.pmean(batch_stats, "batch"), or give BatchNorm that '
+                "axis_name",
+                certainty=Certainty.POSSIBLE,
+                form="batch-stats",
+                why="the step is pmapped, and the state is taken from the first device",
+            )
+
+    def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
+        """Gradients that were scattered, each part of which is scaled by a norm of its own."""
+        for _, event, node in events(site, "own norm", inside=(*_NORMS, _SUM)):
+            if node in done:
+                continue
+            done.add(node)
+            yield site.finding(
+                node,
+                f"the norm of one device's part along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} psum_scatter left each device a part: each scales its own by another norm "
+                "than that of the whole, and clips too little.",
+                help=f"sum the squares over the axis: jnp.sqrt(jax.lax.psum(jnp.sum(g * g), {shown(event.axes[:1])}))",
+                certainty=Certainty.POSSIBLE,
+                form="own-norm",
+                why="nothing reduces it over the axis that psum_scatter split",
             )
 
     def _own_maximum(self, site: Site) -> Iterator[Finding]:
@@ -95,6 +157,15 @@ class PerShardStatistics(Rule):
             form="own-maximum",
             why="no maximum goes over the axis before it is subtracted",
         )
+
+
+def _form(event: Event, again: bool, later: bool) -> str:
+    """The form of a finding that the text does not prove."""
+    if event.note == "norm+":
+        return "norm"
+    if again:
+        return "features" if event.note.endswith("?+") else "normalised"
+    return "reduced-later" if later else "product" if isinstance(event.leaf.spec, Product) else "last"
 
 
 def _communicates(ran: Ran, event: Event) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.model.manual.varying import leaves
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
+
+_SUM = ("jax.lax.psum",)
 
 
 class ReducedTwice(Rule):
@@ -31,13 +33,13 @@ class ReducedTwice(Rule):
     name = "reduced-twice"
     harm = Harm.SILENT
     assumes = True
-    triggers = IN_BODIES
+    triggers = (*IN_BODIES, Calls(*_SUM))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done = set()
-        for ran, event, node in events(site, "equal copies"):
+        for ran, event, node in events(site, "equal copies", inside=_SUM):
             number = ran.events.index(event)
             if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
                 continue

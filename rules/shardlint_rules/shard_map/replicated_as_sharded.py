@@ -25,8 +25,8 @@ class ReplicatedAsSharded(Rule):
 
     ## What it does
     Follows the values of the body of a `shard_map` to its results, and reports one that was reduced over an axis
-    (`psum`, `pmean`, `all_gather`) and varies no more along it, where its out spec names that axis. Not in tests, which
-    look at the copies.
+    (`psum`, `pmean`) and varies no more along it, where its out spec names that axis. Possible: one that `all_gather`
+    made, which some declare so on purpose. Not in tests, which look at the copies.
 
     ## Why it hurts
     The copies are put one after another: the result is as many times longer as there are devices along the axis. It
@@ -43,6 +43,7 @@ class ReplicatedAsSharded(Rule):
     name = "replicated-as-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("reduced",)
     assumes = True
     triggers = (Calls("jax.shard_map", "jax.pmap"), Keywords("in_specs"))
     in_tests = False
@@ -64,9 +65,15 @@ class ReplicatedAsSharded(Rule):
                     f"On {site.release('jax')} the copies are put one after another: the result is as many times as "
                     f"long as what each device returns as there are devices along {shown(axes)}.",
                     help=f"leave {shown(axes)} out of this out spec",
-                    form="reduced",
+                    form="reduced" if _summed(ran, axes) else "gathered",
                     why="a collective reduced it, and nothing after that tells the devices apart",
                 )
+
+
+def _summed(ran: Ran, axes: list[Axis]) -> bool:
+    """Whether nothing but sums, means and extremes goes over the axes: what was gathered may be meant to be so."""
+    names = {event.note for event in ran.events if event.kind == "collective" and set(event.axes) & set(axes)}
+    return names <= {"psum", "pmean", "pmax", "pmin", "axis_index"}
 
 
 def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:

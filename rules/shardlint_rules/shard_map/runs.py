@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
+from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import MAPPING, Mapped
 from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
+
+_MAPS = ("shard_map", "pmap")
+_FILES = 12
+"""How many files are asked what they map of a file, the nearest first."""
 
 IN_BODIES = (*MAPPING, Mapped())
 """For rules that report what happens in mapped functions where these are written, in whatever file."""
@@ -49,19 +56,84 @@ def told_there(site: Site, ran: Ran) -> bool:
     return site.file.path in site.program.project.mappers(place.file.path)
 
 
-def events(site: Site, *kinds: str) -> Iterator[tuple[Ran, Event, ast.AST]]:
+def events(site: Site, *kinds: str, inside: Collection[str] = ()) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it.
 
-    Of a body that is written in another file, where that is not asked of it.
+    Of a body that is written in another file, where that is not asked of it. What happens in a call of one of the names
+    `inside` is told where that stands, also in a helper of the body in another file: the rule is asked about those
+    calls too.
     """
+    if site.api in inside:
+        for ran, event in _brought_in(site, kinds):
+            yield ran, event, site.call
+        return
     for ran in runs(site):
         if told_there(site, ran):
             continue
         for number, event in enumerate(ran.events):
             if event.kind in kinds and number not in ran.cancelled:
                 place = event.seen_from(site.file)
-                if place is not None:
+                if place is not None and not (inside and _told_in_helper(site, event, inside)):
                     yield ran, event, place.node
+
+
+def _brought_in(site: Site, kinds: tuple[str, ...]) -> Iterator[tuple[Ran, Event]]:
+    """What happens at a call in the bodies that other files map."""
+    if site.form != "call":
+        return
+    for ran in mapped_elsewhere(site):
+        for number, event in enumerate(ran.events):
+            if event.place.node is site.call and event.kind in kinds and number not in ran.cancelled:
+                yield ran, event
+
+
+def mapped_elsewhere(site: Site) -> tuple[Ran, ...]:
+    """The bodies mapped in other files that run with this one, as far as they come here; none where much is assumed."""
+    if isinstance(site.program.evaluator, Assuming):
+        return ()
+    gradients = site.allows("jax", ">=0.6.1")
+
+    def look() -> tuple[Ran, ...]:
+        found: list[Ran] = []
+        files = [one for one in site.program.together(site.file) if one is not site.file and any(map(one.says, _MAPS))]
+        for file in files[:_FILES]:
+            for node, form in _mappings(file):
+                found += site.program.ran(file, node, form, gradients)
+        return tuple(one for one in found if any(event.place.file is site.file for event in one.events))
+
+    return site.program.of_node(("mapped elsewhere", site.file.path, gradients), look)
+
+
+def _mappings(file: FileFacts) -> Iterator[tuple[ast.expr, str]]:
+    """The calls of `shard_map` and `pmap`, partials of them and bare decorators in a file, by name."""
+    for mention in (one for name in _MAPS for one in file.mentions(name)):
+        parent = file.parent(mention)
+        match parent:
+            case ast.Call() if parent.func is mention:
+                yield parent, "call"
+            case ast.Call(args=[first, *_]) if first is mention and last_name(parent.func) == "partial":
+                yield parent, "partial"
+            case ast.FunctionDef() if mention in parent.decorator_list and isinstance(mention, ast.expr):
+                yield mention, "name"
+
+
+def _told_in_helper(site: Site, event: Event, inside: Collection[str]) -> bool:
+    """Whether an event in another file is told there."""
+    call, file = event.place.node, event.place.file
+    if file is site.file or not isinstance(call, ast.Call) or site.form == "keyword":
+        return False
+    found = options(site.program.value(file, call.func))
+    if len(found) != 1 or not isinstance(found[0], Api) or found[0].name not in inside:
+        return False
+    maps = site.file if site.by is None else site.by.file
+    made = mapping_call(site) if site.by is None else (site.by.call, site.by.form)
+    near = any(one is maps for one in list(site.program.together(file))[:_FILES])
+    strict = site.program.ran(maps, *made, site.allows("jax", ">=0.6.1")) if made is not None and near else ()
+    return any(
+        (other.kind, other.place) == (event.kind, event.place) and number not in ran.cancelled
+        for ran in strict
+        for number, other in enumerate(ran.events)
+    )
 
 
 def shown(axes: Iterable[Axis]) -> str:

@@ -6,12 +6,27 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against
-from shardlint.model.manual.varying import Axis
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.model.manual.varying import Axis, Event
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, runs, shown, told_there
+from shardlint.syntax.nodes import walk
+from shardlint_rules.shard_map.runs import (
+    IN_BODIES,
+    elsewhere,
+    events,
+    mapped_elsewhere,
+    runs,
+    shown,
+    told_there,
+)
 
+_DRAWN = ("same mask", "key handed on")
 _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
+
+
+_SPLITS = ("jax.random.split", "jax.random.fold_in")
+_KEYS = (".rng", "_rng", ".key", "_key", "rng\"]", "key\"]")
 
 
 class SameKeyOnEveryShard(Rule):
@@ -20,7 +35,8 @@ class SameKeyOnEveryShard(Rule):
     ## What it does
     Follows random keys into the body of a `shard_map` or `pmap`. Reports numbers drawn with a key that is the same
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
-    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`). Likely:
+    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
+    that holds one (`state.rng`). Likely:
     such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen,
     and as the key of dropout where no gradient is taken and no argument says that the model trains.
 
@@ -40,16 +56,19 @@ class SameKeyOnEveryShard(Rule):
     assumes = True
     likely = ("rngs",)
     behind = ("SL402",)
-    triggers = IN_BODIES
+    triggers = (*IN_BODIES, Calls(*_SPLITS, file_says=_KEYS))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
+        if site.api in _SPLITS:
+            yield from self._kept_in_a_state(site)
+            return
         for ran, event, node in events(site, "same mask"):
             copied = _copied(site, ran)
-            node = copied or node
-            if node in done:
+            node = copied or _kept(site, ran, event) or node
+            if node in done or _told_there(site, ran, event):
                 continue
             done.add(node)
             yield site.finding(
@@ -80,12 +99,31 @@ class SameKeyOnEveryShard(Rule):
                 )
         yield from self._handed_on(site, done)
 
+    def _kept_in_a_state(self, site: Site) -> Iterator[Finding]:
+        """A key of a state whose step another file maps."""
+        for ran in mapped_elsewhere(site):
+            for number, event in enumerate(ran.events):
+                place = _kept_at(ran, event)
+                if event.kind not in _DRAWN or number in ran.cancelled or place is None:
+                    continue
+                if place.file is site.file and any(one is place.node for one in walk(site.call)):
+                    yield site.finding(
+                        place.node,
+                        f"the same numbers on every device along {shown(event.axes)}",
+                        f"On {site.release('jax')} each device has a copy of this key, while the data that the numbers "
+                        f"are for is split over {shown(event.axes)}: each shard gets the same ones.",
+                        help=_help(event.axes[0]),
+                        certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
+                        form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
+                    )
+                    return
+
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         for ran, event, node in events(site, "key handed on"):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
-            node = copied or node
-            if node not in done and told:
+            node = copied or _kept(site, ran, event) or node
+            if node not in done and told and not _told_there(site, ran, event):
                 done.add(node)
                 yield site.finding(
                     node,
@@ -102,6 +140,31 @@ class SameKeyOnEveryShard(Rule):
 def _copied(site: Site, ran: Ran) -> ast.AST | None:
     """Where the file makes the copies of a key that a pmapped function is given."""
     return next((place.node for place in ran.copies if place.file is site.file), None)
+
+
+def _kept(site: Site, ran: Ran, event: Event) -> ast.AST | None:
+    """Where the file reads the key from a state of which each device has a copy."""
+    for number in sorted(event.leaf.marks):
+        if ran.events[number].kind == "key of copies":
+            place = ran.events[number].seen_from(site.file)
+            return place.node if place is not None else None
+    return None
+
+
+def _kept_at(ran: Ran, event: Event) -> Place | None:
+    """Where the key is read from a state of which each device has a copy."""
+    found = (ran.events[number] for number in sorted(event.leaf.marks))
+    return next((one.place for one in found if one.kind == "key of copies"), None)
+
+
+def _told_there(site: Site, ran: Ran, event: Event) -> bool:
+    """Whether this is told in another file, where the key is split."""
+    place = _kept_at(ran, event)
+    if place is None or place.file is site.file or site.form == "keyword":
+        return False
+    call = next((one for one in place.file.ancestors(place.node) if isinstance(one, ast.Call)), None)
+    found = options(site.program.value(place.file, call.func)) if call is not None else ()
+    return len(found) == 1 and isinstance(found[0], Api) and found[0].name in _SPLITS
 
 
 def _key_like(text: str) -> bool:

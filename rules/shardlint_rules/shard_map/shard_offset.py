@@ -13,6 +13,8 @@ from shardlint_rules.shard_map._first_labels import Labels, first_labels
 from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
+_COUNTS = ("jax.numpy.arange",)
+_NEAR = ("cos(", "sin(", "shard_map")
 _GATHER = "jax.lax.all_gather"
 
 
@@ -25,6 +27,8 @@ class ShardOffset(Rule):
     - `jax.lax.axis_index("data") * table.shape[0]` where that dimension of `table` is split over other axes only;
     - a table that every device holds whole, of which a body takes the rows `[:x.shape[0]]` or `[jnp.arange(n)]`, where
       `n` is the length of a dimension that is split: each device takes the rows of the first;
+    - such numbers whose sine or cosine is taken, as rotary embeddings do, or that a mask compares with those of
+      what was gathered over the axis: the positions of each device begin at 0;
     - labels `jnp.arange(n)` of a loss whose logits are the rows of one device against what `all_gather` brought of
       all: the label of row 0 is 0 on every device.
 
@@ -44,9 +48,11 @@ class ShardOffset(Rule):
     name = "shard-offset"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "labels", "rows")
+    likely = ("other-axis", "labels", "rows", "positions")
     assumes = True
-    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *IN_BODIES)
+    triggers = (
+        Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), Calls(*_COUNTS, file_says=_NEAR), *IN_BODIES
+    )  # fmt: skip
     forms = ("call", "partial", "keyword", "mapped")
     fixes = "none"
 
@@ -59,6 +65,7 @@ class ShardOffset(Rule):
             return
         if site.api != _INDEX:
             yield from self._rows(site)
+            yield from self._positions(site)
             return
         event = self._of_others(site)
         if event is not None:
@@ -75,7 +82,7 @@ class ShardOffset(Rule):
     def _rows(self, site: Site) -> Iterator[Finding]:
         """Tables of which each device takes the first rows."""
         done: set[ast.AST] = set()
-        for _, event, node in events(site, "rows from 0") if site.wants("rows") else ():
+        for _, event, node in events(site, "rows from 0", inside=_COUNTS) if site.wants("rows") else ():
             if node in done:
                 continue
             done.add(node)
@@ -88,6 +95,27 @@ class ShardOffset(Rule):
                 "that splits it",
                 form="rows",
                 why="the in_specs split the dimension whose length it takes",
+            )
+
+    def _positions(self, site: Site) -> Iterator[Finding]:
+        """Numbers of rows that begin at 0 on every device, and count as their places in the whole."""
+        done: set[ast.AST] = set()
+        kinds = ("rows turned", "rows against all") if site.wants("positions") else ()
+        for _, event, node in events(site, *kinds, inside=_COUNTS) if kinds else ():
+            if node in done:
+                continue
+            done.add(node)
+            angles = event.kind == "rows turned"
+            yield site.finding(
+                node,
+                f"positions that begin at 0 on every device along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} the dimension that they count is split over {shown(event.axes)}: each "
+                "device takes its rows for "
+                + ("the first of the sequence." if angles else "the first, and masks what was gathered by that."),
+                help=f"begin at jax.lax.axis_index({shown(event.axes[:1])}) * n",
+                form="positions",
+                why="the in_specs split the dimension whose length it takes"
+                + ("" if angles else ", and what they are compared with counts the whole of it"),
             )
 
     def _of_others(self, site: Site) -> Event | None:

@@ -36,6 +36,7 @@ _UNSTACKS = (
     "einsum",
     "vmap",
 )
+_GATHER = ("jax.lax.all_gather",)
 # What puts back the dimension that an untiled psum_scatter takes.
 _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "broadcast_to")
 
@@ -48,9 +49,10 @@ class UntiledGather(Rule):
     (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
     has one dimension more. Likely: a stack that is reshaped to the first dimension of a shard and others
     (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). An `einsum` whose letters are those of the shard alone
-    raises. Possible: a product (`x @ jax.lax.all_gather(w, axis)`) with a shard of which the in spec names two
-    dimensions, one with `axis=1` or another inner dimension whose result is not reshaped, and `psum_scatter` without
-    `tiled=True` of what has no dimension for the devices.
+    raises. Likely, too: a product (`x @ jax.lax.all_gather(w, axis)`) with a shard that the in spec splits; one with
+    `jax.lax.all_gather(z, axis).T`, which turns three dimensions around; a gather with `axis=1` or another inner
+    dimension whose result is not reshaped; and `psum_scatter` without `tiled=True` of what has no dimension for the
+    devices.
 
     ## Why it hurts
     Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
@@ -65,7 +67,7 @@ class UntiledGather(Rule):
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
-    likely = ("inner-axis", "scatter", "reshaped")
+    likely = ("inner-axis", "scatter", "reshaped", "product", "turned")
     triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *IN_BODIES)
     fixes = "none"
 
@@ -120,16 +122,18 @@ class UntiledGather(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",
             )
-
+        else:
+            yield from self._multiplied(site)
 
     def _multiplied(self, site: Site) -> Iterator[Finding]:
         """Stacks of matrices in the body of a `shard_map` of which a product is taken."""
         done: set[ast.AST] = set()
-        for _, event, node in events(site, "stack in a product"):
+        for _, event, node in events(site, "stack in a product", inside=_GATHER):
             if node in done:
                 continue
             done.add(node)
-            raises = bool(event.note)
+            turned = event.note == ".T"
+            raises = bool(event.note) and not turned
             yield site.finding(
                 node,
                 f"a stack with one matrix for each device{elsewhere(site, event)}",
@@ -143,8 +147,12 @@ class UntiledGather(Rule):
                 help="write tiled=True, and the axis that the array is split along",
                 harm=Harm.CRASH if raises else Harm.SILENT,
                 certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
-                form="" if raises else "product",
-                why="" if raises else "its in spec names two dimensions or more",
+                form="" if raises else "turned" if turned else "product",
+                why=""
+                if raises
+                else "`.T` turns all dimensions of the stack around"
+                if turned
+                else "its in spec splits it, so that it is a shard of the whole",
             )
 
 

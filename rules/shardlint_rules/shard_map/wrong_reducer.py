@@ -12,6 +12,26 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
 
+_REDUCING = ("jax.lax.psum", "jax.lax.pmean")
+# What is averaged, why that is not the one of all data, and what to write.
+_AVERAGED = {
+    "std": (
+        "standard deviations or variances",
+        "what the shards' means differ by is left out.",
+        "reduce sums and counts: psum(sum) / psum(count)",
+    ),
+    "masked": (
+        "masked means",
+        "a shard with few elements left counts as much as one with many.",
+        "reduce sums and counts: psum(sum) / psum(count)",
+    ),
+    "curved": (
+        "functions of the means",
+        "a root, a logarithm, an exponential or a quotient of a mean is not linear in it.",
+        "average the mean first, and take the function of that: jnp.exp(jax.lax.pmean(loss, axis))",
+    ),
+}
+
 
 class WrongReducer(Rule):
     """Means of the shards are added up, spreads and masked means averaged, or sums divided by another count.
@@ -21,7 +41,8 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Likely, too: `psum` of the gradients of a mean. Possible: `pmean` of a standard deviation or a variance.
+    Likely, too: `psum` of the gradients of a mean, and `pmean` of a root, a logarithm or an exponential of a mean.
+    Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -37,17 +58,18 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved")
     assumes = True
-    triggers = (*IN_BODIES, Calls("jax.lax.pmean"))
+    triggers = (*IN_BODIES, Calls(*_REDUCING))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
-        if site.api == "jax.lax.pmean":
-            yield from self._moments(site)
-            return
         done: set[ast.AST] = set()
+        if site.api == "jax.lax.pmean":
+            moments = list(self._moments(site))
+            done |= {site.call for _ in moments}
+            yield from moments
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
@@ -67,22 +89,18 @@ class WrongReducer(Rule):
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",
             )
-        yield from self._by_devices(site, done)
-        for _, event, node in events(site, "mean of std", "mean of masked"):
+        if site.api not in _REDUCING:
+            yield from self._by_devices(site, done)
+        for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
             if node in done:
                 continue
             done.add(node)
-            what = "standard deviations or variances" if event.kind.endswith("std") else "masked means"
+            what, why, instead = _AVERAGED[event.kind.rpartition(" ")[2]]
             yield site.finding(
                 node,
                 f"averages the {what} of the shards{elsewhere(site, event)}",
-                f"On {site.release('jax')} this is not that of all data: "
-                + (
-                    "what the shards' means differ by is left out."
-                    if event.kind.endswith("std")
-                    else "a shard with few elements left counts as much as one with many."
-                ),
-                help="reduce sums and counts: psum(sum) / psum(count)",
+                f"On {site.release('jax')} this is not that of all data: {why}",
+                help=instead,
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
             )
@@ -146,7 +164,7 @@ class WrongReducer(Rule):
 
 def _in_results(site: Site, kind: str, done: set[ast.AST]) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happened in the bodies that the result shows, each place once."""
-    for ran, event, node in events(site, kind):
+    for ran, event, node in events(site, kind, inside=_REDUCING):
         number = ran.events.index(event)
         if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
             done.add(node)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from shardlint.model.manual.varying import (
     ADDED,
     ALONG,
+    CURVED,
     HIDDEN,
     NONE,
     NOTHING,
+    SCATTERED,
     SUMMED,
     Axes,
     Axis,
@@ -79,11 +81,13 @@ class Collectives:
             # What is said to vary holds the same numbers still.
             return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
         marks = frozenset(self._counted(value, over, place) if name == "psum_scatter" else ())
+        kind = SCATTERED if name == "psum_scatter" else ""
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
             value,
             lambda leaf: replace(
                 leaf.plain(),
+                kind=kind,
                 marks=leaf.marks | marks,
                 over=leaf.over - over,
                 firm=leaf.firm - over,
@@ -152,7 +156,7 @@ class Collectives:
         """Whether a value is still a mean that dropped a dimension which is split over some of these axes."""
         if not leaf.kind.startswith(ALONG):
             return False
-        at, axes, _ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
+        at, axes, *_ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
         return isinstance(at.node, ast.Call) and last_name(at.node.func) == "mean" and bool(axes & over)
 
     def _summed(self, leaf: Leaf, over: Axes) -> str:
@@ -169,7 +173,7 @@ class Collectives:
                 self.calls.note(
                     "reduced gradient", leaf.origin or place, tuple(leaf.reduced & over), leaf, name
                 )
-            if name == "pmean" and leaf.kind in ("std", "masked"):
+            if name == "pmean" and leaf.kind in ("std", "masked", CURVED) and leaf.over & over:
                 self.calls.note(f"mean of {leaf.kind}", place, tuple(leaf.over & over), leaf)
 
 

@@ -10,18 +10,24 @@ from shardlint.model import api
 from shardlint.model.manual.collectives import COLLECTIVES
 from shardlint.model.manual.varying import (
     ALONG,
+    COLUMNS,
+    CURVED,
     HIDDEN,
     NONE,
     NOTHING,
+    OWN_NORM,
     ROWS,
+    SCATTERED,
     Axes,
     Closure,
+    Gathered,
     Known,
     Leaf,
     Local,
     Record,
     Size,
     Through,
+    Told,
     Tree,
     combined,
     each,
@@ -160,19 +166,32 @@ class LibraryCalls:
         if last in _FRESH:
             return NOTHING
         if last == "arange" and len(given) == 1 and isinstance(given[0], Size) and given[0].axes:
-            self.calls.body.rows.append(given[0].axes)
+            self.calls.body.rows.append((given[0].axes, place, tuple(self.calls.body.chain)))
             return Leaf(kind=f"{ROWS} {len(self.calls.body.rows) - 1}", origin=place)
         if last in _RESHAPED and given and self.calls.body.counted(given[0]):
             return given[0]
         if last == "take" and len(given) > 1:
             self.calls.body.taken_by(given[0], self.calls.body.counted(given[1]), place)
+        if last == "arange" and len(given) == 1 and isinstance(given[0], Gathered):
+            return Leaf(kind=COLUMNS, reduced=given[0].axes, origin=place)
+        if last in ("cos", "sin") and len(given) == 1:
+            self.calls.body.note_rows("rows turned", given[0])
+        if last == "outer" and len(given) == 2:
+            turned = self.calls.body.turned(None, given[0], given[1])
+            if turned:
+                return replace(combined(values), kind=turned)
         whole = "axis" not in named and len(given) == 1
+        own = self._own_norm(last, given, whole, place)
+        if own:
+            return replace(combined(values), kind=own)
         if last in _MEANS and whole:
             return combined(values, "masked" if "where" in named else "mean")
         if last in _SUMS and whole:
             return combined(values, "sum")
         if last in _SPREADS and (whole or _first_axis(given, named)):
             return combined(values, "std")
+        if last in _CURVES and len(given) == 1 and isinstance(given[0], Leaf) and given[0].kind == "mean":
+            return combined(values, CURVED if given[0].over else "")
         kind = self._along(last, given, named, place)
         if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
             if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
@@ -181,6 +200,8 @@ class LibraryCalls:
             self.calls.body.multiplied(*given)
         if last == "einsum":
             self._too_few_letters(given)
+            if len(given) == 3 and (turned := self.calls.body.turned(None, given[1], given[2])):
+                return replace(combined(values), kind=turned)
             return replace(combined(values), spec=_einsum_spec(given))
         if last in ("divide", "true_divide") and given:
             self.calls.body.cancelled |= combined(given[:1]).marks
@@ -194,6 +215,16 @@ class LibraryCalls:
         if last in _ELEMENTWISE or last == "expand_dims":
             result = replace(result, kind=kept_kind(values) or result.kind)
         return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
+
+    def _own_norm(self, last: str, given: list[Local], whole: bool, place: Place) -> str:
+        """The kind of a norm over what a device has of an array that was scattered, or of the sum under its root."""
+        one = given[0] if given else None
+        if not isinstance(one, Leaf) or one.kind != SCATTERED or not whole:
+            return ""
+        if last not in ("global_norm", "norm", "sum", "vdot"):
+            return ""
+        self.calls.body.norms.append((place, tuple(self.calls.body.chain)))
+        return f"{OWN_NORM} {len(self.calls.body.norms) - 1}"
 
     def _too_few_letters(self, given: list[Local]) -> None:
         """Note stacks that an einsum has letters for the shards of, and none for the devices."""
@@ -212,7 +243,7 @@ class LibraryCalls:
         The kind of a statistic that drops the dimension, which is noted where it meets the dimension again.
         """
         kept = named.get("keepdims")
-        again = isinstance(kept, Known) and kept.value == Constant(True) and "axis" in named
+        again = isinstance(kept, Known) and kept.value == Constant(True)
         if last not in _ALONG and last not in _STATISTICS:
             return ""
         if not given or not isinstance(given[0], Leaf) or given[0].spec is None:
@@ -226,11 +257,12 @@ class LibraryCalls:
         last_one = isinstance(at, int) and at < 0 and len(spec) > 1
         index = at + len(spec) if isinstance(at, int) and last_one else at
         if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
-            note = f"{last}?" if last_one else last
-            if last in _STATISTICS and not again:
-                self.calls.body.along.append((place, spec[index], given[0]))
+            note = f"{last}?" if last_one and not isinstance(spec, Told) else last
+            if last in _STATISTICS:
+                if again and last not in ("norm", "std", "var"):
+                    self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], f"{note}+")
+                self.calls.body.along.append((place, spec[index], given[0], note))
                 return f"{ALONG} {len(self.calls.body.along) - 1}"
-            note += "" if last in _ALONG else "+"
             self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
         return ""
 
@@ -342,7 +374,9 @@ _ELEMENTWISE = frozenset(
     "relu gelu silu swish softplus sigmoid clip astype float32 bfloat16".split()
 )
 _RESHAPED = ("broadcast_to", "expand_dims", "tile", "reshape", "astype", "asarray")
-_STATISTICS = ("mean", "var", "std", "sum", "max", "min")
+_STATISTICS = ("mean", "var", "std", "sum", "max", "min", "norm")
+# Of a mean they make what is no longer the mean of anything.
+_CURVES = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "reciprocal")
 # What goes along a dimension, and which one unless told.
 _ALONG = {
     "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
@@ -371,7 +405,7 @@ def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:
             return None
         for letter, axes in zip(letters, one.spec, strict=False):
             split[letter] = split.get(letter, NONE) | axes
-    return tuple(split.get(letter, NONE) for letter in result)
+    return Told(split.get(letter, NONE) for letter in result)
 
 
 def _chosen(index: Local, result: Local) -> Local:

@@ -6,24 +6,22 @@ The half of running a body (shardlint/model/manual/bodies.py) that knows no stat
 from __future__ import annotations
 
 import ast
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardlint.model.manual.arithmetic import Arithmetic
 from shardlint.model.manual.local_calls import LocalCalls
 from shardlint.model.manual.varying import (
-    ADDED,
-    ALONG,
+    COPIES,
     HIDDEN,
     NONE,
     NOTHING,
-    ROWS,
-    SUMMED,
     Axes,
     Closure,
-    Event,
     Frame,
+    Gathered,
     Known,
     Leaf,
     Local,
@@ -34,8 +32,6 @@ from shardlint.model.manual.varying import (
     Tree,
     combined,
     either,
-    kept_kind,
-    kept_spec,
 )
 from shardlint.model.values import (
     Api,
@@ -50,43 +46,31 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
+_KEY_NAME = regex(r"(?:^|_)(?:p?rngs?|(?:prng_?)?keys?|seed)\d*$")
 STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
 
 
-class LocalValues(ABC):
+class LocalValues(Arithmetic):
     """The values of a body. `summed` says that jax sums the gradients of what does not vary (jax 0.6.1, check on)."""
 
     def __init__(
         self, evaluator: Evaluator, followed: Callable[[Value], Value], manual: Axes, summed: bool
     ) -> None:
-        self.evaluator = evaluator
+        super().__init__(evaluator)
         self.followed = followed
         """A parameter of a function around the body, as all calls of that function give it."""
         self.manual = manual
         self.summed = summed
-        self.events: list[Event] = []
-        self.cancelled: set[int] = set()
-        self.along: list[tuple[Place, Axes, Leaf]] = []
-        """Statistics that dropped a split dimension: where, the axes it was split over, and what of."""
-        self.sums: list[Axes] = []
-        """The axes of each sum over devices."""
-        self.rows: list[Axes] = []
-        """The axes of each dimension whose part on a device was counted from 0."""
-        self.stacks: dict[ast.AST, int] = {}
-        """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
-        self.of_means: set[ast.AST] = set()
-        """The gradients of what is a mean over the data of a device, by the call that takes them."""
-        self.added: list[tuple[Place, Axes, Leaf]] = []
-        """What was added on every device: where, along which axes all hold the same of it, and what."""
         self.chain: list[Place] = []
         self._frames: list[Frame] = []
         self.calls = LocalCalls(self)
@@ -140,6 +124,10 @@ class LocalValues(ABC):
                 return inner if isinstance(inner, Leaf) else combined([inner])
             case ast.Subscript():
                 return self._subscript(file, node, frame)
+            case ast.Compare():
+                values = [self.expression(file, one, frame) for one in (node.left, *node.comparators)]
+                self.compared(values)
+                return combined(values)
             case ast.IfExp():
                 truth = self.truth(file, node.test, frame)
                 if truth is not None:
@@ -186,80 +174,6 @@ class LocalValues(ABC):
                 return combined([self.expression(file, one, frame) for one in node.values])
         return Record(tuple(entries.items()))
 
-    def arithmetic(self, op: ast.operator, left: Local, right: Local, place: Place) -> Local:
-        """What an operator makes of two values."""
-        if isinstance(left, Tree) and isinstance(right, Tree) and isinstance(op, ast.Add):
-            return Tree(left.items + right.items)
-        self.calls.met(left, right)
-        if isinstance(op, ast.Div | ast.FloorDiv):
-            self.cancelled |= combined([left]).marks
-        kind = ""
-        if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind == right.kind:
-            kind = left.kind if isinstance(op, ast.Add | ast.Sub) else ""
-            if isinstance(op, ast.Div) and left.kind == "sum" and left.over & right.over:
-                kind = "masked"  # a sum by the number of what is valid in the shard
-        elif isinstance(op, ast.Mult | ast.Add | ast.Sub):
-            for one, other in ((left, right), (right, left)):
-                scale = isinstance(other, Known) and isinstance(other.value, Constant)
-                if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
-                    kind = one.kind
-        if isinstance(op, ast.Mult):
-            self._placed(left, right, place)
-        if isinstance(op, ast.MatMult):
-            self.multiplied(left, right)
-        if isinstance(op, ast.Add):
-            kind = self._added(left, right, place) or kind
-        self._met_again(left, right)
-        kind = kind or kept_kind((left, right))
-        result = self.calls.still_random(combined([left, right], kind), left, right)
-        if isinstance(op, ast.Div | ast.FloorDiv):
-            result = self._divided(result, left, right, place)
-        spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
-        return replace(result, spec=spec)
-
-    def multiplied(self, *values: Local) -> None:
-        """Note stacks of matrices, made by an untiled gather, of which a product is taken as if each were a matrix."""
-        for one in values:
-            if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
-                if self.stacks.get(one.origin.node, 0) > 1:
-                    self.calls.note("stack in a product", one.origin, tuple(one.reduced), one)
-
-    def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
-        """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""
-        counted = _counted(self.evaluator, right.value) if isinstance(right, Known) else None
-        if counted is None or not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
-            return result
-        axes = self.sums[int(left.kind.removeprefix(SUMMED))]
-        number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
-        return replace(result, marks=result.marks | {number})
-
-    def _added(self, left: Local, right: Local, place: Place) -> str:
-        """The kind of a sum of what differs along some axes and of what all devices hold, if it is one."""
-        for one, other in ((left, right), (right, left)):
-            if not isinstance(one, Leaf) or not isinstance(other, Leaf) or not other.traced:
-                continue
-            axes = frozenset(axis for axis in one.sure if isinstance(axis, str) and other.same_over(axis))
-            if axes and one.traced:
-                self.added.append((place, axes, other))
-                return f"{ADDED} {len(self.added) - 1}"
-        return ""
-
-    def _placed(self, left: Local, right: Local, place: Place) -> None:
-        """Note an index along some axes by which parts of a dimension are counted that is split over others."""
-        for index, size in ((left, right), (right, left)):
-            if isinstance(index, Leaf) and index.kind == "index" and isinstance(size, Size):
-                if size.axes and not index.over & size.axes:
-                    self.calls.note("index of others", place, tuple(index.over), index, _listed(size.axes))
-
-    def _met_again(self, left: Local, right: Local) -> None:
-        """Note a statistic along a split dimension that meets what has this dimension still."""
-        for one, other in ((left, right), (right, left)):
-            if not isinstance(one, Leaf) or not one.kind.startswith(ALONG):
-                continue
-            place, axes, of = self.along[int(one.kind.removeprefix(ALONG))]
-            if isinstance(other, Leaf) and any(axes <= part for part in other.spec or ()):
-                self.calls.note("along a split dimension", place, tuple(axes), of, "met+")
-
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)
         key = self.expression(file, node.slice, frame)
@@ -273,10 +187,18 @@ class LocalValues(ABC):
             return whole.items[index]
         if isinstance(whole, Shape) and isinstance(index, int):
             return _size(whole, index)
+        if isinstance(whole, Gathered):
+            return whole
         if isinstance(whole, Record) and index is not None:
             return whole.get(index) or combined([whole])
+        if isinstance(whole, Leaf) and whole.kind == COPIES and isinstance(index, str):
+            return self._of_copies(whole, index, Place(file, node))
         if isinstance(whole, Known) and isinstance(key, Known):
             return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
+        if isinstance(whole, Leaf) and whole.kind == "gathered":
+            # One of a tree of stacks is a stack; one of a stack is a shard.
+            same = isinstance(index, str)
+            return replace(combined([whole, key], whole.kind if same else ""), origin=whole.origin)
         return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
 
     def _counting(self, file: FileFacts, key: ast.expr, value: Local, frame: Frame) -> Axes:
@@ -289,22 +211,6 @@ class LocalValues(ABC):
                 end = self.expression(file, key.upper, frame)
                 return end.axes if isinstance(end, Size) else NONE
         return self.counted(value)
-
-    def counted(self, index: Local) -> Axes:
-        """The axes over which the dimension is split that these numbers count from 0."""
-        rows = isinstance(index, Leaf) and index.kind.startswith(ROWS)
-        return self.rows[int(index.kind.removeprefix(ROWS))] if rows and isinstance(index, Leaf) else NONE
-
-    def taken_by(self, table: Local, axes: Axes, place: Place) -> None:
-        """Note a table that all devices hold, of which each takes the part that counts from 0."""
-        if not axes:
-            return
-        if isinstance(table, Known):
-            made_here = isinstance(table, Shape | Size) or not isinstance(table.value, Parameter | CallResult)
-            if not made_here:
-                self.calls.note("rows from 0", place, tuple(axes), NOTHING)
-        elif isinstance(table, Leaf) and table.traced and all(table.same_over(axis) for axis in axes):
-            self.calls.note("rows from 0", place, tuple(axes), table)
 
     def outer(self, place: Place) -> Value:
         """What a name is that comes from around the body.
@@ -326,15 +232,32 @@ class LocalValues(ABC):
             return Known(found[0] if len(found) == 1 else Unknown("one of several"))
         if node.attr == "shape" and isinstance(base, Leaf) and base.spec is not None and not base.kind:
             return Shape(Unknown("the shape of an array"), base.spec)
+        if node.attr == "shape" and isinstance(base, Leaf) and base.reduced - base.over - base.maybe:
+            return Gathered(Unknown("the shape of an array"), base.reduced - base.over - base.maybe)
         if node.attr in _STATIC:
             return Known(Unknown("the shape of an array"))
         if isinstance(base, Leaf) and base.value is not None:
             bound = self.bound(base, node.attr)
             inner = self.calls.member(base.value, node.attr)
-            return bound or replace(base.plain(), value=inner if isinstance(inner, CallResult) else None)
+            if bound is not None:
+                return bound
+            base = replace(base, value=inner if isinstance(inner, CallResult) else None)
+            if base.kind != COPIES:
+                return base.plain()
+        if isinstance(base, Leaf) and base.kind == COPIES:
+            return self._of_copies(base, node.attr, Place(file, node))
+        if isinstance(base, Leaf) and node.attr == "T" and base.kind == "gathered":
+            return replace(base, kind="gathered.T")
         if isinstance(base, Leaf) and node.attr in ("T", "mT") and base.spec is not None and len(base.spec) == 2:
             return replace(base.plain(), spec=base.spec[::-1])
         return base.plain() if isinstance(base, Leaf) else combined([base])
+
+    def _of_copies(self, whole: Leaf, name: str, place: Place) -> Leaf:
+        """A part of a state of which each device has a copy: a random key in it is the same on all of them."""
+        if not _KEY_NAME.search(name):
+            return whole
+        number = self.calls.note("key of copies", place, tuple(whole.maybe), whole)
+        return Leaf(kind="key", traced=True, marks=whole.marks | {number}, origin=place)
 
     def bound(self, base: Leaf, name: str) -> Local | None:
         """A method of an object that came as an argument."""
@@ -366,6 +289,8 @@ class LocalValues(ABC):
                 return whole
             case Shape():
                 return _size(whole, index)
+            case Gathered():
+                return whole
         return combined([whole])
 
     def _collected(
@@ -447,35 +372,10 @@ class LocalValues(ABC):
                     frame.names[name] = combined([base, value])
 
 
-def _counted(evaluator: Evaluator, value: Value) -> str | None:
-    """Which devices a number is that of: `jax.device_count()`, `len(jax.local_devices())`."""
-    if not isinstance(value, CallResult) or value.call is None or value.call.keywords:
-        return None
-    given = value.call.positional
-    if value.api == "builtins.len" and len(given) == 1:
-        listed = evaluator.value(given[0], value.call.environment)
-        name = listed.api if isinstance(listed, CallResult) and listed.call and not listed.call.positional else ""
-        return {"jax.devices": "all", "jax.local_devices": "local"}.get(name)
-    return {"jax.device_count": "all", "jax.local_device_count": "local"}.get(value.api) if not given else None
-
-
 def _size(shape: Shape, index: int) -> Size:
     """The size of a dimension: there may be more dimensions than the spec tells, so none is counted from the end."""
     known = 0 <= index < len(shape.spec)
     return Size(Unknown("the size of a dimension"), shape.spec[index] if known else NONE)
-
-
-def _listed(axes: Axes) -> str:
-    return " and ".join(sorted(f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes))
-
-
-def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:
-    """How a matrix product is split, of arrays whose specs name their dimensions."""
-    one = left.spec if isinstance(left, Leaf) else None
-    two = right.spec if isinstance(right, Leaf) else None
-    if one is None or two is None or len(one) < 2 or len(two) != 2:
-        return None
-    return (*one[:-1], two[1])
 
 
 def _told(value: Value) -> bool:

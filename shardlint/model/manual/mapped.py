@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.model import api
 from shardlint.model.manual.bodies import Body
-from shardlint.model.manual.copies import copied_at, is_copies
+from shardlint.model.manual.copies import calls_of, carried_copies, copied_at, is_copies
 from shardlint.model.manual.varying import (
+    COPIES,
     NONE,
     Axes,
     Axis,
@@ -170,7 +171,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     given = _given(program, one, parameters.positional, parameters.star, written)
     if given is None:
         return None
-    given = _told_by_calls(program, one, given)
+    given = _copied_states(program, one, _told_by_calls(program, one, given))
     given, copies = _copied_keys(program, one, given)
     place = one.settings.place
     result = body.calls.apply(Known(inner), given, {}, place)
@@ -241,6 +242,37 @@ def _copied_keys(program: Program, one: Mapped, given: list[Local]) -> tuple[lis
             given[index] = replace(local, over=NONE)
             copies += [place for place in made if place is not None]
     return given, tuple(copies)
+
+
+def _copied_states(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
+    """The arguments, with the states of which all calls in sight give one copy to each device."""
+    inner = one.inner
+    if one.api != "jax.pmap" or one.axis is None or not isinstance(inner, Function):
+        return given
+    calls = calls_of(program, inner)
+    if not calls:
+        return given
+    axis = frozenset([one.axis])
+    result = list(given)
+    for index, local in enumerate(given):
+        if isinstance(local, Leaf) and not local.kind and local.over | local.maybe == axis:
+            nodes = [_argument(place.node, index, len(given)) for place in calls]
+            places = [
+                Place(place.file, node) for place, node in zip(calls, nodes, strict=True) if node is not None
+            ]
+            if len(places) == len(calls) and all(carried_copies(program, one, (inner,)) for one in places):
+                result[index] = replace(local, over=NONE, maybe=axis, kind=COPIES)
+    return result
+
+
+def _argument(call: ast.AST, index: int, count: int) -> ast.expr | None:
+    """What a call gives a parameter by position: `count` are all there are, the receiver of a method among them."""
+    if not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    given = list(call.args)
+    if isinstance(call.func, ast.Attribute) and len(given) + len(call.keywords) < count:
+        given.insert(0, call.func.value)
+    return given[index] if index < len(given) else None
 
 
 def _is_key(local: Local | None) -> bool:

@@ -21,6 +21,11 @@ ALONG = "along"
 SUMMED = "summed"
 ADDED = "added"
 ROWS = "rows"
+COPIES = "copies"
+COLUMNS = "columns"
+CURVED = "curved"
+SCATTERED = "scattered"
+OWN_NORM = "own norm"
 
 
 class Local:
@@ -36,11 +41,14 @@ class Leaf(Local):
     `over` are the axes along which devices surely hold different shards of something, `maybe` those of which that
     depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything, and
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
-    some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
-    just that, "index" for one along axes, "summed" and a number for a `psum`, "along" and one for a statistic along a
-    split dimension that it dropped, "added" and one for what is the same everywhere and was added to what is not,
-    "rows" and one for numbers that count a split dimension from 0; `traced` says that it comes of an argument of
-    the body. `marks` are the events (by number) that this value is still right about: dividing it takes them off.
+    some collective reduced it over on the way. `traced` says that it comes of an argument of the body. `marks` are the
+    events (by number) that this value is still right about: dividing it takes them off.
+    `kind` is, while it still is just that: "mean", "sum", "mask", "gathered" or "key"; "index" for one along axes;
+    "summed" and a number for a `psum`; "along" and one for a statistic along a split dimension; "added" and one for
+    what is the same everywhere and was added to what is not; "rows" and one for numbers that count a split dimension
+    from 0; "columns" for such that count one that was gathered; "copies" for a state of which every call gives each
+    device a copy; "curved" for what is no longer linear in a mean; "scattered" for what `psum_scatter` gave, and
+    "own norm" and a number for the norm of that on one device.
     `origin` is where it came to vary.
     """
 
@@ -109,6 +117,25 @@ class Size(Known):
     """The size of a dimension, on each device, of an argument as it came."""
 
     axes: Axes = NONE
+
+
+@dataclass(frozen=True)
+class Gathered(Known):
+    """The shape, or the size of a dimension, of what was gathered over some axes."""
+
+    axes: Axes = NONE
+
+
+class Told(tuple[Axes, ...]):
+    """The axes along each dimension of an array of which it is told how many dimensions there are."""
+
+    __slots__ = ()
+
+
+class Product(tuple[Axes, ...]):
+    """The axes along the dimensions of a matrix product: the last one is that of the second matrix."""
+
+    __slots__ = ()
 
 
 @dataclass(eq=False)
@@ -215,9 +242,12 @@ def kept_spec(values: Iterable[Local]) -> tuple[Axes, ...] | None:
 
 def kept_kind(values: Iterable[Local]) -> str:
     """What one array still is after arithmetic with constants: a statistic along a dimension that it dropped."""
-    arrays = [one for one in values if not isinstance(one, Known)]
-    one = arrays[0] if len(arrays) == 1 else None
-    return one.kind if isinstance(one, Leaf) and one.kind.startswith(ALONG) else ""
+    arrays = [one for one in values if not isinstance(one, Known) and one != NOTHING]
+    kinds = {one.kind for one in arrays if isinstance(one, Leaf)}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    if kind == SCATTERED or kind.startswith(OWN_NORM):
+        return kind
+    return kind if len(arrays) == 1 and kind.startswith((ALONG, CURVED)) else ""
 
 
 def _origin(found: list[Leaf]) -> Place | None:

@@ -1,0 +1,235 @@
+"""What arithmetic in the body of a `shard_map` or `pmap` makes of values, and what is noted where they meet.
+
+The part of what expressions are (shardlint/model/manual/local_values.py) that knows no expressions.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.manual.varying import (
+    ADDED,
+    ALONG,
+    COLUMNS,
+    CURVED,
+    NONE,
+    NOTHING,
+    OWN_NORM,
+    ROWS,
+    SCATTERED,
+    SUMMED,
+    Axes,
+    Event,
+    Known,
+    Leaf,
+    Local,
+    Product,
+    Shape,
+    Size,
+    Tree,
+    combined,
+    kept_kind,
+    kept_spec,
+)
+from shardlint.model.values import CallResult, Constant, Parameter, Place, Value
+from shardlint.syntax import last_name
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+    from shardlint.model.manual.local_calls import LocalCalls
+
+
+class Arithmetic(ABC):
+    """Values that meet in a body, and what is remembered of them on the way."""
+
+    calls: LocalCalls
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.events: list[Event] = []
+        self.cancelled: set[int] = set()
+        self.along: list[tuple[Place, Axes, Leaf, str]] = []
+        """Statistics along a split dimension: where, the axes it is split over, what of, and which."""
+        self.sums: list[Axes] = []
+        """The axes of each sum over devices."""
+        self.rows: list[tuple[Axes, Place, tuple[Place, ...]]] = []
+        """The axes of each dimension whose part on a device was counted from 0, where that is, and the calls to it."""
+        self.norms: list[tuple[Place, tuple[Place, ...]]] = []
+        """Where norms were taken of what was scattered, and the calls to it."""
+        self.stacks: dict[ast.AST, int] = {}
+        """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
+        self.of_means: set[ast.AST] = set()
+        """The gradients of what is a mean over the data of a device, by the call that takes them."""
+        self.added: list[tuple[Place, Axes, Leaf]] = []
+        """What was added on every device: where, along which axes all hold the same of it, and what."""
+
+    def arithmetic(self, op: ast.operator, left: Local, right: Local, place: Place) -> Local:
+        """What an operator makes of two values."""
+        if isinstance(left, Tree) and isinstance(right, Tree) and isinstance(op, ast.Add):
+            return Tree(left.items + right.items)
+        self.calls.met(left, right)
+        if isinstance(op, ast.Div | ast.FloorDiv):
+            self.cancelled |= combined([left]).marks
+        kind = ""
+        if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind == right.kind:
+            kind = left.kind if isinstance(op, ast.Add | ast.Sub) else ""
+            if isinstance(op, ast.Div) and left.kind == "sum" and left.over & right.over:
+                kind = "masked"  # a sum by the number of what is valid in the shard
+            elif isinstance(op, ast.Div) and left.kind == "mean" and left.over & right.over:
+                kind = CURVED
+        elif isinstance(op, ast.Mult | ast.Add | ast.Sub):
+            for one, other in ((left, right), (right, left)):
+                scale = isinstance(other, Known) and isinstance(other.value, Constant)
+                if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
+                    kind = one.kind
+        elif isinstance(op, ast.Pow) and isinstance(left, Leaf) and left.kind == "mean" and left.over:
+            kind = CURVED
+        if isinstance(op, ast.Mult):
+            self._placed(left, right, place)
+        if isinstance(op, ast.MatMult):
+            self.multiplied(left, right)
+        if isinstance(op, ast.Add):
+            kind = self._added(left, right, place) or kind
+        self._met_again(op, left, right)
+        self._scaled(left, right)
+        kind = kind or kept_kind((left, right)) or self.turned(op, left, right)
+        result = self.calls.still_random(combined([left, right], kind), left, right)
+        if isinstance(op, ast.Div | ast.FloorDiv):
+            result = self._divided(result, left, right, place)
+        spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
+        return replace(result, spec=spec)
+
+    def multiplied(self, *values: Local) -> None:
+        """Note stacks of matrices, made by an untiled gather, of which a product is taken as if each were a matrix."""
+        for one in values:
+            if not isinstance(one, Leaf) or one.origin is None:
+                continue
+            if one.kind == "gathered" and self.stacks.get(one.origin.node, 0) > (0 if one is values[-1] else 1):
+                self.calls.note("stack in a product", one.origin, tuple(one.reduced), one)
+            elif one.kind == "gathered.T" and one is values[-1]:
+                self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, ".T")
+
+    def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
+        """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""
+        counted = _counted(self.evaluator, right.value) if isinstance(right, Known) else None
+        if counted is None or not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
+            return result
+        axes = self.sums[int(left.kind.removeprefix(SUMMED))]
+        number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
+        return replace(result, marks=result.marks | {number})
+
+    def _added(self, left: Local, right: Local, place: Place) -> str:
+        """The kind of a sum of what differs along some axes and of what all devices hold, if it is one."""
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, Leaf) or not isinstance(other, Leaf) or not other.traced:
+                continue
+            axes = frozenset(axis for axis in one.sure if isinstance(axis, str) and other.same_over(axis))
+            if axes and one.traced:
+                self.added.append((place, axes, other))
+                return f"{ADDED} {len(self.added) - 1}"
+        return ""
+
+    def _placed(self, left: Local, right: Local, place: Place) -> None:
+        """Note an index along some axes by which parts of a dimension are counted that is split over others."""
+        for index, size in ((left, right), (right, left)):
+            if isinstance(index, Leaf) and index.kind == "index" and isinstance(size, Size):
+                if size.axes and not index.over & size.axes:
+                    self.calls.note("index of others", place, tuple(index.over), index, _listed(size.axes))
+
+    def turned(self, op: ast.operator | None, left: Local, right: Local) -> str:
+        """The kind of numbers that count a split dimension, times what all devices hold: angles of positions."""
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, Leaf) or not one.kind.startswith(ROWS):
+                continue
+            alike = isinstance(other, Known) or (isinstance(other, Leaf) and not other.over and not other.open)
+            if alike and (op is None or isinstance(op, ast.Mult) or (isinstance(op, ast.Div) and one is left)):
+                return one.kind
+        return ""
+
+    def compared(self, values: Sequence[Local]) -> None:
+        """Note numbers that count a split dimension from 0, compared with those of the whole that was gathered."""
+        rows = NONE.union(*(self.counted(one) for one in values))
+        whole = any(isinstance(one, Leaf) and one.kind == COLUMNS and rows & one.reduced for one in values)
+        if rows and whole:
+            for one in values:
+                self.note_rows("rows against all", one)
+
+    def _scaled(self, left: Local, right: Local) -> None:
+        """Note what was scattered over the devices, multiplied by a norm of the part that each device has."""
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Leaf) and isinstance(other, Leaf):
+                if one.kind.startswith(OWN_NORM) and other.kind == SCATTERED and one.reduced & other.reduced:
+                    at, chain = self.norms[int(one.kind.removeprefix(OWN_NORM))]
+                    self.calls.note("own norm", at, tuple(one.reduced & other.reduced), one, chain=chain)
+
+    def _met_again(self, op: ast.operator, left: Local, right: Local) -> None:
+        """Note a statistic along a split dimension that meets what has this dimension still."""
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, Leaf) or not one.kind.startswith(ALONG):
+                continue
+            place, axes, of, which = self.along[int(one.kind.removeprefix(ALONG))]
+            if isinstance(other, Leaf) and any(axes <= part for part in other.spec or ()):
+                by_norm = isinstance(op, ast.Div) and one is right and _of_spread(place.node)
+                self.calls.note("along a split dimension", place, tuple(axes), of, "norm+" if by_norm else f"{which}+")
+
+    def counted(self, index: Local) -> Axes:
+        """The axes over which the dimension is split that these numbers count from 0."""
+        rows = isinstance(index, Leaf) and index.kind.startswith(ROWS)
+        return self.rows[int(index.kind.removeprefix(ROWS))][0] if rows and isinstance(index, Leaf) else NONE
+
+    def note_rows(self, kind: str, rows: Local) -> None:
+        """Note what becomes of numbers that count a split dimension from 0, where they are made."""
+        if isinstance(rows, Leaf) and rows.kind.startswith(ROWS):
+            axes, place, chain = self.rows[int(rows.kind.removeprefix(ROWS))]
+            self.calls.note(kind, place, tuple(axes), NOTHING, chain=chain)
+
+    def taken_by(self, table: Local, axes: Axes, place: Place) -> None:
+        """Note a table that all devices hold, of which each takes the part that counts from 0."""
+        if not axes:
+            return
+        if isinstance(table, Known):
+            made_here = isinstance(table, Shape | Size) or not isinstance(table.value, Parameter | CallResult)
+            if not made_here:
+                self.calls.note("rows from 0", place, tuple(axes), NOTHING)
+        elif isinstance(table, Leaf) and table.traced and all(table.same_over(axis) for axis in axes):
+            self.calls.note("rows from 0", place, tuple(axes), table)
+
+
+def _counted(evaluator: Evaluator, value: Value) -> str | None:
+    """Which devices a number is that of: `jax.device_count()`, `len(jax.local_devices())`."""
+    if not isinstance(value, CallResult) or value.call is None or value.call.keywords:
+        return None
+    given = value.call.positional
+    if value.api == "builtins.len" and len(given) == 1:
+        listed = evaluator.value(given[0], value.call.environment)
+        name = listed.api if isinstance(listed, CallResult) and listed.call and not listed.call.positional else ""
+        return {"jax.devices": "all", "jax.local_devices": "local"}.get(name)
+    return {"jax.device_count": "all", "jax.local_device_count": "local"}.get(value.api) if not given else None
+
+
+def _whole_over(value: Local, axes: Axes) -> bool:
+    return isinstance(value, Known) or (isinstance(value, Leaf) and all(value.same_over(axis) for axis in axes))
+
+
+def _of_spread(node: ast.AST) -> bool:
+    """Whether a statistic is a norm or a spread: no later sum over the devices makes up for dividing by it."""
+    return isinstance(node, ast.Call) and last_name(node.func) in ("norm", "std", "var", "nanstd", "nanvar")
+
+
+def _listed(axes: Axes) -> str:
+    return " and ".join(sorted(f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes))
+
+
+def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:
+    """How a matrix product is split, of arrays whose specs name their dimensions."""
+    one = left.spec if isinstance(left, Leaf) else None
+    two = right.spec if isinstance(right, Leaf) else None
+    if one is not None and len(one) == 1 and (two is None or len(two) == 2) and _whole_over(right, one[0]):
+        return one  # rows that are split, by a matrix that is not
+    if one is None or two is None or len(one) < 2 or len(two) != 2:
+        return None
+    return Product((*one[:-1], two[1]))
