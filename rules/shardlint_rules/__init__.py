@@ -97,6 +97,7 @@ RULES = {
     "SL340": "shardlint_rules.mesh.undeclared_axis:UndeclaredAxis",
     "SL345": "shardlint_rules.mesh.tuple_among_specs:TupleAmongSpecs",
     "SL346": "shardlint_rules.mesh.mesh_read_at_import:MeshReadAtImport",
+    "SL347": "shardlint_rules.mesh.mesh_left_out:MeshLeftOut",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",

@@ -6,14 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.shardings import JITS, PLACING
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.placed import placed_by_callers
 from shardlint_rules.jit.repeated import is_test
 
-_LOADING = r"(?:load|restore|from_bytes|from_state_dict|read)"
+_LOADING = r"(?:load|restore|from_bytes|from_state_dict|read|deserialise_leaves)"
 # They give arrays of numpy, whatever they are given.
 _HOST = (
     "flax.serialization.from_bytes",
@@ -36,6 +38,7 @@ _HOST_WORDS = (
     "load_file(",
     "jnp.load",
 )
+_PUTTING = ("device_put(", "filter_shard(", "with_sharding_constraint(")
 _PLACING_WORDS = (
     "put",
     "shard",
@@ -55,7 +58,8 @@ class RestoredNotPlaced(Rule):
     ## What it does
     Reports `params = pickle.load(file)`, and the same through a function of the project that reads with `numpy`,
     `pickle`, safetensors or `flax.serialization`, in a function that places `params` with a sharding on its other way
-    or above, and does not place what it read.
+    or above, and does not place what it read. And a function that returns what it read as it is, where its other
+    `return` gives what is placed (`return place(init(key), mesh)`).
 
     ## Why it hurts
     A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them
@@ -72,11 +76,12 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
+    likely = ("returned",)
     triggers = (
         Lines(
             rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",
             file_says=r"shard|device_put",
-            saying=("load", "restore", "from_bytes", "from_state_dict", "read"),
+            saying=("load", "restore", "from_bytes", "from_state_dict", "read", "deserialise_leaves"),
         ),
     )
     fixes = "none"
@@ -94,6 +99,8 @@ class RestoredNotPlaced(Rule):
         ):
             return
         placed = _placed(site, scope, target.id, statement)
+        if placed is None and site.wants("returned"):
+            yield from self._returned(site, scope, statement, target.id)
         if placed is None or _placed_later(site, scope, target.id, statement):
             return
         where, splits = placed
@@ -108,6 +115,55 @@ class RestoredNotPlaced(Rule):
             form="" if splits else "beside-placed",
             why="" if splits else "what the sharding splits is not known",
         )
+
+    def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
+        """What one way returns as it was read, and another way returns placed."""
+        if _placed_later(site, scope, name, statement) or placed_by_callers(site):
+            return
+        parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+        for mine, values in parts:
+            for index, value in enumerate(values):
+                if not isinstance(value, ast.Name) or value.id != name or mine.lineno < statement.lineno:
+                    continue
+                bound, _ = lookup(site.file, value, name)
+                if [binding.value for binding in bound] != [statement.value]:
+                    continue
+                for other, others in parts:
+                    if other is not mine and len(others) == len(values) and _puts(site, others[index]):
+                        text = " ".join(site.text(others[index]).split())
+                        yield site.finding(
+                            value,
+                            "this is returned as it was read",
+                            f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to "
+                            f"none, and line {other.lineno} returns `{text}`, which is placed.",
+                            help="place it as the other way does",
+                            certainty=Certainty.POSSIBLE,
+                            form="returned",
+                            why=f"what line {other.lineno} returns in its place is put with a sharding",
+                        )
+                        return
+
+
+def _parts(statement: ast.Return) -> list[ast.expr]:
+    """What a function returns, one by one where it is a tuple."""
+    if isinstance(statement.value, ast.Tuple):
+        return statement.value.elts
+    return [statement.value] if statement.value is not None else []
+
+
+def _puts(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is a call that places what it gives: of jax, of a jit, or of a function that does so."""
+    if not isinstance(node, ast.Call):
+        return False
+    if _sharding_of(site, node) is not None:
+        return True
+    found = options(site.value(node.func))
+    return all(
+        isinstance(one, Function)
+        and any(word in one.place.file.text(one.node) for word in _PUTTING)
+        and "Sharding" in one.place.file.source.text
+        for one in found
+    )
 
 
 def _from_the_host(site: Site, call: ast.Call) -> bool:

@@ -13,6 +13,7 @@ from shardlint.model.values import (
     CallResult,
     ClassValue,
     Constant,
+    Environment,
     Function,
     Items,
     Place,
@@ -66,27 +67,31 @@ class Annotated:
             return False
         if owner.api in LAYERS and owner.call is not None:
             initializer = owner.call.get(f"{name}_init", ())
-            return initializer is not None and self._initializer(self.evaluator.value(initializer))
+            return initializer is not None and self._initializer(
+                self.evaluator.value(initializer, owner.call.environment)
+            )
         found = options(self.evaluator.attribute(owner, name))
         return bool(found) and all(self._variable(one) for one in found)
 
     def _variable(self, value: Value) -> bool:
         if not isinstance(value, CallResult) or value.api not in VARIABLES or value.call is None:
             return False
-        place = value.call.place
-        if isinstance(place.node, ast.Call) and self._annotates(value.api, place, place.node):
+        place, env = value.call.place, value.call.environment
+        if isinstance(place.node, ast.Call) and self._annotates(value.api, place, place.node, env):
             return True
         first = value.call.positional[0] if value.call.positional else None
         if first is None or not isinstance(first.node, ast.Call):
             return False
-        return self._initializer(self.evaluator.value(Place(first.file, first.node.func)))
+        return self._initializer(self.evaluator.value(Place(first.file, first.node.func), env))
 
     def _initializer(self, value: Value) -> bool:
         """Whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
         if not isinstance(value, CallResult) or value.call is None:
             return False
         made = value.call.place
-        return isinstance(made.node, ast.Call) and self._annotates(value.api, made, made.node)
+        return isinstance(made.node, ast.Call) and self._annotates(
+            value.api, made, made.node, value.call.environment
+        )
 
     def _of(self, value: Value, depth: int, always: bool = False) -> Iterator[Place]:
         if not isinstance(value, CallResult) or depth > _DEPTH:
@@ -108,7 +113,7 @@ class Annotated:
     def _given(self, arguments: CallArguments) -> Iterator[Place]:
         """Annotated initializers that a layer of flax is given."""
         for place in arguments.keywords.values():
-            value = self.evaluator.value(place)
+            value = self.evaluator.value(place, arguments.environment)
             if isinstance(value, CallResult) and value.call is not None and self._initializer(value):
                 yield value.call.place
 
@@ -119,23 +124,35 @@ class Annotated:
                 continue
             place = Place(file, call)
             for value in options(self.evaluator.value(Place(file, call.func))):
-                if isinstance(value, Api) and self._annotates(value.name, place, call):
+                if isinstance(value, Api) and self._annotates(value.name, place, call, None):
                     yield place
                 elif isinstance(value, ClassValue):
                     yield from self._of(CallResult(value, None), depth + 1, always)
+                elif isinstance(value, Function):
+                    yield from self._from_maker(place, depth, always)
 
-    def _annotates(self, name: str, place: Place, call: ast.Call) -> bool:
+    def _from_maker(self, place: Place, depth: int, always: bool) -> Iterator[Place]:
+        """Annotations of what a function of the project makes in a call: `linear(dim, 4 * dim, (None, "model"))`."""
+        made = self.evaluator.value(place)
+        if not isinstance(made, CallResult) or made.call is None:
+            return
+        if isinstance(made.by, ClassValue) or made.api in LAYERS:
+            yield from self._of(made, depth + 1, always)
+        elif self._initializer(made) or self._variable(made):
+            yield made.call.place
+
+    def _annotates(self, name: str, place: Place, call: ast.Call, env: Environment | None) -> bool:
         if name == WITH_PARTITIONING:
             given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "sharding")]
-            return any(self._names(Place(place.file, one)) for one in given)
+            return any(self._names(Place(place.file, one), env) for one in given)
         if name in VARIABLES or name == WITH_METADATA:
             given = [keyword.value for keyword in call.keywords if keyword.arg in KEYS]
-            return any(self._names(Place(place.file, one)) for one in given)
+            return any(self._names(Place(place.file, one), env) for one in given)
         return False
 
-    def _names(self, place: Place) -> bool:
+    def _names(self, place: Place, env: Environment | None) -> bool:
         """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
-        value = self.evaluator.value(place)
+        value = self.evaluator.value(place, env)
         if isinstance(value, Items):
             return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)
         spec = spec_of(value, self.evaluator)
