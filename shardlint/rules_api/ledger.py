@@ -70,12 +70,14 @@ def earned(figures: Figures, recorded: int, programs: int = 0) -> bool:
 
     `recorded` counts the recorded real mistakes it finds, `programs` the programs of the recall test set, whose right
     twins it leaves alone. Nine of ten judged findings must be true, and some of them a mistake; where few were judged
-    it must find recorded ones. Where public code has no finding of it, recorded ones or programs are all there is.
+    it must find recorded ones, or programs and no judged one is wrong. Where public code has no finding of it, recorded
+    ones or programs are all there is.
     """
     if figures.share is None:
         return recorded + programs > 0
     found = figures.right + recorded
-    return figures.share >= SHARE and found > 0 and (figures.judged >= _FEW or recorded > 0)
+    enough = figures.judged >= _FEW or recorded > 0 or (programs > 0 and figures.wrong == 0)
+    return figures.share >= SHARE and found > 0 and enough
 
 
 def entries(code: str) -> list[Judged]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
 # How long after an edit a check waits for another, in seconds: as long as the last check took, within these.
-_SHORTEST, _LONGEST = 0.005, 0.02
+_SHORTEST, _LONGEST = 0.003, 0.005
 _PAUSE = 0.5
 _IDLE = 5.0
 _CHECKS = 20

@@ -43,7 +43,6 @@ class ReplicatedAsSharded(Rule):
     name = "replicated-as-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("reduced",)
     assumes = True
     triggers = (Calls("jax.shard_map", "jax.pmap"), Keywords("in_specs"))
     in_tests = False
