@@ -77,19 +77,23 @@ def again(
         after.graph = graph if graph is not None else before.graph
         if graph is not None:
             gone.add(GROUPS)
+    after.answers, after.members = dict(before.answers), dict(before.members)
     for question, found in before.answers.items():
         if question[0] in SEARCHES:
-            now = _found(question, found, changed, texts)
-            if now is not None:
+            members = after.members.get(question)
+            if members is None:
+                members = after.members[question] = frozenset(map(str, found))
+            other = [str(path) for path in changed if (str(path) in members) != _holds(question, texts.get(path))]
+            if other:
                 gone.add(question)
-                found = [path for path in after.files if path in now]
+                members = after.members[question] = members.symmetric_difference(other)
+                after.answers[question] = [path for path in after.files if str(path) in members]
         elif moved:
             file = after.module_file(question)
-            now = {file} if file is not None else set()
-            if now != set(found):
+            now = [file] if file is not None else []
+            if now != found:
                 gone.add(question)
-            found = list(now)
-        after.answers[question] = found
+                after.answers[question] = now
     known = before.parsed()
     return after, Gone(
         frozenset(gone), {str(path): _edited(known.get(path), after, path) for path in changed}
@@ -120,13 +124,9 @@ def _text(facts: FileFacts) -> Text:
     return Text(text, texts(text, facts.looked.parts))
 
 
-def _found(
-    question: Question, found: list[Path], changed: Collection[Path], texts: dict[Path, bytes]
-) -> set[Path] | None:
-    """The files that a search finds now; None where they are the same."""
-    had = set(found)
-    now = had.difference(changed) | {path for path, data in texts.items() if holds(question, data)}
-    return now if now != had else None
+def _holds(question: Question, data: bytes | None) -> bool:
+    """Whether a search finds a text now; not where there is none any more."""
+    return data is not None and holds(question, data)
 
 
 def _graph(before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool) -> ImportGraph | None:

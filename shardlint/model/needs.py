@@ -47,6 +47,8 @@ class Needs:
         """The sets that hold files and questions only, and few."""
         self._lent: dict[int, frozenset[Need]] = {}
         """Sets that were told by name, which are numbered when somebody asks what is in them."""
+        self._flat: set[int] = set()
+        """The sets that were told by name, once they are numbered: files and questions only, however many."""
         self._rest: dict[int, bool] = {}
         """Whether sets come to hold `GIVEN`."""
         self._found_by: dict[str, list[int]] = {}
@@ -135,6 +137,7 @@ class Needs:
 
     def by(self, name: str) -> Iterator[tuple[int, Need]]:
         """The numbers of what was noted of a file, by its path, or of the questions of a kind."""
+        self._number_all()
         for number in self._to_find:
             need = self._needs[number]
             found = file_of(need) or need[0]  # type: ignore[index]
@@ -145,6 +148,7 @@ class Needs:
 
     def number(self, need: Need) -> int:
         """The number of a file or question; 0 of one that nobody needed."""
+        self._number_all()
         return self._numbers.get(need, 0)
 
     def resting_on(self, gone: set[int]) -> Callable[[int], bool]:
@@ -152,6 +156,8 @@ class Needs:
         rests, free = set(gone), {0}
 
         def found(asked: int) -> bool:
+            if asked in rests or asked in free:
+                return asked in rests
             seen: set[int] = set()
             way: list[tuple[int, Iterator[int]]] = []
             todo: Iterator[int] = iter((asked,))
@@ -162,17 +168,19 @@ class Needs:
                         free.update(seen)  # all it comes to was looked at
                         return False
                     todo = way.pop()[1]
-                elif one in rests:
-                    rests.update(number for number, _ in way)
-                    return True
                 elif one not in seen and one not in free:
                     seen.add(one)
                     if one in self._lent:
                         self._number(one)
-                    way.append((one, todo))
-                    todo = iter(self._parts.get(one, ()))
+                    parts = self._parts.get(one, ())
+                    if not rests.isdisjoint(parts):
+                        rests.update((one, *(number for number, _ in way)))
+                        return True
+                    if parts and one not in self._small and one not in self._flat:
+                        way.append((one, todo))
+                        todo = iter(parts)
 
-        return found
+        return found if gone else lambda asked: False
 
     def together(self, sets: Sequence[Iterable[int]], places: dict[Need, int]) -> list[int]:
         """For each of some sets what it comes to, as bits of a number. `places` says which bit stands for what.
@@ -220,7 +228,7 @@ class Needs:
         named = [(answers, list(answers.named())) for answers in kept]
         for table in (
             self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest,
-            self._found_by, self._to_find,
+            self._found_by, self._to_find, self._flat,
         ):  # fmt: skip
             table.clear()
         for need in now:
@@ -237,6 +245,11 @@ class Needs:
 
     def _number(self, lent: int) -> None:
         self._parts[lent] = tuple(map(self._numbered, self._lent.pop(lent)))
+        self._flat.add(lent)
+
+    def _number_all(self) -> None:
+        for lent in list(self._lent):
+            self._number(lent)
 
     def _numbered(self, need: Need) -> int:
         number = self._numbers.get(need)
@@ -280,7 +293,7 @@ class Needs:
             if number is None:
                 number = self._sets[key] = self._next()
                 self._parts[number] = key
-                if len(key) <= _SMALL and self._parts.keys().isdisjoint(key):
+                if len(key) <= _SMALL and self._parts.keys().isdisjoint(key) and self._lent.keys().isdisjoint(key):
                     self._small.add(number)
             return number
         return next(iter(found), 0)

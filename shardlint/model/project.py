@@ -74,6 +74,8 @@ class Project:
         self.needs = needs if needs is not None else Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
+        self.members: dict[Question, frozenset[str]] = {}
+        """The same as sets, of questions that were put before an edit."""
         self.parts: dict[Path, tuple[Part, ...]] = {}
         """The parts of every file that was parsed, where they are noted."""
         self.lent: dict[Path, FileFacts] = {}

@@ -168,3 +168,44 @@ def test_the_same_needs_are_the_same_set() -> None:
     needs.take(max(found))
     needs.note(files[7])
     assert needs.end(before) == max(found)
+
+
+def test_what_rests_on_what_is_gone() -> None:
+    needs = Needs()
+    lent = needs.lent(frozenset({Path("far.py"), ("word", "far")}))
+    before = needs.begin()
+    needs.note(Path("near.py"))
+    needs.take(lent)
+    through = needs.end(before)
+    before = needs.begin()
+    needs.take(through)
+    needs.note(Path("own.py"))
+    outer = needs.end(before)
+    alone = needs.of([Path("own.py")])
+    for name in ("far.py", "near.py", "own.py"):
+        rests = needs.resting_on({number for number, _ in needs.by(name)})
+        assert [rests(one) for one in (outer, through, lent, alone)] == [
+            True, name != "own.py", name == "far.py", name == "own.py"
+        ], name  # fmt: skip
+    assert not needs.resting_on(set())(outer)
+
+
+def test_a_round_of_answers_rests_on_what_any_of_it_needs() -> None:
+    needs, answers = Needs(), Memo[str, int](Needs())
+    answers.needs = needs
+
+    def first() -> int:
+        needs.note(Path("first.py"))
+        return answers.get("second", second)
+
+    def second() -> int:
+        needs.note(Path("second.py"))
+        return answers["first"]
+
+    answers.begin("first", 0)
+    answers.make("first", first)
+    kept = Memo[str, int](needs)
+    kept.inherit(answers, needs.resting_on({number for number, _ in needs.by("first.py")}))
+    assert "first" not in kept and "second" not in kept
+    kept.inherit(answers, needs.resting_on({number for number, _ in needs.by("other.py")}))
+    assert "first" in kept and "second" in kept
