@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
+from shardlint.model import Program
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
@@ -16,7 +17,7 @@ from shardlint.syntax import FileFacts, last_name
 
 _MAPS = ("shard_map", "pmap")
 _FILES = 12
-"""How many files are asked what they map of a file, the nearest first."""
+"""How many files are asked what they map of a file."""
 
 IN_BODIES = (*MAPPING, Mapped())
 """For rules that report what happens in mapped functions where these are written, in whatever file."""
@@ -95,13 +96,18 @@ def mapped_elsewhere(site: Site) -> tuple[Ran, ...]:
 
     def look() -> tuple[Ran, ...]:
         found: list[Ran] = []
-        files = [one for one in site.program.together(site.file) if one is not site.file and any(map(one.says, _MAPS))]
-        for file in files[:_FILES]:
+        for file in _mapping_files(site.program, site.file):
             for node, form in _mappings(file):
                 found += site.program.ran(file, node, form, gradients)
         return tuple(one for one in found if any(event.place.file is site.file for event in one.events))
 
     return site.program.of_node(("mapped elsewhere", site.file.path, gradients), look)
+
+
+def _mapping_files(program: Program, file: FileFacts) -> list[FileFacts]:
+    """The files that run with one and map something, by their texts."""
+    paths = [path for path in program.project.saying(file.path, _MAPS) if path != file.path]
+    return [one for path in paths[:_FILES] if (one := program.project.facts(path)) is not None]
 
 
 def _mappings(file: FileFacts) -> Iterator[tuple[ast.expr, str]]:
@@ -127,7 +133,7 @@ def _told_in_helper(site: Site, event: Event, inside: Collection[str]) -> bool:
         return False
     maps = site.file if site.by is None else site.by.file
     made = mapping_call(site) if site.by is None else (site.by.call, site.by.form)
-    near = any(one is maps for one in list(site.program.together(file))[:_FILES])
+    near = any(one is maps for one in _mapping_files(site.program, file))
     strict = site.program.ran(maps, *made, site.allows("jax", ">=0.6.1")) if made is not None and near else ()
     return any(
         (other.kind, other.place) == (event.kind, event.place) and number not in ran.cancelled
