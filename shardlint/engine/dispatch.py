@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from shardlint.engine.named import found_in
 from shardlint.model import Program, api
 from shardlint.model.manual.elsewhere import MappedBy, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
+from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import (
-    MAPPING,
     Attributes,
     Calls,
     Certainty,
@@ -269,16 +269,23 @@ def functions_mapped(program: Program, path: Path, targets: Targets) -> tuple[Ma
     """The functions of a file that others map by `shard_map` or `pmap`."""
 
     def meets(other: FileFacts) -> Iterator[tuple[ast.AST, str]]:
-        index = RuleIndex.of((_Maps(),))
-        words = (
-            Word(word, when.beside, frozenset(rules), when.evaluated)
-            for word, asking in index.words.items()
-            for when, rules in asking.items()
-        )
+        index, words = _mapping()
         for site in sites(program, other, index, targets, words):
             yield site.syntax, site.form
 
     return mapped_into(program, path, meets)
+
+
+@cache
+def _mapping() -> tuple[RuleIndex, tuple[Word, ...]]:
+    """What to look for where only what maps is of interest."""
+    index = RuleIndex.of((_Maps(),))
+    words = (
+        Word(word, when.beside, frozenset(rules), when.evaluated)
+        for word, asking in index.words.items()
+        for when, rules in asking.items()
+    )
+    return index, tuple(words)
 
 
 class _Maps(Rule):

@@ -339,13 +339,6 @@ Form = Literal[
 """What a trigger came upon (see `Site`)."""
 
 
-MAPPING = (
-    Calls("jax.shard_map", "jax.pmap", "flax.nnx.shard_map", "flax.nnx.pmap", "equinox.filter_pmap"),
-    # A helper of the project that maps: it is told by the specs that it is given.
-    Keywords("in_specs"),
-)
-"""Triggers on all that maps functions over devices, in the same file."""
-
 Trigger = Calls | Uses | Names | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes | Mapped
 
 

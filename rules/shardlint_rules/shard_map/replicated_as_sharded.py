@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
 from shardlint.model.values import Function, Transformed
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.mapping import BY_JAX
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
@@ -44,7 +45,7 @@ class ReplicatedAsSharded(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     assumes = True
-    triggers = (Calls("jax.shard_map", "jax.pmap"), Keywords("in_specs"))
+    triggers = BY_JAX
     in_tests = False
     fixes = "none"
 

@@ -11,7 +11,8 @@ from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import MAPPING, Mapped
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Mapped
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 

@@ -10,7 +10,8 @@ from shardlint.model.manual.varying import Local, Record, Tree
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, Items, Table, Transformed, Value
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.mapping import BY_JAX
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._keys import keys_not_told
 from shardlint_rules.shard_map._named import named_for, plain
@@ -42,7 +43,7 @@ class ShardMapArity(Rule):
     harm = Harm.CRASH
     likely = ("one-for-all", "order")
     assumes = True
-    triggers = (Calls("jax.shard_map", "jax.pmap"), Keywords("in_specs"))
+    triggers = BY_JAX
     fixes = "none"
     by_hand = "which spec is meant for what is for the author to decide"
 
