@@ -50,15 +50,9 @@ def _read_by_all(site: Site, branch: ast.If, name: str) -> Iterator[ast.AST]:
     inside = {id(one) for one in walk(branch)}
     turn = {id(one) for one in walk(loop)} if loop is not None else set()
     mentions = [one for one in walk(root) if isinstance(one, ast.Name) and one.id == name and id(one) not in inside]
-    for one in mentions:
-        again = id(one) in turn or one.lineno > branch.lineno
-        if isinstance(one.ctx, ast.Store) and again and not _of_itself(file, one, name):
-            return  # it is made of something else before it is read
-    yield from (
-        one
-        for one in mentions
-        if isinstance(one.ctx, ast.Load) and (id(one) in turn or one.lineno > branch.lineno)
-    )
+    later = [one for one in mentions if id(one) in turn or one.lineno > branch.lineno]
+    if not any(isinstance(one.ctx, ast.Store) and not _of_itself(file, one, name) for one in later):
+        yield from (one for one in later if isinstance(one.ctx, ast.Load))  # else it is made of something else before
 
 
 def _of_itself(file: FileFacts, target: ast.Name, name: str) -> bool:
