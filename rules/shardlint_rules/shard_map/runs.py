@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
 from shardlint.model import Program
 from shardlint.model.evaluator.assume import Assuming
@@ -89,31 +90,48 @@ def _brought_in(site: Site, kinds: tuple[str, ...]) -> Iterator[tuple[Ran, Event
                 yield ran, event
 
 
-def mapped_elsewhere(site: Site) -> tuple[Ran, ...]:
-    """The bodies mapped in other files that run with this one, as far as they come here; none where much is assumed."""
+def mapped_elsewhere(site: Site, maps: tuple[str, ...] = _MAPS) -> tuple[Ran, ...]:
+    """The bodies mapped in other files that run with this one, as far as they come here; none where much is assumed.
+
+    `maps` are the names of what maps them.
+    """
     if isinstance(site.program.evaluator, Assuming):
         return ()
     gradients = site.allows("jax", ">=0.6.1")
 
     def look() -> tuple[Ran, ...]:
         found: list[Ran] = []
-        for file in _mapping_files(site.program, site.file):
-            for node, form in _mappings(file):
-                found += site.program.ran(file, node, form, gradients)
+        for file in _mapping_files(site.program, site.file, maps):
+            come = _come_to(site.program, file, maps, gradients)
+            for (node, form), paths in zip(_mappings(file, maps), come, strict=True):
+                if site.file.path in paths:
+                    found += site.program.ran(file, node, form, gradients)
         return tuple(one for one in found if any(event.place.file is site.file for event in one.events))
 
-    return site.program.of_node(("mapped elsewhere", site.file.path, gradients), look)
+    return site.program.of_node(("mapped elsewhere", site.file.path, gradients, maps), look)
 
 
-def _mapping_files(program: Program, file: FileFacts) -> list[FileFacts]:
+def _come_to(
+    program: Program, file: FileFacts, maps: tuple[str, ...], gradients: bool
+) -> tuple[frozenset[Path], ...]:
+    """The files in which something happens of what a file maps, for each call that maps."""
+
+    def look() -> tuple[frozenset[Path], ...]:
+        ran = (program.ran(file, node, form, gradients) for node, form in _mappings(file, maps))
+        return tuple(frozenset(event.place.file.path for one in found for event in one.events) for found in ran)
+
+    return program.of_file(file, ("mapped come to", maps, gradients), look)
+
+
+def _mapping_files(program: Program, file: FileFacts, maps: tuple[str, ...] = _MAPS) -> list[FileFacts]:
     """The files that run with one and map something, by their texts."""
-    paths = [path for path in program.project.saying(file.path, _MAPS) if path != file.path]
+    paths = [path for path in program.project.saying(file.path, maps) if path != file.path]
     return [one for path in paths[:_FILES] if (one := program.project.facts(path)) is not None]
 
 
-def _mappings(file: FileFacts) -> Iterator[tuple[ast.expr, str]]:
-    """The calls of `shard_map` and `pmap`, partials of them and bare decorators in a file, by name."""
-    for mention in (one for name in _MAPS for one in file.mentions(name)):
+def _mappings(file: FileFacts, maps: tuple[str, ...]) -> Iterator[tuple[ast.expr, str]]:
+    """The calls of what maps, partials of them and bare decorators in a file, by name."""
+    for mention in (one for name in maps for one in file.mentions(name)):
         parent = file.parent(mention)
         match parent:
             case ast.Call() if parent.func is mention:

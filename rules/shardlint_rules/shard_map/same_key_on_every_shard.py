@@ -100,8 +100,10 @@ class SameKeyOnEveryShard(Rule):
         yield from self._handed_on(site, done)
 
     def _kept_in_a_state(self, site: Site) -> Iterator[Finding]:
-        """A key of a state whose step another file maps."""
-        for ran in mapped_elsewhere(site):
+        """A key of a state whose step another file maps with pmap: only that is given copies of a state."""
+        if not any(isinstance(one, ast.Attribute | ast.Subscript) for arg in site.call.args for one in walk(arg)):
+            return
+        for ran in mapped_elsewhere(site, ("pmap",)):
             for number, event in enumerate(ran.events):
                 place = _kept_at(ran, event)
                 if event.kind not in _DRAWN or number in ran.cancelled or place is None:
