@@ -9,6 +9,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit._shardings_after import shardings_after
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
@@ -57,7 +58,7 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given",)
+    likely = ("mesh-given", "shardings-after")
     assumes = True
     project_says = PLACED_WORDS
     triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS))
@@ -72,6 +73,7 @@ class JitInitLosesSharding(Rule):
         if words is None and site.wants("optimizer-by-name"):
             words, form = makes_fresh(site, function, by_name=True), "optimizer-by-name"
         if words is None:
+            yield from self._computed_after(site, function, calls)
             return
         calls = [call for call in calls if not _placed(site, call)]
         known = [call for call in calls if _given_sharded(site, call, auto=True)]
@@ -93,6 +95,27 @@ class JitInitLosesSharding(Rule):
             form=form,
             why=_WHY.get(form, ""),
         )
+
+    def _computed_after(
+        self, site: Site, function: ast.expr | ast.FunctionDef, calls: list[ast.Call]
+    ) -> Iterator[Finding]:
+        """What is made whole, of which the shardings are computed only from the arrays."""
+        if not site.wants("shardings-after") or site.program.project.is_test(site.file.path):
+            return
+        for call in calls:
+            after = shardings_after(site, function, call) if not makes_explicit_meshes(site) else None
+            if after is not None:
+                yield site.finding(
+                    site.syntax,
+                    f"the result lies whole on one device: its shardings are computed afterwards, in line {after.lineno}",
+                    f"On {site.release('jax')} what jit makes of arrays that are on no mesh comes back on one device, "
+                    "which needs room for all of it; nothing here puts it where its shardings say.",
+                    help="compute them from jax.eval_shape of the function, and give jit out_shardings",
+                    certainty=Certainty.POSSIBLE,
+                    form="shardings-after",
+                    why=f"`{' '.join(site.text(after).split())}` reads the arrays",
+                )
+                return
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""
