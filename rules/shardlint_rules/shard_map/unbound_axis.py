@@ -110,7 +110,7 @@ class UnboundAxis(Rule):
                 continue
             for event in ran.events:
                 wrong = [axis for axis in event.axes if axis != ran.mapped.axis]
-                if event.kind == "collective" and _sure(event) and wrong:
+                if event.kind == "collective" and wrong and (_sure(event) or on_a_way(event)):
                     place = event.seen_from(site.file)
                     named = f'axis "{ran.mapped.axis}"' if ran.mapped.axis else "no axis name"
                     node = place.node if place is not None else site.syntax
@@ -146,15 +146,19 @@ class UnboundAxis(Rule):
                 break
 
     def _finding(self, site: Site, event: Event, node: ast.AST, under: str) -> Finding:
+        sure = _sure(event)
         return site.finding(
             node,
             f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
-            f"On {site.release('jax')} this raises NameError when it is traced: the function runs under {under}.",
+            f"On {site.release('jax')} this raises NameError when it is traced{'' if sure else _WAY}: the function runs "
+            f"under {under}.",
             help="give pmap that axis_name"
             if under.startswith("jax.pmap")
             else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "
             "map it with jax.shard_map",
-            certainty=Certainty.PROVEN,
+            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            form="" if sure else "on-a-way",
+            why="" if sure else "what the branch asks has nothing to do with the axes",
         )
 
 

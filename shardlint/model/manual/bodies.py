@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlint.model.manual.local_values import STEPS, LocalValues
+from shardlint.model.manual.local_values import SHARE, LocalValues
 from shardlint.model.manual.varying import (
     HIDDEN,
     NOTHING,
@@ -47,11 +47,22 @@ class Body(LocalValues):
         """What a function of the project returns for these arguments."""
         file = function.file if isinstance(function, Closure) else function.place.file
         node = function.node
-        if isinstance(node, ast.AsyncFunctionDef) or len(self.chain) > _DEPTH:
+        if isinstance(node, ast.AsyncFunctionDef) or len(self.chain) > _DEPTH or self._running.count(node) > 1:
             return HIDDEN
         frame = Frame({}, function.frame if isinstance(function, Closure) else None)
         self._frames.append(frame)
         self._bind(file, function, frame, list(given), named)
+        limit = self.limit
+        if self._running:
+            self.limit = self.steps + max(0, limit - self.steps) // SHARE
+        self._running.append(node)
+        try:
+            return self._ran(file, node, frame)
+        finally:
+            self._running.pop()
+            self.limit = limit
+
+    def _ran(self, file: FileFacts, node: ast.FunctionDef | ast.Lambda, frame: Frame) -> Local:
         if isinstance(node, ast.Lambda):
             return self.expression(file, node.body, frame)
         returned: list[Local] = []
@@ -194,7 +205,7 @@ class Body(LocalValues):
         # What one turn makes vary, the next one meets.
         for _ in range(2):
             self.steps += 1  # loops in loops double the turns
-            if self.steps > STEPS:
+            if self.steps > self.limit:
                 return
             if not isinstance(node, ast.While):
                 self.assign(file, node.target, self.element(whole), frame)

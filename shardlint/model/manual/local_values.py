@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 _KEY_NAME = regex(r"(?:^|_)(?:p?rngs?|(?:prng_?)?keys?|seed)\d*$")
 STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
+SHARE = 3
+"""A function that is called in it may take one part in so many of those that are left: what follows is looked at too."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
 
@@ -77,6 +79,10 @@ class LocalValues(Arithmetic):
         self.branches = 0
         """How many branches that may not be taken are open."""
         self.steps = 0
+        self.limit = STEPS
+        """Up to which step the function that runs now is looked at."""
+        self._running: list[ast.AST] = []
+        """The functions that run now, one in another."""
 
     def end(self) -> None:
         """Break the cycles between calls, frames and the functions in them. Nothing may be asked afterwards."""
@@ -92,7 +98,7 @@ class LocalValues(Arithmetic):
     def expression(self, file: FileFacts, node: ast.expr, frame: Frame) -> Local:
         """What an expression is on each device."""
         self.steps += 1
-        if self.steps > STEPS:
+        if self.steps > self.limit:
             return HIDDEN
         match node:
             case ast.Constant():
