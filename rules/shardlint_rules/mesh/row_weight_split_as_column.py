@@ -1,0 +1,165 @@
+"""SL348."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+
+_SPEC = "jax.sharding.PartitionSpec"
+_FIRST = {
+    "attention": frozenset(
+        "wq wk wv q_proj k_proj v_proj qkv qkv_proj query key value query_proj key_proj value_proj c_attn".split()
+    ),
+    "mlp": frozenset(
+        "w1 w3 wi wi_0 wi_1 gate_proj up_proj gate_up_proj fc_in fc1 c_fc dense_h_to_4h intermediate lin1 ffn1".split()
+    ),
+}
+"""The weights that widen: the first of two matmuls, by what libraries call them."""
+_SECOND = {
+    "attention": frozenset("wo o_proj out_proj attn_out output_proj".split()),
+    "mlp": frozenset("w2 wo down_proj fc_out fc2 dense_4h_to_h lin2 ffn2".split()),
+}
+"""The weights that narrow again, whose input dimension is what the first ones make."""
+_ATTENTION = regex(r"at+e?nt?i?o?n?\b|attn|attention|seq_modeling")
+_MLP = regex(r"mlp|ffn|feed_forward|ff\b|dense")
+_NO_WEIGHT = regex(r"bias|scale|norm|embedding|\bbeta\b|\bgamma\b|lora|experts?\b")
+_WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
+_LEAST = 2
+
+
+class _Pair(NamedTuple):
+    """A pattern and a spec: what it matches of a block (`first`, `second` or both), and its axes as written."""
+
+    node: ast.expr
+    pattern: str
+    block: str
+    sides: frozenset[str]
+    axes: tuple[str, ...]
+
+
+class RowWeightSplitAsColumn(Rule):
+    """The second of two matmuls is split as the first one, so what lies between them is gathered.
+
+    ## What it does
+    Reads tables of weights and their specs: lists of pairs of a pattern and a `PartitionSpec`, and dictionaries. Where
+    one block of a table turns the axes round between its two matmuls (`up_proj: P("fsdp", "tp")`,
+    `down_proj: P("tp", "fsdp")`), reports the weight of another block whose second matmul has the axes of the first
+    (`q_proj: P("fsdp", "tp")`, `o_proj: P("fsdp", "tp")`).
+
+    ## Why it hurts
+    The first matmul leaves its result split by the model axis. The second one contracts that dimension: split by it,
+    each device multiplies what it holds, and one all-reduce adds it up. Split otherwise, the activations or the weight
+    are gathered in each layer, each step. Nothing is raised, and the numbers are right.
+
+    ## Use instead
+    The same axes turned round: `PartitionSpec("tp", "fsdp")`.
+
+    ## Evidence
+    The proof counts what the compiled program gathers: nothing where the axes are turned round. Left alone: tables
+    that turn no block's axes round, experts, biases, and blocks that are not split by two axes or one.
+    """
+
+    code = "SL348"
+    name = "row-weight-split-as-column"
+    harm = Harm.COST
+    certainty = Certainty.POSSIBLE
+    likely = ("alike",)
+    triggers = (
+        Calls(_SPEC, file_says=(r"(?:)(?:wo|o_proj|out_proj|down_proj|w2|fc_out|fc2|dense_4h_to_h|lin2|ffn2)\b",)),
+    )
+    forms = ("call",)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a pair of a table."""
+        pair, table = _of_table(site)
+        own = _read(site, *pair) if pair is not None else None
+        if own is None or "second" not in own.sides or len(own.axes) < _LEAST:
+            return
+        others = [one for each in table if (one := _read(site, *each)) is not None]
+        turned = _turned_block(others, own)
+        if turned is None:
+            return
+        first, second = turned
+        like = own if "first" in own.sides else _same_first(others, own)
+        if like is None:
+            return
+        right = _turn(own.axes)
+        both = "as the first one, by one rule" if like is own else f"as `{like.pattern}`"
+        yield site.finding(
+            own.node,
+            f"the second matmul of the {own.block} block is split {both}: {_spec(own.axes)}",
+            f"On {site.release('jax')} what the first one leaves split is contracted by another axis here: activations "
+            "or the weight are gathered in each layer.",
+            help=f"give the second {'a rule of its own' if like is own else 'the axes turned round'}: {_spec(right)}",
+            form="alike",
+            why=f"`{first.pattern}` and `{second.pattern}` of this table are turned round: {_spec(first.axes)}, "
+            f"{_spec(second.axes)}",
+        )
+
+
+def _of_table(site: Site) -> tuple[tuple[ast.expr, ast.expr] | None, list[tuple[ast.expr, ast.expr]]]:
+    """The name and the spec that the site's call is of, and all of its table."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.Dict):
+        found = [(key, value) for key, value in zip(parent.keys, parent.values, strict=True) if key is not None]
+    else:
+        table = site.file.parent(parent) if isinstance(parent, ast.Tuple) and len(parent.elts) == _LEAST else None
+        parts = table.elts if isinstance(table, ast.Tuple | ast.List) else []
+        found = [
+            (one.elts[0], one.elts[1]) for one in parts if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST
+        ]
+    return next((one for one in found if one[1] is site.call), None), found
+
+
+def _read(site: Site, name: ast.expr, spec: ast.expr) -> _Pair | None:
+    """A pair of a table; None of what is no weight of a block."""
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(spec, ast.Call):
+        return None
+    pattern = name.value
+    if spec.keywords or any(isinstance(one, ast.Starred) for one in spec.args) or _NO_WEIGHT.search(pattern):
+        return None
+    words = {word.lower() for word in _WORD.findall(pattern)}
+    for block, others in (("attention", _MLP), ("mlp", _ATTENTION)):
+        sides = {"first"} if words & _FIRST[block] else set()
+        if words & _SECOND[block] and not others.search(pattern.lower()):
+            sides.add("second")
+        if sides and (words & (_FIRST[block] | _SECOND[block])) - {"wo"} or (sides and _says(block, pattern)):
+            axes = tuple(site.text(one) for one in spec.args)
+            return _Pair(spec, pattern, block, frozenset(sides), axes)
+    return None
+
+
+def _says(block: str, pattern: str) -> bool:
+    return bool((_ATTENTION if block == "attention" else _MLP).search(pattern.lower()))
+
+
+def _turn(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes of the last two dimensions, turned round."""
+    return (*axes[:-2], axes[-1], axes[-2])
+
+
+def _turned_block(pairs: list[_Pair], own: _Pair) -> tuple[_Pair, _Pair] | None:
+    """The weights of another block that have these axes in the first matmul and turn them round in the second."""
+    for first in pairs:
+        if first.block != own.block and first.sides == {"first"} and first.axes == own.axes:
+            for second in pairs:
+                if second.block == first.block and second.sides == {"second"}:
+                    if second.axes == _turn(first.axes) != first.axes:
+                        return first, second
+    return None
+
+
+def _same_first(pairs: list[_Pair], own: _Pair) -> _Pair | None:
+    """The first matmul of the same block, if all that is said of it has the axes of the second."""
+    firsts = [one for one in pairs if one.block == own.block and "first" in one.sides]
+    return firsts[0] if firsts and all(one.axes == own.axes for one in firsts) else None
+
+
+def _spec(axes: tuple[str, ...]) -> str:
+    return f"PartitionSpec({', '.join(axes)})"
