@@ -11,9 +11,8 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.placed import placed_around, places
 from shardlint_rules.jit.reads import name_of, reads
 
-_READERS = tuple(
-    f"flax.{kind}.{name}" for kind in ("linen", "nnx") for name in ("get_sharding", "get_partition_spec", "get_named_sharding")
-)
+_NAMES = ("get_sharding", "get_partition_spec", "get_named_sharding")
+_READERS = tuple(f"flax.{kind}.{name}" for kind in ("linen", "nnx") for name in _NAMES)
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_util.tree_map_with_path", "jax.tree.map_with_path")
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
 _PLACES_INSIDE = ("constrain", "shard", "device_put", "partition")
@@ -29,10 +28,11 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
     target = name_of(site.file, call)
     found: list[ast.Call] = []
     for use in reads(site.file, target) if target is not None else ():
-        outer = [one for one in _calls_around(site, use)]
+        outer = list(_calls_around(site, use))
         reading = [one for one in outer if _reads_shardings(site, one)]
         found += reading
-        if not reading and (placed_around(site, use) or any(places(site, one) or _may_place(one, use) for one in outer)):
+        placing = any(places(site, one) or _may_place(one, use) for one in outer)
+        if not reading and (placing or placed_around(site, use)):
             return None
     return min(found, key=lambda one: one.lineno, default=None)
 
@@ -91,4 +91,5 @@ def _makes_a_sharding(site: Site, function: ast.expr) -> bool:
 def _may_place(call: ast.Call, use: ast.AST) -> bool:
     """Whether a function is given the arrays and, by a word, shardings for them."""
     others = [one for one in _given(call) if use not in walk(one)]
-    return any("shard" in ast.unparse(one).lower() or "mesh" in ast.unparse(one).lower() for one in (*others, call.func))
+    said = [ast.unparse(one).lower() for one in (*others, call.func)]
+    return any("shard" in one or "mesh" in one for one in said)

@@ -107,7 +107,7 @@ class JitInitLosesSharding(Rule):
             if after is not None:
                 yield site.finding(
                     site.syntax,
-                    f"the result lies whole on one device: its shardings are computed afterwards, in line {after.lineno}",
+                    f"the result lies whole on one device: its shardings are computed afterwards (line {after.lineno})",
                     f"On {site.release('jax')} what jit makes of arrays that are on no mesh comes back on one device, "
                     "which needs room for all of it; nothing here puts it where its shardings say.",
                     help="compute them from jax.eval_shape of the function, and give jit out_shardings",

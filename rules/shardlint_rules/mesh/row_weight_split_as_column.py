@@ -129,7 +129,8 @@ def _read(site: Site, name: ast.expr, spec: ast.expr) -> _Pair | None:
         sides = {"first"} if words & _FIRST[block] else set()
         if words & _SECOND[block] and not others.search(pattern.lower()):
             sides.add("second")
-        if sides and (words & (_FIRST[block] | _SECOND[block])) - {"wo"} or (sides and _says(block, pattern)):
+        told = (words & (_FIRST[block] | _SECOND[block])) - {"wo"}
+        if sides and (told or _says(block, pattern)):
             axes = tuple(site.text(one) for one in spec.args)
             return _Pair(spec, pattern, block, frozenset(sides), axes)
     return None

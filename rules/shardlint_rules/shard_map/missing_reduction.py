@@ -14,6 +14,8 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
 from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, runs, shown, told_there
 
+_UNREDUCED = ("unreduced gradient", "own gradient")
+
 
 class MissingReduction(Rule):
     """A result of `shard_map` is declared the same on all devices, and each computes its own.
@@ -61,7 +63,7 @@ class MissingReduction(Rule):
         """Gradients of a pmapped step that are given to the optimizer as each device has them."""
         for event in ran.events:
             place = event.seen_from(site.file)
-            if event.kind != "unreduced gradient" or place is None or not ran.mapped.axis:
+            if event.kind not in _UNREDUCED or place is None or not ran.mapped.axis:
                 continue
             if any(not one.axes for one in ran.events if one.kind == "collective"):
                 continue
@@ -108,7 +110,10 @@ def _kept(ran: Ran, event: Event) -> bool:
     call = event.place.node
     separate = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "update"
     other = ("mean", "updated") if separate else ("mean",)
-    differ = [leaf for leaf in leaves(ran.result) if leaf.sure & frozenset(event.axes)]
+    axes = frozenset(event.axes)
+    if event.kind == "own gradient":
+        return any(leaf.own_gradient & axes and leaf.kind not in other for leaf in leaves(ran.result))
+    differ = [leaf for leaf in leaves(ran.result) if leaf.sure & axes]
     return any(leaf.kind not in other for leaf in differ)
 
 

@@ -150,8 +150,8 @@ class UnboundAxis(Rule):
         return site.finding(
             node,
             f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
-            f"On {site.release('jax')} this raises NameError when it is traced{'' if sure else _WAY}: the function runs "
-            f"under {under}.",
+            f"On {site.release('jax')} this raises NameError when it is traced{'' if sure else _WAY}: the function "
+            f"runs under {under}.",
             help="give pmap that axis_name"
             if under.startswith("jax.pmap")
             else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "

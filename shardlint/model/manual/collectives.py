@@ -59,7 +59,7 @@ class Collectives:
         if axes is None:
             self.calls.note("collective", place, (), NOTHING, "unknown")
             return (
-                each(combined(given[:1]), lambda leaf: replace(leaf, open=True, firm=NONE))
+                each(combined(given[:1]), lambda leaf: _unknown(leaf))
                 if given
                 else HIDDEN
             )
@@ -91,6 +91,8 @@ class Collectives:
                 marks=leaf.marks | marks,
                 over=leaf.over - over,
                 firm=leaf.firm - over,
+                own_gradient=NONE,
+                may_be_reduced=leaf.may_be_reduced | leaf.own_gradient,
                 maybe=leaf.maybe | over,
                 reduced=leaf.reduced | over,
             ),
@@ -107,7 +109,7 @@ class Collectives:
 
     def _reduce(self, name: str, value: Local, over: Axes, named: dict[str, Local], place: Place) -> Local:
         if "axis_index_groups" in named:
-            return each(value, lambda leaf: replace(leaf, open=True, firm=NONE))
+            return each(value, lambda leaf: _unknown(leaf))
         self._note(name, value, over, place)
         marks: list[int] = []
         for leaf in leaves(value):
@@ -177,12 +179,23 @@ class Collectives:
                 self.calls.note(f"mean of {leaf.kind}", place, tuple(leaf.over & over), leaf)
 
 
+def _unknown(leaf: Leaf) -> Leaf:
+    """A leaf after a collective over nobody knows which devices."""
+    settled = leaf.may_be_reduced | leaf.own_gradient
+    return replace(leaf, open=True, firm=NONE, own_gradient=NONE, may_be_reduced=settled)
+
+
 def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
     unsure = frozenset(axis for axis in leaf.over - over if any(_may_be(axis, one) for one in over))
+    settled = frozenset(
+        axis for axis in leaf.own_gradient if axis in over or any(_may_be(axis, one) for one in over)
+    )
     return replace(
         leaf.plain(),
         over=leaf.over - over - unsure,
         firm=leaf.firm - over - unsure,
+        own_gradient=leaf.own_gradient - settled,
+        may_be_reduced=leaf.may_be_reduced | settled,
         maybe=(leaf.maybe - over) | unsure,
         reduced=leaf.reduced | over,
         kind=kind,

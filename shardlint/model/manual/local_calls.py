@@ -57,7 +57,9 @@ Named = dict[str, Local]
 _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
 # By what a model is told that it trains: the value that says it does not.
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
-_PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
+_PURE_METHODS = frozenset(
+    ("update", "apply_gradient", "apply_gradients", "apply_updates", "replace", "_replace")
+)
 
 
 def _streams(given: Sequence[Local], named: Named, differentiated: bool) -> list[tuple[str, Leaf]] | None:
@@ -278,10 +280,16 @@ class LocalCalls:
             leaf for value in values for leaf in leaves(value) if leaf.kind == "gradient" and leaf.over
         ]
         if not gradients:
+            own = [leaf for value in values for leaf in leaves(value) if leaf.own_gradient]
+            if own:
+                axes = NONE.union(*(leaf.own_gradient for leaf in own))
+                self.note("own gradient", place, tuple(axes), own[0])
             return result
         axes = frozenset().union(*(leaf.sure - leaf.reduced for leaf in gradients))
         if axes:
             self.note("unreduced gradient", place, tuple(axes), gradients[0])
+        elif any(leaf.own_gradient for leaf in gradients):
+            self.note("own gradient", place, tuple(NONE.union(*(one.own_gradient for one in gradients))), gradients[0])
         return replace(result, origin=place, kind="updated")
 
     def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:

@@ -108,6 +108,7 @@ class LocalTransforms:
         firm = (loss.sure | before.sure) - summed
         unseen = loss.open or before.open
         leaf = Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
+        leaf = replace(leaf, own_gradient=over | (maybe & self.calls.body.split - loss.reduced))
         if kind == "mean" and not before.over and not unseen:
             self.calls.body.of_means.add(place.node)
         if summed:

@@ -57,7 +57,7 @@ _KEY_NAME = regex(r"(?:^|_)(?:p?rngs?|(?:prng_?)?keys?|seed)\d*$")
 STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
 SHARE = 3
-"""A function that is called in it may take one part in so many of those that are left: what follows is looked at too."""
+"""A function that is called in it may take one part in so many of those left: what follows is looked at too."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
 
@@ -78,6 +78,8 @@ class LocalValues(Arithmetic):
         self.calls = LocalCalls(self)
         self.branches = 0
         """How many branches that may not be taken are open."""
+        self.split: Axes = NONE
+        """The axes over which some argument of the body is split, keys aside."""
         self.steps = 0
         self.limit = STEPS
         """Up to which step the function that runs now is looked at."""

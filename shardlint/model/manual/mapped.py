@@ -26,7 +26,7 @@ from shardlint.model.manual.varying import (
     leaves,
 )
 from shardlint.model.mesh.meshes import Mesh, mesh_of, spec_of
-from shardlint.model.signatures import parameters_of, wrappings
+from shardlint.model.signatures import Parameters, parameters_of, wrappings
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -54,6 +54,7 @@ MAPS = {
     "flax.nnx.pmap": "jax.pmap",
     "equinox.filter_pmap": "jax.pmap",
 }
+_SCAN = "jax.lax.scan"
 Check = Literal["on", "off", "unknown"]
 
 
@@ -160,7 +161,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     inner = one.inner
     while isinstance(inner, Transformed) and inner.api.name in ("jax.jit", "jax.named_call"):
         inner = inner.inner
-    parameters, written = parameters_of(inner, program.evaluator), definition(program, inner)
+    parameters, written = _parameters(program, inner), definition(program, inner)
     if parameters is None or written is None:
         return None
     if _refused(program, one):
@@ -174,6 +175,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     given = _copied_states(program, one, _told_by_calls(program, one, given))
     given, copies = _copied_keys(program, one, given)
     place = one.settings.place
+    body.split = NONE.union(*(leaf.over for local in given for leaf in leaves(local) if leaf.kind != "key"))
     result = body.calls.apply(Known(inner), given, {}, place)
     ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
     body.end()
@@ -284,14 +286,32 @@ def _as_copies(local: Local) -> Local:
 
 
 def definition(program: Program, value: Value) -> Place | None:
-    """Where the function is written that a value runs, through transforms and objects that are called."""
+    """Where the function is written that a value runs, through transforms, objects that are called and `lax.scan`."""
     while isinstance(value, Transformed):
-        value = value.inner
+        value = scanned(program, value) or value.inner
     if isinstance(value, CallResult):
         value = program.evaluator.attribute(value, "__call__")
         while isinstance(value, Transformed):
             value = value.inner
     return value.place if isinstance(value, Function) else None
+
+
+def scanned(program: Program, value: Value) -> Value | None:
+    """The function that `partial(jax.lax.scan, f)` runs in a loop; None of anything else."""
+    if not isinstance(value, Transformed) or value.api.name != "functools.partial" or value.call is None:
+        return None
+    is_scan = isinstance(value.inner, Api) and value.inner.name == _SCAN
+    given = value.call.get("f", ("scan", "f")) if is_scan else None
+    return program.evaluator.value(given, value.call.environment) if given is not None else None
+
+
+def _parameters(program: Program, inner: Value) -> Parameters | None:
+    """What a mapped function takes; `partial(jax.lax.scan, f)` takes what `f` does, the second as a stack."""
+    looped = scanned(program, inner)
+    if looped is None:
+        return parameters_of(inner, program.evaluator)
+    found = parameters_of(looped, program.evaluator)
+    return Parameters(found.positional[:2], min(found.required, 2)) if found is not None else None
 
 
 def _manual(program: Program, one: Mapped) -> Axes:
