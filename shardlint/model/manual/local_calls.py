@@ -47,7 +47,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.syntax import FileFacts
+from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
     from shardlint.model.manual.local_values import LocalValues
@@ -187,7 +187,15 @@ class LocalCalls:
             if method is not None:
                 return self.apply(method, arguments, keywords, place)
         self._handed_on(arguments, keywords, place)
-        return combined([callee, *arguments, *keywords.values(), HIDDEN])
+        return self._unseen([callee, *arguments, *keywords.values()], place)
+
+    def _unseen(self, values: list[Local], place: Place) -> Leaf:
+        """The result of a function that is not seen: of gradients an update, if it is called one."""
+        node = place.node
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        if name.removesuffix("_fn").endswith("update") and place.file.says("optax"):
+            return self._optimized(combined(values), values, place)
+        return combined([*values, HIDDEN])
 
     def _known(self, value: Value, given: list[Local], named: Named, place: Place) -> Local:
         match value:
@@ -214,7 +222,7 @@ class LocalCalls:
         self._handed_on(given, named, place)
         if not any(leaf.traced for one in (*given, *named.values()) for leaf in leaves(one)):
             return Known(Unknown("made outside of what is seen"))
-        return combined([*given, *named.values(), HIDDEN])
+        return self._unseen([*given, *named.values()], place)
 
     def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
         """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""

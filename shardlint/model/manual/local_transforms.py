@@ -91,7 +91,10 @@ class LocalTransforms:
             grads = Tree(tuple(found)) if which[1] else found[0]
         if made.api.endswith("value_and_grad"):
             return Tree((result, grads))
-        return Tree((grads, *result.items[1:])) if aux and isinstance(result, Tree) else grads
+        if aux:
+            rest = result.items[1:] if isinstance(result, Tree) else (combined([result]),)
+            return Tree((grads, *rest))
+        return grads
 
     def _of(self, argument: Local, loss: Leaf, kind: str, place: Place) -> Local:
         before = combined([argument])

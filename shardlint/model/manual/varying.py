@@ -236,7 +236,7 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
         _origin(found),
         firm=NONE if hidden else NONE.union(*(leaf.sure for leaf in found)),
         own_gradient=NONE if hidden else own,
-        may_be_reduced=settled | own if hidden else settled,
+        may_be_reduced=settled | own if hidden else settled - own,
     )
 
 
