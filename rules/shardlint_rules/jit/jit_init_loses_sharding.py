@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._shardings_after import shardings_after
+from shardlint_rules.jit._shardings_known import shardings_after, shardings_before
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
@@ -33,7 +33,9 @@ class JitInitLosesSharding(Rule):
     ## What it does
     Reports `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that do no more than that,
     without `out_shardings`, called with arrays that are sharded. Also `TrainState.create`, whose moments come back
-    whole on every device beside the parameters. Possible: of what only its name calls an optimizer.
+    whole on every device beside the parameters. Possible: of what only its name calls an optimizer. Likely: any jitted
+    function without `out_shardings` of whose result the code computes the shardings, by `jax.eval_shape` before or from
+    the arrays afterwards, and places it nowhere.
 
     ## Why it hurts
     The zeros depend on shapes only, so the compiled program reads none of its arguments and knows nothing of their
@@ -58,7 +60,7 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "shardings-after")
+    likely = ("mesh-given", "shardings-after", "shardings-before")
     assumes = True
     project_says = PLACED_WORDS
     triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS))
@@ -73,7 +75,7 @@ class JitInitLosesSharding(Rule):
         if words is None and site.wants("optimizer-by-name"):
             words, form = makes_fresh(site, function, by_name=True), "optimizer-by-name"
         if words is None:
-            yield from self._computed_after(site, function, calls)
+            yield from self._computed(site, function, calls)
             return
         calls = [call for call in calls if not _placed(site, call)]
         known = [call for call in calls if _given_sharded(site, call, auto=True)]
@@ -96,26 +98,35 @@ class JitInitLosesSharding(Rule):
             why=_WHY.get(form, ""),
         )
 
-    def _computed_after(
+    def _computed(
         self, site: Site, function: ast.expr | ast.FunctionDef, calls: list[ast.Call]
     ) -> Iterator[Finding]:
-        """What is made whole, of which the shardings are computed only from the arrays."""
+        """What is made whole, of which the code computes the shardings: before, or only from the arrays."""
         if not site.wants("shardings-after") or site.program.project.is_test(site.file.path):
             return
+        if makes_explicit_meshes(site):
+            return
         for call in calls:
-            after = shardings_after(site, function, call) if not makes_explicit_meshes(site) else None
-            if after is not None:
-                yield site.finding(
-                    site.syntax,
-                    f"the result lies whole on one device: its shardings are computed afterwards (line {after.lineno})",
-                    f"On {site.release('jax')} what jit makes of arrays that are on no mesh comes back on one device, "
-                    "which needs room for all of it; nothing here puts it where its shardings say.",
-                    help="compute them from jax.eval_shape of the function, and give jit out_shardings",
-                    certainty=Certainty.POSSIBLE,
-                    form="shardings-after",
-                    why=f"`{' '.join(site.text(after).split())}` reads the arrays",
-                )
-                return
+            before, after = shardings_before(site, function, call), None
+            if before is None:
+                after = shardings_after(site, function, call)
+            known = before or after
+            if known is None:
+                continue
+            told = "computed" if before is not None else "computed afterwards"
+            yield site.finding(
+                site.syntax,
+                f"the result comes back whole: its shardings are {told} in line {known.lineno}, and not given",
+                f"On {site.release('jax')} what jit makes with no out_shardings comes back on one device, or on each "
+                "device of the mesh that its arguments lie on: there must be room for all of it.",
+                help="give jit these out_shardings"
+                if before is not None
+                else "compute them from jax.eval_shape of the function, and give jit out_shardings",
+                certainty=Certainty.POSSIBLE,
+                form="shardings-after" if before is None else "shardings-before",
+                why=f"`{' '.join(site.text(known).split())}`",
+            )
+            return
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""

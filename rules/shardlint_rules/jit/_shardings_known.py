@@ -1,12 +1,13 @@
-"""What jit made, of which the shardings are computed only afterwards. For one rule."""
+"""What jit made without shardings that the code computes: before, of its shapes, or afterwards. For one rule."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Api, Function, Value, options
+from shardlint.model.values import Api, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.placed import placed_around, places
 from shardlint_rules.jit.reads import name_of, reads
@@ -15,6 +16,8 @@ _NAMES = ("get_sharding", "get_partition_spec", "get_named_sharding")
 _READERS = tuple(f"flax.{kind}.{name}" for kind in ("linen", "nnx") for name in _NAMES)
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_util.tree_map_with_path", "jax.tree.map_with_path")
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
+_DEPTH = 4
+_OTHER = regex(r"data|batch|repl|rng|input|no_")
 _PLACES_INSIDE = ("constrain", "shard", "device_put", "partition")
 
 
@@ -37,6 +40,70 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
     return min(found, key=lambda one: one.lineno, default=None)
 
 
+def shardings_before(site: Site, function: ast.AST, call: ast.Call) -> ast.Assign | None:
+    """Where the shardings of what a jitted function makes were computed from its shapes, if nothing places it by them.
+
+    The shapes are those of `jax.eval_shape` of the same function, in the same scope.
+    """
+    if not isinstance(function, ast.expr) or not _places_nothing(site, function):
+        return None
+    if any(_lies_on_a_mesh(site, one) for one in _given(call)) or _placed(site, call):
+        return None
+    around, text = _function(site, site.syntax), ast.unparse(_called(function))
+    for mention in site.file.mentions("eval_shape"):
+        shaped = site.file.parent(mention)
+        if not isinstance(shaped, ast.Call) or shaped.func is not mention or not shaped.args:
+            continue
+        if _function(site, shaped) is not around or shaped.lineno > call.lineno:
+            continue
+        if ast.unparse(_called(shaped.args[0])) == text:
+            found = _computed_from(site, shaped, 0)
+            if found is not None and found.lineno <= call.lineno:
+                return found
+    return None
+
+
+def _called(function: ast.expr) -> ast.expr:
+    """The function that a lambda does no more than call."""
+    body = function.body if isinstance(function, ast.Lambda) else None
+    return body.func if isinstance(body, ast.Call) else function
+
+
+def _function(site: Site, node: ast.AST) -> ast.AST | None:
+    around = (one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    return next(around, None)
+
+
+def _computed_from(site: Site, made: ast.expr, depth: int) -> ast.Assign | None:
+    """Where shapes, or what is made of them, become a name that says that it is shardings."""
+    statement = next((one for one in site.file.ancestors(made) if isinstance(one, ast.stmt)), None)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1 or depth > _DEPTH:
+        return None
+    names = [one for one in walk(statement.targets[0]) if isinstance(one, ast.Name)]
+    if depth and any("shard" in one.id.lower() and not _OTHER.search(one.id.lower()) for one in names):
+        return statement
+    for name in names if not depth or len(names) == 1 else ():
+        for use in reads(site.file, name, only=False):
+            found = _computed_from(site, use, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _placed(site: Site, call: ast.Call) -> bool:
+    """Whether what a call makes may be placed: on the spot, by name, or where it is given with shardings."""
+    if placed_around(site, call) or any(places(site, one) for one in _calls_around(site, call)):
+        return True
+    target = name_of(site.file, call)
+    if target is None:
+        return True
+    for use in reads(site.file, target, only=False):
+        around = _calls_around(site, use)
+        if placed_around(site, use) or any(places(site, one) or _may_place(one, use) for one in around):
+            return True
+    return False
+
+
 def _places_nothing(site: Site, function: ast.AST) -> bool:
     """Whether the text of a function says nothing of where its arrays go."""
     if isinstance(function, ast.FunctionDef | ast.Lambda):
@@ -46,6 +113,8 @@ def _places_nothing(site: Site, function: ast.AST) -> bool:
 
 
 def _is_plain(value: Value) -> bool:
+    while isinstance(value, Transformed) and value.api.name == "functools.partial":
+        value = value.inner
     if not isinstance(value, Function):
         return False
     text = value.place.file.text(value.node)
