@@ -56,6 +56,7 @@ RULES = {
     "SL241": "shardlint_rules.jit.static_argument_not_taken:StaticArgumentNotTaken",
     "SL243": "shardlint_rules.jit.lost_through_host:LostThroughHost",
     "SL244": "shardlint_rules.jit.static_argument_varies:StaticArgumentVaries",
+    "SL245": "shardlint_rules.jit.key_frozen_by_trace:KeyFrozenByTrace",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",
