@@ -66,7 +66,7 @@ class ReplicasDiffer(Rule):
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("one-key", "own-copies")
+    likely = ("one-key", "own-copies", "own-key", "own-init")
     triggers = (
         Calls(*_MAKERS),
         Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE),
