@@ -23,3 +23,8 @@ class Sampler:
             tokens, level = self._next(table, tokens, key)
             noise.append(level)
         return tokens, noise
+
+    def text(self, tokens, words):
+        """What was drawn, of the rows of this host."""
+        own = [shard.data for shard in tokens.addressable_shards]
+        return [" ".join(words[int(one)] for one in block) for block in own]
