@@ -174,6 +174,7 @@ RULES = {
     "SL819": "shardlint_rules.processes.initialize_without_cluster:InitializeWithoutCluster",
     "SL821": "shardlint_rules.processes.function_not_called:FunctionNotCalled",
     "SL822": "shardlint_rules.processes.arrays_for_all_devices:ArraysForAllDevices",
+    "SL823": "shardlint_rules.processes.copies_among_shards:CopiesAmongShards",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",

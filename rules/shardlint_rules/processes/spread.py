@@ -41,6 +41,21 @@ def split_by_callers(site: Site, node: ast.expr) -> bool:
     return bool(given) and all(_splits(site, one) for one in given)
 
 
+def shardings_of(site: Site, node: ast.expr) -> list[tuple[Value, Value]]:
+    """The mesh and the spec of an array, of each sharding that it may have, also by the calls in sight that give it.
+
+    None at all where one is not known.
+    """
+    found: list[tuple[Value, Value]] = []
+    for one in options(site.value(node)):
+        for given in options(site.program.followed(one)) if isinstance(one, Parameter) else (one,):
+            parts = list(_shardings(site, given))
+            if not parts:
+                return []
+            found += parts
+    return found
+
+
 def _splits(site: Site, value: Value) -> bool:
     parts = list(_shardings(site, value))
     return bool(parts) and all(mesh_of_all(site.program, mesh) and _names_axis(site, spec) for mesh, spec in parts)
