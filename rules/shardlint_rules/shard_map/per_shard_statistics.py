@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, Product
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import elsewhere, events, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
 _NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
@@ -57,9 +58,9 @@ class PerShardStatistics(Rule):
     likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats")
     assumes = True
     triggers = (
-        *IN_BODIES,
-        Calls("jax.lax.psum", *_NORMS),
-        Calls(_SUM, file_says=("psum_scatter",)),
+        *MAPPING,
+        Mapped(calling=(("norm(", "psum_scatter"),)),
+        Calls("jax.lax.psum"),
         Keywords("mutable", file_says=("batch_stats",)),
     )
     fixes = "none"
@@ -74,8 +75,6 @@ class PerShardStatistics(Rule):
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
-        if site.api in (_SUM, *_NORMS):
-            return
         for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
