@@ -14,6 +14,7 @@ _TOGETHER = regex(
     r"BatchNorm[(,](?:[^()]|\([^()]*\)){0,300}?axis_name|cross_replica|sync_?(?:batch|bn|model|stat)|SyncBatchNorm"
     r"|(?:pmean|psum|reduce\w*|sync\w*|mean)\([^\n]*(?:stats|state|mutated|mutable|new_vars|updates|variables|extra|aux)"
 )
+_SYNCED = regex(r"cross_replica|across_replica|(?:sync|average|merge|reduce)\w*(?:batch|bn|model|stat|net)")
 _AVERAGED = regex(r"(?:pmean|psum)\([^\n]*")
 # One device's copy of the state is what is kept.
 _FIRST = ("unreplicate", "x[0]", "a[0]", "[0], state", "save_checkpoint")
@@ -55,7 +56,7 @@ def state_kept_apart(site: Site) -> ast.AST | None:
         return None
     files = [site.file, *site.program.together(site.file)]
     normalising = [file for file in files if file.says("BatchNorm")]
-    if not normalising or any(file.says("cross_replica_axis") for file in normalising):
+    if not normalising or any(_SYNCED.search(file.source.text) for file in (site.file, *normalising)):
         return None
     text = site.file.source.text
     averages = [one.group(0) for one in _AVERAGED.finditer(text)]
@@ -72,8 +73,9 @@ def _given_back(site: Site) -> ast.Name | None:
         return None
     match statement.targets:
         case [ast.Tuple(elts=[_, ast.Name() as state])]:
-            given = call.args[1]
-            return state if last_name(given) == state.id or "state" in state.id else None
+            given = last_name(call.args[1])
+            linen = any(one.arg == "mutable" for one in call.keywords)
+            return state if not linen and ("state" in given or given == state.id) else None
     return None
 
 
