@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from shardlint.model import api
 from shardlint.rules_api.rule import (
@@ -59,8 +60,8 @@ class When:
     """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
     line: str
     """The pattern of lines that is looked for; nothing where it is a word."""
-    mapped: bool = False
-    """Whether another file must map a function of the file."""
+    mapped: Literal["", "itself", "called"] = ""
+    """Whether another file must map a function of the file itself, or one that calls it."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,16 @@ class Around:
     """Whether the file is a test."""
     is_mapped: Callable[[], bool] = lambda: True
     """Whether another file maps a function of the file."""
+    is_called: Callable[[], bool] = lambda: True
+    """Whether what another file maps comes to a function of the file."""
 
     def meets(self, when: When) -> bool:
         """Whether what must hold for a word beside its own file does."""
         if self.is_test and not when.in_tests:
             return False
-        if (when.module and not self.imports(when.module)) or (when.mapped and not self.is_mapped()):
+        if when.module and not self.imports(when.module):
+            return False
+        if when.mapped and not (self.is_mapped() if when.mapped == "itself" else self.is_called()):
             return False
         return not when.says or self.says(when.says, when.or_says)
 
@@ -94,21 +99,23 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
     for word in _words(trigger, name):
         near = _near(trigger, name, word)
         for library in _libraries(trigger, name, word):
-            yield (
-                word,
-                When(
-                    library,
-                    None if near is None else tuple(sorted(near)),
-                    _beside(trigger),
-                    rule.project,
-                    rule.project_says,
-                    rule.or_file_says,
-                    rule.in_tests,
-                    not isinstance(trigger, Methods | Attributes | Keywords),
-                    name if isinstance(trigger, Lines) else "",
-                    isinstance(trigger, Mapped),
-                ),
+            when = When(
+                library,
+                None if near is None else tuple(sorted(near)),
+                _beside(trigger),
+                rule.project,
+                rule.project_says,
+                rule.or_file_says,
+                rule.in_tests,
+                not isinstance(trigger, Methods | Attributes | Keywords),
+                name if isinstance(trigger, Lines) else "",
+                "itself" if isinstance(trigger, Mapped) else "",
             )
+            yield word, when
+            if isinstance(trigger, Mapped) and trigger.calling:
+                groups = [{text.encode() for text in group} for group in trigger.calling]
+                texts = groups[0] if len(groups) == 1 else _both(*groups)
+                yield word, replace(when, near=tuple(sorted(texts)), mapped="called")
 
 
 def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:

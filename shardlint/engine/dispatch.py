@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from shardlint.config.targets import Targets
 from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When, conditions
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
-from shardlint.model.manual.elsewhere import MappedBy, mapped_into
+from shardlint.model.manual.elsewhere import MappedBy, called_in_mapped, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import (
@@ -240,14 +240,16 @@ def sites_at(
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
     maps: dict[ast.AST, list[MappedBy]] | None = None
+    calling: frozenset[Rule] = frozenset()
     for node, asking, evaluated, given, taken in places:
         if given == "mapped":
             if maps is None:
-                maps = {}
-                for one in functions_mapped(program, file.path, targets):
+                maps, calling = {}, frozenset(rule for rule in asking if _calling(rule, file))
+                called = functions_called(program, file.path, targets) if calling else ()
+                for one in (*functions_mapped(program, file.path, targets), *called):
                     maps.setdefault(one.function.node, []).append(one)
             for place, by in enumerate(maps.get(node, ())):
-                for rule in asking:
+                for rule in asking & calling if by.called else asking:
                     key = id(node), rule.code, 4 + place
                     found[key] = Site(program, file, node, taken, given, targets, rule, index.least, by)
             continue
@@ -267,13 +269,24 @@ def sites_at(
 
 def functions_mapped(program: Program, path: Path, targets: Targets) -> tuple[MappedBy, ...]:
     """The functions of a file that others map by `shard_map` or `pmap`."""
+    return mapped_into(program, path, partial(_meets, program, targets))
 
-    def meets(other: FileFacts) -> Iterator[tuple[ast.AST, str]]:
-        index, words = _mapping()
-        for site in sites(program, other, index, targets, words):
-            yield site.syntax, site.form
 
-    return mapped_into(program, path, meets)
+def functions_called(program: Program, path: Path, targets: Targets) -> tuple[MappedBy, ...]:
+    """The functions of a file that what others map comes to."""
+    # jax sums gradients of what does not vary since 0.6.1, where the check is on.
+    return called_in_mapped(program, path, partial(_meets, program, targets), targets.allows("jax", ">=0.6.1"))
+
+
+def _meets(program: Program, targets: Targets, file: FileFacts) -> Iterator[tuple[ast.AST, str]]:
+    index, words = _mapping()
+    for site in sites(program, file, index, targets, words):
+        yield site.syntax, site.form
+
+
+def _calling(rule: Rule, file: FileFacts) -> bool:
+    """Whether a rule asks about functions of a file that mapped ones call."""
+    return any(isinstance(one, Mapped) and one.is_said(file.says) for one in rule.triggers)
 
 
 @cache

@@ -13,7 +13,7 @@ from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, functions_mapped, wanted
+from shardlint.engine.dispatch import RuleIndex, functions_called, functions_mapped, wanted
 from shardlint.engine.groups import Before, Look, RuleFailed
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
@@ -380,6 +380,7 @@ def _around(program: Program, targets: Targets, path: Path, own: Texts) -> Aroun
         cache(says),
         project.is_test(path),
         cache(lambda: bool(functions_mapped(program, path, targets))),
+        cache(lambda: bool(functions_called(program, path, targets))),
     )
 
 

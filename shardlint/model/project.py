@@ -219,10 +219,14 @@ class Project:
         """The files of `holding`, for whoever does not look into them."""
         return self._near(path, self._whole(("holding", *texts)))
 
+    def mapping(self, path: Path) -> list[Path]:
+        """The other files that run with one and hold `shard_map` or `pmap`, tests aside."""
+        found = self._near(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
+        return [one for one in found if one != path and not self.is_test(one)]
+
     def mappers(self, path: Path) -> list[Path]:
         """The files that import one and hold `shard_map` or `pmap`, tests aside; none of one that does not name jax."""
-        found = self._near(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
-        others = [one for one in found if one != path and not self.is_test(one)]
+        others = self.mapping(path)
         near = [one for one in others if self.graph.imports_itself(str(one), str(path))] if others else []
         if not near:
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -316,10 +316,16 @@ class Takes:
 class Mapped:
     """Trigger on functions that `shard_map` or `pmap` maps in another file: what they do wrong is found in them.
 
-    The site's `syntax` is the definition, and `by` says who maps it.
+    The site's `syntax` is the definition, and `by` says who maps it. With `calling`, also on functions that a mapped
+    function of another file comes to by calls (`by.called`), in files that hold a text of each of its groups.
     """
 
     names: tuple[str, ...] = ("def",)
+    calling: tuple[tuple[str, ...], ...] = ()
+
+    def is_said(self, says: Callable[[str], bool]) -> bool:
+        """Whether functions of a file that says some texts are asked about where they are called."""
+        return bool(self.calling) and all(any(says(text) for text in group) for group in self.calling)
 
 
 Form = Literal[

@@ -11,6 +11,7 @@ from shardlint.model.held import classes, member, stored
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.given import given as calls_give
 
@@ -107,6 +108,7 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
                 is_value = any("property" in inside.text(one) for one in method.decorator_list)
                 return _returned(program, Function(Place(inside, method)), depth) if is_value else None
         values = list(stored(inside, cls.place.node, node.attr)) if isinstance(cls.place.node, ast.ClassDef) else []
+        values = [one for one in values if not any(part is node for part in walk(one))]  # `self.x = put(self.x)`
         if values:
             return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
     return None

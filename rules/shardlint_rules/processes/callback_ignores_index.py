@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import several
-from shardlint.model.values import Function, Items, Place, options
+from shardlint.model.values import Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._first_share import first_shares
+from shardlint_rules.processes._ignored_index import ignores
 from shardlint_rules.processes._same_data import same_data, told_apart
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given import given_field, kept
@@ -65,22 +65,16 @@ class CallbackIgnoresIndex(Rule):
         if given is None or self._replicated(site):
             return
         found = options(site.value(given))
-        if len(found) != 1 or not isinstance(found[0], Function):
+        ignoring = ignores(site.program, found[0]) if len(found) == 1 else None
+        if ignoring is None or not self._of_it(site, ignoring.result):
             return
-        function = found[0]
-        file, node = function.place.file, function.node
-        args = [*node.args.posonlyargs, *node.args.args][1 if function.bound else 0 :]
-        if len(args) != 1 or node.args.vararg is not None or _used(file, node, args[0].arg):
-            return
-        given_back = _result(file, node)
-        if given_back is None or not self._of_it(site, Place(file, given_back)):
-            return
-        what = " ".join(file.text(given_back).split())
+        what = " ".join(ignoring.result.text().split())
+        index = ignoring.index
         yield site.finding(
             given,
             "the same for each shard",
-            f"`{args[0].arg}` is not used: each shard gets `{what}`, whichever part of the array it is.",
-            help=f"give the part that is asked for: {what}[{args[0].arg}]",
+            f"`{index}` is not used: each shard gets `{what}`, whichever part of the array it is.",
+            help=f"give the part that is asked for: {what}[{index}]",
             form="unused",
             why="the callback has a parameter that it does not read",
         )
@@ -169,17 +163,3 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
         name = last_name(node.func)
         if name in ("asarray", "array"):
             yield from _values(node.args[0])
-
-
-def _used(file: FileFacts, node: ast.AST, name: str) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == name for part in walk(node))
-
-
-def _result(file: FileFacts, node: ast.AST) -> ast.expr | None:
-    """What a callback returns, where that is one expression."""
-    if isinstance(node, ast.Lambda):
-        return node.body
-    if not isinstance(node, ast.FunctionDef):
-        return None
-    returns = file.walked(file.scope(node)).returns
-    return returns[0].value if len(returns) == 1 and isinstance(returns[0], ast.Return) else None

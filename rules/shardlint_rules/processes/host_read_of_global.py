@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import split, split_by_callers
+from shardlint_rules.processes.spread import split, split_by_callers, split_over_a_given_mesh
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -24,6 +24,11 @@ _READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get
 _SECOND = ("numpy.save",)
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
+_WHY = {
+    "split": "",
+    "handed": ", and the calls in sight give `{}` such an array",
+    "given-mesh": ", and the mesh is handed in",
+}
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
     "jax", "jnp", "flax", "nnx", "shard", "Shard", "mesh", "Mesh", "device", "global_", "_global", "distribut",
@@ -38,9 +43,9 @@ class HostReadOfGlobal(Rule):
     ## What it does
     Reports, in programs for several processes, `np.asarray(x)`, `np.sum(x)` and other functions of numpy,
     `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
-    NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map` with
-    such out_specs. So does `jax.tree.map(np.asarray, x)`. Possible: x is a parameter that all calls in sight give such
-    an array.
+    NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map`
+    with such out_specs; also where the mesh is a parameter. So does `jax.tree.map(np.asarray, x)`. Possible: x is a parameter
+    that all calls in sight give such an array.
 
     ## Why it hurts
     With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
@@ -54,7 +59,7 @@ class HostReadOfGlobal(Rule):
     name = "host-read-of-global"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("split",)
+    likely = ("split", "given-mesh")
     triggers = (Calls(*_READING, *_MAPS, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
@@ -69,6 +74,9 @@ class HostReadOfGlobal(Rule):
         if given is None and site.wants("handed"):
             form = "handed"
             given = next((one for one in self._read(site) if split_by_callers(site, one)), None)
+        if given is None and site.wants("given-mesh"):
+            form = "given-mesh"
+            given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)
         if given is None:
             return
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
@@ -85,7 +93,7 @@ class HostReadOfGlobal(Rule):
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form=form,
             why="the program is one for several processes"
-            + (f", and the calls in sight give `{what}` such an array" if form == "handed" else ""),
+            + _WHY[form].format(what),
         )
 
     def _read(self, site: Site) -> Iterator[ast.expr]:

@@ -58,6 +58,7 @@ class NamesDifferByProcess(Rule):
     name = "names-differ-by-process"
     harm = Harm.SILENT
     likely = ("program", "mapped", "clock")
+    behind = ("SL245",)
     triggers = (
         Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),
         Calls(*INDEX, file_says=("jax",)),

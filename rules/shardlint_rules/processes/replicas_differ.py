@@ -11,6 +11,7 @@ from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_data import own_data
 from shardlint_rules.processes._own_key import moved_by_one
 from shardlint_rules.processes.alone import alone
@@ -29,6 +30,10 @@ _MAKERS = {
 }
 
 
+_KEYS = ("jax.random.PRNGKey", "jax.random.key", "flax.nnx.Rngs")
+_OWN_SAYS = ("process_index", "host_id", "process_id", "rank", "time.time", "random.rand", "urandom")
+
+
 class ReplicasDiffer(Rule):
     """A replicated array is made of data that each process makes for itself, so its copies differ.
 
@@ -37,6 +42,10 @@ class ReplicasDiffer(Rule):
     (`np.random.default_rng()`, `np.random.randn(...)` where nothing seeds it), of the time, of the index of the process
     or the part of the data that is chosen by it, also through helpers, properties of settings and trees. Only in
     programs for several processes. What is broadcast first, and what one process alone does, is left alone.
+
+    Random keys and `nnx.Rngs` that are made so, and are given, split or not, through functions of the project, to a
+    compiled function with shardings or beside an array of all processes; or to a model's `init`, whose weights are
+    then replicated.
 
     And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
     `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.
@@ -48,16 +57,21 @@ class ReplicasDiffer(Rule):
 
     ## Evidence
     Two processes on jax 0.12: the makers give arrays that differ, and `device_put` raises "is not the same on each
-    process". A key that process 0 alone splits is another one there from then on: noise and dropout of all later steps
-    differ, and so do the weights that come of them.
+    process". A jit takes a key that differs, with `out_shardings` and beside a global array: what it draws counts as
+    replicated, or as rows of one array, and is another on each process. A key that process 0 alone splits is another
+    one there from then on: noise and dropout of all later steps differ, and so do the weights that come of them.
     """
 
     code = "SL806"
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("one-key", "own-copies")
-    triggers = (Calls(*_MAKERS), Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE))
+    likely = ("one-key", "own-copies", "own-key", "own-init")
+    triggers = (
+        Calls(*_MAKERS),
+        Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE),
+        Calls(*_KEYS, file_says=_OWN_SAYS),
+    )
     forms = ("call",)
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
@@ -66,8 +80,11 @@ class ReplicasDiffer(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array or a key."""
-        if site.api.startswith("jax.random."):
-            yield from self._moved(site)
+        if site.api.startswith(("jax.random.", "flax.")):
+            if site.api in ("jax.random.split", "jax.random.fold_in"):
+                yield from self._moved(site)
+            if site.api != "jax.random.split" and site.wants("own-key", "own-init"):
+                yield from self._own_key(site)
             return
         if not site.wants("own-data", "own-copies") or not _replicated(site):
             return
@@ -94,6 +111,41 @@ class ReplicasDiffer(Rule):
                 form="one-key",
                 why=f"{site.where(Place(site.file, kept.test))} keeps the other processes from it",
             )
+
+    def _own_key(self, site: Site) -> Iterator[Finding]:
+        """A key that is another in each process, where the program over all of them takes it for one."""
+        given = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
+        given = given[1:] if site.api == "jax.random.fold_in" else given
+        parts = ((one, own_data(site.program, Place(site.file, one))) for one in given)
+        found = next(((node, own) for node, own in parts if own is not None), None)
+        if found is None or not _matters(site):
+            return
+        node, own = found
+        reached = next(Following(site.program).reached(Place(site.file, site.call)), None)
+        if reached is not None:
+            yield self._key_finding(site, node, own, reached)
+
+    def _key_finding(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
+        source = f"`{short(own.place)}`{at(own.place, site.file, node)}"
+        where = f"`{short(reached.place)}` at {site.where(reached.place)}"
+        if reached.what == "key":
+            says = (
+                f"{source} makes another key in each process, and {where} counts it as one for all: what is drawn with "
+                "it counts as replicated, differs between the processes, and nothing is raised."
+            )
+        else:
+            says = (
+                f"{source} makes another key in each process: each initializes other weights, and copies its own to "
+                f"its devices ({where}). Gradients that are averaged keep them apart."
+            )
+        return site.finding(
+            node,
+            f"{own.what}: a key of one process alone",
+            says,
+            help="make this key of one seed in all processes; fold the process in for what each does with its own data",
+            form="own-key" if reached.what == "key" else "own-init",
+            why=reached.why or "the program is one for several processes",
+        )
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
         put = site.api == "jax.device_put"

@@ -41,6 +41,32 @@ def split_by_callers(site: Site, node: ast.expr) -> bool:
     return bool(given) and all(_splits(site, one) for one in given)
 
 
+def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
+    """Whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed on."""
+    found = shardings_of(site, node)
+    return bool(found) and all(_is_given(site, mesh) and _names_axis(site, spec) for mesh, spec in found)
+
+
+def _is_given(site: Site, mesh: Value) -> bool:
+    given = options(site.program.followed(mesh))
+    return all(isinstance(one, Parameter) or mesh_of_all(site.program, one) for one in given)
+
+
+def shardings_of(site: Site, node: ast.expr) -> list[tuple[Value, Value]]:
+    """The mesh and the spec of an array, of each sharding that it may have, also by the calls in sight that give it.
+
+    None at all where one is not known.
+    """
+    found: list[tuple[Value, Value]] = []
+    for one in options(site.value(node)):
+        for given in options(site.program.followed(one)) if isinstance(one, Parameter) else (one,):
+            parts = list(_shardings(site, given))
+            if not parts:
+                return []
+            found += parts
+    return found
+
+
 def _splits(site: Site, value: Value) -> bool:
     parts = list(_shardings(site, value))
     return bool(parts) and all(mesh_of_all(site.program, mesh) and _names_axis(site, spec) for mesh, spec in parts)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, Product
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._batch_stats import kept_apart
+from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import elsewhere, events, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
 _NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
@@ -57,10 +58,11 @@ class PerShardStatistics(Rule):
     likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats")
     assumes = True
     triggers = (
-        *IN_BODIES,
-        Calls("jax.lax.psum", *_NORMS),
-        Calls(_SUM, file_says=("psum_scatter",)),
+        *MAPPING,
+        Mapped(calling=(("norm(", "psum_scatter"),)),
+        Calls("jax.lax.psum"),
         Keywords("mutable", file_says=("batch_stats",)),
+        Methods("apply", file_says=("pmap",)),
     )
     fixes = "none"
 
@@ -69,13 +71,11 @@ class PerShardStatistics(Rule):
         if site.api == "jax.lax.psum":
             yield from self._own_maximum(site)
             return
-        if site.form == "keyword" and site.keyword("mutable") is not None:
+        if site.form == "method" or (site.form == "keyword" and site.keyword("mutable") is not None):
             yield from self._running(site)
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
-        if site.api in (_SUM, *_NORMS):
-            return
         for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
@@ -110,15 +110,19 @@ class PerShardStatistics(Rule):
 
     def _running(self, site: Site) -> Iterator[Finding]:
         """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
-        kept = kept_apart(site) if site.wants("batch-stats") else None
+        if not site.wants("batch-stats"):
+            return
+        linen = site.form == "keyword"
+        kept = kept_apart(site) if linen else state_kept_apart(site)
         if kept is not None:
+            what = "batch_stats" if linen else site.text(kept)
             yield site.finding(
                 kept,
                 "each device keeps the batch statistics of its own data",
                 "Nothing brings them together: what is evaluated and saved is the first device's, of its share of "
                 "each batch.",
-                help='average them before they are kept: jax.lax.pmean(batch_stats, "batch"), or give BatchNorm that '
-                "axis_name",
+                help=f"average them before they are kept: jax.lax.pmean({what}, axis), or give BatchNorm that "
+                f"{'axis_name' if linen else 'cross_replica_axis'}",
                 certainty=Certainty.POSSIBLE,
                 form="batch-stats",
                 why="the step is pmapped, and the state is taken from the first device",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shardlint.model.manual.varying import leaves
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _SUM = ("jax.lax.psum",)
 
@@ -33,7 +34,7 @@ class ReducedTwice(Rule):
     name = "reduced-twice"
     harm = Harm.SILENT
     assumes = True
-    triggers = (*IN_BODIES, Calls(*_SUM))
+    triggers = (*MAPPING, Mapped(calling=(("psum",),)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
 
-from shardlint.model import Program
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.model.values import Api, options
+from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Mapped
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts, last_name
-
-_MAPS = ("shard_map", "pmap")
-_FILES = 12
-"""How many files are asked what they map of a file."""
 
 IN_BODIES = (*MAPPING, Mapped())
 """For rules that report what happens in mapped functions where these are written, in whatever file."""
@@ -32,6 +25,8 @@ def runs(site: Site) -> tuple[Ran, ...]:
     """
     # jax sums gradients of what does not vary since 0.6.1, where the check is on.
     summed = site.allows("jax", ">=0.6.1")
+    if site.by is not None and site.by.called:
+        return ()
     if site.by is not None:
         found = site.program.ran(site.by.file, site.by.call, site.by.form, summed)
         return tuple(one for one in found if _written(site, one) is site.syntax)
@@ -63,96 +58,58 @@ def events(site: Site, *kinds: str, inside: Collection[str] = ()) -> Iterator[tu
     """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it.
 
     Of a body that is written in another file, where that is not asked of it. What happens in a call of one of the names
-    `inside` is told where that stands, also in a helper of the body in another file: the rule is asked about those
-    calls too.
+    `inside` is told where that stands, also in a helper of the body in another file, of which the rule is asked too:
+    `Mapped(calling=...)` among its triggers.
     """
-    if site.api in inside:
-        for ran, event in _brought_in(site, kinds):
-            yield ran, event, site.call
-        return
+    for ran in called_in(site):
+        for event in _happened(ran, kinds):
+            if event.place.file is site.file and is_in(site, event.place) and _names(site, event.place, inside):
+                yield ran, event, event.place.node
     for ran in runs(site):
         if told_there(site, ran):
             continue
-        for number, event in enumerate(ran.events):
-            if event.kind in kinds and number not in ran.cancelled:
-                place = event.seen_from(site.file)
-                if place is not None and not (inside and _told_in_helper(site, event, inside)):
-                    yield ran, event, place.node
+        for event in _happened(ran, kinds):
+            place = event.seen_from(site.file)
+            if place is not None and not (inside and _told_in_helper(site, event, inside)):
+                yield ran, event, place.node
 
 
-def _brought_in(site: Site, kinds: tuple[str, ...]) -> Iterator[tuple[Ran, Event]]:
-    """What happens at a call in the bodies that other files map."""
-    if site.form != "call":
-        return
-    for ran in mapped_elsewhere(site):
-        for number, event in enumerate(ran.events):
-            if event.place.node is site.call and event.kind in kinds and number not in ran.cancelled:
-                yield ran, event
+def _happened(ran: Ran, kinds: tuple[str, ...]) -> Iterator[Event]:
+    for number, event in enumerate(ran.events):
+        if event.kind in kinds and number not in ran.cancelled:
+            yield event
 
 
-def mapped_elsewhere(site: Site, maps: tuple[str, ...] = _MAPS) -> tuple[Ran, ...]:
-    """The bodies mapped in other files that run with this one, as far as they come here; none where much is assumed.
-
-    `maps` are the names of what maps them.
-    """
-    if isinstance(site.program.evaluator, Assuming):
+def called_in(site: Site) -> tuple[Ran, ...]:
+    """The bodies mapped in another file that call the function which the site is; none of one that is mapped."""
+    if site.by is None or not site.by.called or isinstance(site.program.evaluator, Assuming):
         return ()
-    gradients = site.allows("jax", ">=0.6.1")
-
-    def look() -> tuple[Ran, ...]:
-        found: list[Ran] = []
-        for file in _mapping_files(site.program, site.file, maps):
-            come = _come_to(site.program, file, maps, gradients)
-            for (node, form), paths in zip(_mappings(file, maps), come, strict=True):
-                if site.file.path in paths:
-                    found += site.program.ran(file, node, form, gradients)
-        return tuple(one for one in found if any(event.place.file is site.file for event in one.events))
-
-    return site.program.of_node(("mapped elsewhere", site.file.path, gradients, maps), look)
+    return site.program.ran(site.by.file, site.by.call, site.by.form, site.allows("jax", ">=0.6.1"))
 
 
-def _come_to(
-    program: Program, file: FileFacts, maps: tuple[str, ...], gradients: bool
-) -> tuple[frozenset[Path], ...]:
-    """The files in which something happens of what a file maps, for each call that maps."""
-
-    def look() -> tuple[frozenset[Path], ...]:
-        ran = (program.ran(file, node, form, gradients) for node, form in _mappings(file, maps))
-        return tuple(frozenset(event.place.file.path for one in found for event in one.events) for found in ran)
-
-    return program.of_file(file, ("mapped come to", maps, gradients), look)
+def is_in(site: Site, place: Place) -> bool:
+    """Whether a place is in the function that the site is, and in no other one within it."""
+    return model.defined_around(place) is site.syntax
 
 
-def _mapping_files(program: Program, file: FileFacts, maps: tuple[str, ...] = _MAPS) -> list[FileFacts]:
-    """The files that run with one and map something, by their texts."""
-    paths = [path for path in program.project.saying(file.path, maps) if path != file.path]
-    return [one for path in paths[:_FILES] if (one := program.project.facts(path)) is not None]
-
-
-def _mappings(file: FileFacts, maps: tuple[str, ...]) -> Iterator[tuple[ast.expr, str]]:
-    """The calls of what maps, partials of them and bare decorators in a file, by name."""
-    for mention in (one for name in maps for one in file.mentions(name)):
-        parent = file.parent(mention)
-        match parent:
-            case ast.Call() if parent.func is mention:
-                yield parent, "call"
-            case ast.Call(args=[first, *_]) if first is mention and last_name(parent.func) == "partial":
-                yield parent, "partial"
-            case ast.FunctionDef() if mention in parent.decorator_list and isinstance(mention, ast.expr):
-                yield mention, "name"
+def _names(site: Site, place: Place, names: Collection[str]) -> bool:
+    """Whether a place is a call of one of some library functions."""
+    if not isinstance(place.node, ast.Call):
+        return False
+    found = options(site.program.value(place.file, place.node.func))
+    return len(found) == 1 and isinstance(found[0], Api) and found[0].name in names
 
 
 def _told_in_helper(site: Site, event: Event, inside: Collection[str]) -> bool:
     """Whether an event in another file is told there."""
-    call, file = event.place.node, event.place.file
-    if file is site.file or not isinstance(call, ast.Call) or site.form == "keyword":
+    file = event.place.file
+    if file is site.file or not _names(site, event.place, inside) or model.defined_around(event.place) is None:
         return False
-    found = options(site.program.value(file, call.func))
-    if len(found) != 1 or not isinstance(found[0], Api) or found[0].name not in inside:
+    if not any(isinstance(one, Mapped) and one.is_said(file.says) for one in site.rule.triggers):
         return False
     maps = site.file if site.by is None else site.by.file
     made = mapping_call(site) if site.by is None else (site.by.call, site.by.form)
-    near = any(one is maps for one in _mapping_files(site.program, file))
+    near = maps.path in model.mapping_files(site.program, file.path)
     strict = site.program.ran(maps, *made, site.allows("jax", ">=0.6.1")) if made is not None and near else ()
     return any(
         (other.kind, other.place) == (event.kind, event.place) and number not in ran.cancelled

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.runs import (
-    IN_BODIES,
+    called_in,
     elsewhere,
     events,
-    mapped_elsewhere,
+    is_in,
     runs,
     shown,
     told_there,
@@ -56,13 +56,13 @@ class SameKeyOnEveryShard(Rule):
     assumes = True
     likely = ("rngs",)
     behind = ("SL402",)
-    triggers = (*IN_BODIES, Calls(*_SPLITS, file_says=_KEYS))
+    triggers = (*MAPPING, Mapped(calling=(("split(", "fold_in("), _KEYS)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
-        if site.api in _SPLITS:
+        if called_in(site):
             yield from self._kept_in_a_state(site)
             return
         for ran, event, node in events(site, "same mask"):
@@ -100,15 +100,15 @@ class SameKeyOnEveryShard(Rule):
         yield from self._handed_on(site, done)
 
     def _kept_in_a_state(self, site: Site) -> Iterator[Finding]:
-        """A key of a state whose step another file maps with pmap: only that is given copies of a state."""
-        if not any(isinstance(one, ast.Attribute | ast.Subscript) for arg in site.call.args for one in walk(arg)):
-            return
-        for ran in mapped_elsewhere(site, ("pmap",)):
+        """A key of a state whose step another file maps."""
+        done: set[ast.AST] = set()
+        for ran in called_in(site):
             for number, event in enumerate(ran.events):
                 place = _kept_at(ran, event)
-                if event.kind not in _DRAWN or number in ran.cancelled or place is None:
+                if event.kind not in _DRAWN or number in ran.cancelled or place is None or place.node in done:
                     continue
-                if place.file is site.file and any(one is place.node for one in walk(site.call)):
+                if place.file is site.file and is_in(site, place) and _split_by(site, place) is not None:
+                    done.add(place.node)
                     yield site.finding(
                         place.node,
                         f"the same numbers on every device along {shown(event.axes)}",
@@ -118,7 +118,6 @@ class SameKeyOnEveryShard(Rule):
                         certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
                         form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
                     )
-                    return
 
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         for ran, event, node in events(site, "key handed on"):
@@ -164,9 +163,16 @@ def _told_there(site: Site, ran: Ran, event: Event) -> bool:
     place = _kept_at(ran, event)
     if place is None or place.file is site.file or site.form == "keyword":
         return False
+    says = any(isinstance(one, Mapped) and one.is_said(place.file.says) for one in site.rule.triggers)
+    return says and _split_by(site, place) is not None
+
+
+def _split_by(site: Site, place: Place) -> ast.Call | None:
+    """The call that splits a key or folds a number into it, where it is given the key at a place."""
     call = next((one for one in place.file.ancestors(place.node) if isinstance(one, ast.Call)), None)
     found = options(site.program.value(place.file, call.func)) if call is not None else ()
-    return len(found) == 1 and isinstance(found[0], Api) and found[0].name in _SPLITS
+    split = len(found) == 1 and isinstance(found[0], Api) and found[0].name in _SPLITS
+    return call if split else None
 
 
 def _key_like(text: str) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.varying import Event
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._first_labels import Labels, first_labels
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
 _COUNTS = ("jax.numpy.arange",)
@@ -51,7 +52,7 @@ class ShardOffset(Rule):
     likely = ("other-axis", "labels", "rows", "positions")
     assumes = True
     triggers = (
-        Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), Calls(*_COUNTS, file_says=_NEAR), *IN_BODIES
+        Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING, Mapped(calling=(("arange",), _NEAR))
     )  # fmt: skip
     forms = ("call", "partial", "keyword", "mapped")
     fixes = "none"

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Constant
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events
+from shardlint_rules.shard_map.runs import elsewhere, events
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -68,7 +69,9 @@ class UntiledGather(Rule):
     name = "untiled-gather"
     harm = Harm.SILENT
     likely = ("inner-axis", "scatter", "reshaped", "product", "turned")
-    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *IN_BODIES)
+    triggers = (
+        Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *MAPPING, Mapped(calling=(("all_gather",),))
+    )  # fmt: skip
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -122,8 +125,6 @@ class UntiledGather(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",
             )
-        else:
-            yield from self._multiplied(site)
 
     def _multiplied(self, site: Site) -> Iterator[Finding]:
         """Stacks of matrices in the body of a `shard_map` of which a product is taken."""

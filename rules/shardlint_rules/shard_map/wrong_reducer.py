@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, leaves
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.mapping import MAPPING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
-from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")
 # What is averaged, why that is not the one of all data, and what to write.
@@ -60,16 +61,15 @@ class WrongReducer(Rule):
     harm = Harm.SILENT
     likely = ("masked", "by-devices", "moments", "gradients", "curved")
     assumes = True
-    triggers = (*IN_BODIES, Calls(*_REDUCING))
+    triggers = (*MAPPING, Calls("jax.lax.pmean"), Mapped(calling=(("psum", "pmean"),)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done: set[ast.AST] = set()
         if site.api == "jax.lax.pmean":
-            moments = list(self._moments(site))
-            done |= {site.call for _ in moments}
-            yield from moments
+            yield from self._moments(site)
+            return
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
@@ -89,8 +89,7 @@ class WrongReducer(Rule):
                 form="gradients",
                 why="the loss is a mean, and nothing divides the sum",
             )
-        if site.api not in _REDUCING:
-            yield from self._by_devices(site, done)
+        yield from self._by_devices(site, done)
         for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
             if node in done:
                 continue

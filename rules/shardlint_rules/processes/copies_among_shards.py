@@ -1,0 +1,182 @@
+"""SL823."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.reach import readers
+from shardlint.model.values import Place, options
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.spread import shardings_of
+
+_SHARDS = "addressable_shards"
+_JOINING = ("concatenate", "concat", "vstack", "hstack", "stack", "block")
+_ADDING = ("sum", "fsum")
+_TOLD = regex(r"replica_id|\bset\(|unique|dedup|seen|visited|\.index\]|\.index\)?\s*:|\{[^{}\n]*\.index\b[^{}\n]*for ")
+_SEVERAL = regex(
+    r"(?:Mesh|make_mesh|device_mesh|mesh_axes|axis_names|mesh_axis_names)\b[\s\S]{0,160}?"
+    r"[(\[]\s*[\"']\w+[\"']\s*,\s*[\"']\w+[\"']"
+)
+
+
+class CopiesAmongShards(Rule):
+    """The shards of an array are put together, and some of them are copies of others.
+
+    ## What it does
+    Reports `np.concatenate([shard.data for shard in x.addressable_shards])`, also with `stack` and the like, a sum of
+    the shards, a sorted list, a name or a loop that appends, where x is split over some axes of its mesh and not over
+    others, by the sharding that it was placed with or that its callers give. Possible where the sharding is not in
+    sight, and the program makes a mesh of several axes.
+
+    ## Why it hurts
+    Each device has a shard. Along an axis that the spec does not name they are copies: with 2 devices along it every
+    row occurs twice, in an array of twice the size; a sum is twice as large. It works as long as that axis has one
+    device.
+
+    ## Use instead
+    `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`; over one process `np.asarray(x)`, over
+    several `multihost_utils.process_allgather(x, tiled=True)`. Where a replica lies on several processes, the shards
+    with `replica_id == 0` may all be another's: then one shard for each `shard.index`.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12: 8 rows split over 4 of 8 devices come back as 16. Found in MLLM-JAX.
+    """
+
+    code = "SL823"
+    name = "copies-among-shards"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("split",)
+    triggers = (Attributes(_SHARDS, file_says=(_SHARDS,)),)
+    in_tests = False
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for the shards of an array."""
+        node = site.syntax
+        if not isinstance(node, ast.Attribute):
+            return
+        joined = _joined(site.file, node, 0)
+        if joined is None or _tells_copies(site, node):
+            return
+        left = _left(site, node.value)
+        if left == ():
+            return
+        if left is None and not (site.wants("sharding-unknown") and _several_axes(site)):
+            return
+        adds = last_name(joined.func) in _ADDING
+        along = " and ".join(f'"{one}"' for one in left) if left else "the axes that its spec does not name"
+        yield site.finding(
+            node,
+            f"{'has' if left else 'may have'} a copy of each shard for each device along {along}",
+            f"`{last_name(joined.func)}` at {site.where(Place(site.file, joined))} takes {'the' if left else 'such'} "
+            f"copies too: {'the sum counts them all' if adds else 'each block occurs once for each of them'}.",
+            help="take each block once: for shard in x.addressable_shards if shard.replica_id == 0",
+            form="split" if left else "sharding-unknown",
+            why="the spec names the other axes of the mesh" if left else "the program makes a mesh of several axes",
+        )
+
+
+def _left(site: Site, node: ast.expr) -> tuple[str, ...] | None:
+    """The axes of its mesh that an array is surely not split over; None where its sharding is not known."""
+    found: list[tuple[str, ...]] = []
+    for mesh_value, spec_value in shardings_of(site, node):
+        spec = site.spec_of(spec_value)
+        if spec is None or spec.open or any(not entry.known for entry in spec.entries):
+            return None
+        named = {axis for entry in spec.entries for axis in entry.axes}
+        for option in options(site.program.followed(mesh_value)):
+            mesh = site.mesh_of(option)
+            if mesh is None or mesh.axis_names is None:
+                return None
+            sizes = dict(zip(mesh.axis_names, mesh.sizes, strict=True)) if mesh.sizes else {}
+            found.append(tuple(one for one in mesh.axis_names if one not in named and sizes.get(one) != 1))
+    if not found:
+        return None
+    return found[0] if all(found) else ()
+
+
+def _joined(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
+    """The call that puts the data of shards together: of an expression that gives the shards, or their data."""
+    if depth > 6:
+        return None
+    parent = file.parent(node)
+    match parent:
+        case ast.comprehension(iter=inner) if inner is node:
+            made = file.parent(parent)
+            if isinstance(made, ast.ListComp | ast.GeneratorExp) and _data(made.elt, parent.target):
+                return _joined(file, made, depth + 1)
+            if isinstance(made, ast.DictComp) and _data(made.value, parent.target):
+                return _by_device(file, made, depth)
+        case ast.Call(func=ast.Name(id="sorted" | "list" | "tuple" | "reversed")) if node in parent.args[:1]:
+            return _joined(file, parent, depth + 1)
+        case ast.Call() if node in parent.args[:1] and last_name(parent.func) in (*_JOINING, *_ADDING):
+            return parent if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Name | ast.Call) else None
+        case ast.Assign(targets=[ast.Name() as target]) if parent.value is node:
+            found = (_joined(file, use, depth + 1) for use, _ in readers(file, target))
+            return next((one for one in found if one is not None), None)
+        case ast.For(iter=inner) if inner is node:
+            return _appended(file, parent, depth)
+    return None
+
+
+def _by_device(file: FileFacts, made: ast.DictComp, depth: int) -> ast.Call | None:
+    """The same of a dict of the data by device, of which a list is made again."""
+    statement = file.parent(made)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return None
+    for use, _ in readers(file, statement.targets[0]):
+        taken = file.parent(use)
+        if isinstance(taken, ast.Subscript) and isinstance(listed := file.parent(taken), ast.ListComp):
+            found = _joined(file, listed, depth + 1) if listed.elt is taken else None
+        elif isinstance(taken, ast.Attribute) and taken.attr == "values":
+            found = _joined(file, file.parent(taken) or taken, depth + 1)
+        else:
+            found = None
+        if found is not None:
+            return found
+    return None
+
+
+def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
+    """The same of a list that a loop over the shards appends their data to."""
+    for call in (one for statement in loop.body for one in walk(statement)):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name() as to, attr="append"), args=[given]):
+                if not _data(given, loop.target) or file.parent(file.parent(call) or call) is not loop:
+                    continue
+                for use in file.mentions_in(file.home(to), to.id):
+                    if isinstance(use, ast.Name) and use is not to and isinstance(use.ctx, ast.Load):
+                        found = _joined(file, use, depth + 1)
+                        if found is not None:
+                            return found
+    return None
+
+
+def _data(node: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression is the data of a shard, or made of them: not their size or shape."""
+    if not isinstance(target, ast.Name):
+        return False
+    for one in walk(node):
+        match one:
+            case ast.Attribute(value=ast.Name(id=name), attr="data") if name == target.id:
+                return not any(
+                    isinstance(part, ast.Attribute) and part.attr in ("nbytes", "size", "shape", "itemsize", "ndim")
+                    for part in walk(node)
+                )
+    return False
+
+
+def _tells_copies(site: Site, node: ast.AST) -> bool:
+    """Whether the function around asks for the replica, or takes each index once."""
+    function = site.file.home(node).function()
+    return _TOLD.search(site.text(function.node if function is not None else site.file.tree)) is not None
+
+
+def _several_axes(site: Site) -> bool:
+    return any(_SEVERAL.search(file.source.text) for file in (site.file, *site.program.together(site.file)))
