@@ -44,8 +44,8 @@ class HostReadOfGlobal(Rule):
     Reports, in programs for several processes, `np.asarray(x)`, `np.sum(x)` and other functions of numpy,
     `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
     NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map`
-    with such out_specs; also where the mesh is a parameter. So does `jax.tree.map(np.asarray, x)`. Possible: x is a parameter
-    that all calls in sight give such an array.
+    with such out_specs; also where the mesh is a parameter. So does `jax.tree.map(np.asarray, x)`. Possible: x is a
+    parameter that all calls in sight give such an array.
 
     ## Why it hurts
     With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.

@@ -14,6 +14,7 @@ from shardlint.model.manual.local_values import SHARE, LocalValues
 from shardlint.model.manual.varying import (
     HIDDEN,
     NOTHING,
+    OPEN,
     Closure,
     Frame,
     Known,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     pass
 
 _DEPTH = 10
+_SETTING = Known(Unknown("a setting that is not seen"))
 _Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -86,6 +88,7 @@ class Body(LocalValues):
     ) -> None:
         args = function.node.args
         names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+        settings = named.pop(OPEN, None)
         if isinstance(function, Function) and function.bound and names:
             owner = function.receiver or (
                 CallResult(function.owner, None) if function.owner else Unknown("self")
@@ -98,11 +101,13 @@ class Body(LocalValues):
         frame.names.update({name: one for name, one in named.items() if name in (*names, *keyword_only)})
         if args.kwarg is not None:
             rest = [(k, v) for k, v in named.items() if k not in (*names, *keyword_only)]
-            frame.names[args.kwarg.arg] = Record(tuple(rest))
+            frame.names[args.kwarg.arg] = Record(tuple(rest)) if settings is None else _SETTING
         defaults = dict(zip(reversed(names), reversed(args.defaults), strict=False))
         defaults.update({n: d for n, d in zip(keyword_only, args.kw_defaults, strict=True) if d is not None})
         for name in (*names, *keyword_only):
-            if name not in frame.names:
+            if name not in frame.names and settings is not None:
+                frame.names[name] = _SETTING
+            elif name not in frame.names:
                 default = defaults.get(name)
                 frame.names[name] = (
                     Known(self.evaluator.value(Place(file, default))) if default is not None else HIDDEN

@@ -15,6 +15,7 @@ from shardlint.model.manual.varying import (
     HIDDEN,
     NONE,
     NOTHING,
+    OPEN,
     Closure,
     Event,
     Frame,
@@ -115,7 +116,7 @@ class LocalCalls:
     def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
         """The result of a call in a body."""
         given: list[Local] = []
-        hidden = False
+        hidden = settings = False
         rest: list[Leaf] = []
         for argument in node.args:
             value = self.body.expression(file, argument, frame)
@@ -138,6 +139,8 @@ class LocalCalls:
                 named.update({str(k): v for k, v in value.entries})
             elif isinstance(value, Leaf) and keyword is node.keywords[-1]:
                 rest.append(combined([value]))
+            elif isinstance(value, Known):
+                settings = True
             else:
                 hidden = True
         place = Place(file, node)
@@ -164,6 +167,11 @@ class LocalCalls:
                 given += rest * (1 if left is None else len(left))
             else:
                 named.update(dict.fromkeys(left, rest[0]))
+        if settings:  # `**config.loss`: any of what is not given, and no array of the body
+            if isinstance(callee, Closure) or (isinstance(callee, Known) and isinstance(callee.value, Function)):
+                named[OPEN] = NOTHING
+            else:
+                hidden = True
         if hidden and not (isinstance(callee, Known) and isinstance(callee.value, Api)):
             return combined([*given, *named.values(), *rest, HIDDEN])
         return self.apply(callee, given, named, place)

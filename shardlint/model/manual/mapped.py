@@ -168,18 +168,25 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
         return None
     manual = _manual(program, one)
     by_jax = summed and one.check == "on" and one.api == "jax.shard_map"
-    body = Body(program.evaluator, program.followed, manual, by_jax)
     given = _given(program, one, parameters.positional, parameters.star, written)
     if given is None:
         return None
     given = _copied_states(program, one, _told_by_calls(program, one, given))
-    given, copies = _copied_keys(program, one, given)
-    place = one.settings.place
-    body.split = NONE.union(*(leaf.over for local in given for leaf in leaves(local) if leaf.kind != "key"))
-    result = body.calls.apply(Known(inner), given, {}, place)
-    ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
-    body.end()
+    split = NONE.union(*(leaf.over for local in given for leaf in leaves(local) if leaf.kind != "key"))
+    for carried in (True, False):
+        told, copies = _copied_keys(program, one, given, carried)
+        body = Body(program.evaluator, program.followed, manual, by_jax)
+        body.split = split
+        result = body.calls.apply(Known(inner), told, {}, one.settings.place)
+        ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
+        body.end()
+        if all(_same_key(leaf) for leaf in leaves(result)):
+            break  # else the keys of the next turn are no copies any more
     return ran
+
+
+def _same_key(leaf: Leaf) -> bool:
+    return leaf.kind != "key" or not leaf.over
 
 
 def collectives(program: Program, function: Value) -> tuple[Event, ...]:
@@ -220,30 +227,34 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
     return given
 
 
-def _copied_keys(program: Program, one: Mapped, given: list[Local]) -> tuple[list[Local], tuple[Place, ...]]:
-    """The arguments, with the random keys of which all calls in sight give copies, and where those are made."""
+def _copied_keys(
+    program: Program, one: Mapped, given: list[Local], carried: bool
+) -> tuple[list[Local], tuple[Place, ...]]:
+    """The arguments, with the random keys of which all calls in sight give copies, and where each call makes them.
+
+    `carried`: what the function returned, given copies, counts as copies too.
+    """
     inner = one.inner
     at = [index for index, local in enumerate(given) if _is_key(local)]
     if one.api != "jax.pmap" or not isinstance(inner, Function) or not at:
         return given, ()
-    found = program.flow.ends(inner.place.file, inner.node).found
-    calls = [
-        (end.place.file, end.place.node)
-        for end in found
-        if end.kind == "called" and isinstance(end.place.node, ast.Call)
-    ]
-    if not calls or any(isinstance(arg, ast.Starred) for _, call in calls for arg in call.args):
+    calls = calls_of(program, inner)
+    if not calls:
         return given, ()
-    copies: list[Place] = []
+    result, copies = list(given), list[Place]()
     for index in at:
         local = given[index]
-        made = [
-            copied_at(program, file, call.args[index]) if index < len(call.args) else None for file, call in calls
-        ]
-        if None not in made and isinstance(local, Leaf):
-            given[index] = replace(local, over=NONE)
+        nodes = [_argument(place.node, index, len(given), _parameter_name(inner, index)) for place in calls]
+        places = [Place(call.file, node) for call, node in zip(calls, nodes, strict=True) if node is not None]
+        if len(places) < len(calls) or not isinstance(local, Leaf):
+            continue
+        made = [copied_at(program, place.file, place.node) for place in places]
+        if None not in made:
             copies += [place for place in made if place is not None]
-    return given, tuple(copies)
+        elif not carried or not all(carried_copies(program, place, (inner,)) for place in places):
+            continue
+        result[index] = replace(local, over=NONE)
+    return result, tuple(copies)
 
 
 def _copied_states(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
@@ -258,7 +269,7 @@ def _copied_states(program: Program, one: Mapped, given: list[Local]) -> list[Lo
     result = list(given)
     for index, local in enumerate(given):
         if isinstance(local, Leaf) and not local.kind and local.over | local.maybe == axis:
-            nodes = [_argument(place.node, index, len(given)) for place in calls]
+            nodes = [_argument(place.node, index, len(given), _parameter_name(inner, index)) for place in calls]
             places = [
                 Place(place.file, node) for place, node in zip(calls, nodes, strict=True) if node is not None
             ]
@@ -267,10 +278,20 @@ def _copied_states(program: Program, one: Mapped, given: list[Local]) -> list[Lo
     return result
 
 
-def _argument(call: ast.AST, index: int, count: int) -> ast.expr | None:
-    """What a call gives a parameter by position: `count` are all there are, the receiver of a method among them."""
+def _parameter_name(function: Function, index: int) -> str:
+    """The name of a parameter, the receiver of a method aside."""
+    args = function.node.args
+    names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if function.bound else 0 :]
+    return names[index] if index < len(names) else ""
+
+
+def _argument(call: ast.AST, index: int, count: int, name: str) -> ast.expr | None:
+    """What a call gives a parameter, by position or `name`: `count` are all there are, a method's receiver included."""
     if not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in call.args):
         return None
+    told = next((one.value for one in call.keywords if one.arg == name), None)
+    if told is not None:
+        return told
     given = list(call.args)
     if isinstance(call.func, ast.Attribute) and len(given) + len(call.keywords) < count:
         given.insert(0, call.func.value)

@@ -26,6 +26,8 @@ COLUMNS = "columns"
 CURVED = "curved"
 SCATTERED = "scattered"
 OWN_NORM = "own norm"
+OPEN = "**"
+"""Stands, among the keywords of a call, for settings that are not seen."""
 
 
 class Local:
