@@ -24,6 +24,8 @@ class Factories:
 
     def __init__(self) -> None:
         self.calls: dict[types.CodeType, tuple[Any, dict[str, Any]]] = {}
+        self.jits: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
+        """By the id of what was jitted: itself, the function or class that did it, and what that was called with."""
 
     def watch(self, pjit: Any) -> None:
         """Look on while `jax.jit` makes something of a function."""
@@ -36,6 +38,8 @@ class Factories:
         def made(*args: Any, **kwargs: Any) -> Any:
             if args and isinstance(args[0], types.FunctionType):
                 self._note(args[0])
+            if args and _LOCALS not in getattr(_innermost(args[0]), "__qualname__", _LOCALS):
+                self._note_jit(args[0])
             return make(*args, **kwargs)
 
         return made
@@ -53,6 +57,44 @@ class Factories:
                     self.calls[fun.__code__] = of, {name: frame.f_locals[name] for name in names}
         except Exception:  # a function that cannot be found is left out
             return
+
+    def _note_jit(self, fun: Any) -> None:
+        """Note in which function of the program one of a module is jitted, with which options only that one knows."""
+        try:
+            frame: Any = sys._getframe(2)
+            while frame is not None and not writes.own(frame.f_code.co_filename):
+                frame = frame.f_back
+            if frame is None or len(self.jits) >= _MOST:
+                return
+            # A method that an object calls as it is made is a part of making it.
+            me = _self_of(frame)
+            while me is not None and frame.f_code.co_name != "__init__" and _self_of(frame.f_back) is me:
+                frame = frame.f_back
+            if (of := _callee(frame)) is not None:
+                names = inspect.signature(of).parameters
+                if all(name in frame.f_locals for name in names):
+                    self.jits[id(fun)] = fun, of, {name: frame.f_locals[name] for name in names}
+        except Exception:  # its options are written down as they were
+            return
+
+    def jitted(self, fun: Any) -> tuple[str, set[str]] | None:
+        """The code that gives the jit of a function of a module, where another one makes it, and what that imports."""
+        known = self.jits.get(id(fun))
+        if known is None or known[0] is not fun:
+            return None
+        _, of, given = known
+        begin = vars(of)["__init__"] if isinstance(of, type) else of
+        parameters = inspect.signature(of).parameters
+        loose = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values())
+        if loose or _is_running(begin.__code__):
+            return None
+        written = writes.Code()
+        try:
+            said = [f"{name}={_concrete(written.of(given[name]))}" for name in parameters]
+            name = written.known(of) if isinstance(of, type) else written.by_name(of)
+        except writes.Unwritten:
+            return None
+        return f"jitted({name}({', '.join(said)}), {_innermost(fun).__qualname__!r})", written.imports
 
     def of(self, fun: Any) -> tuple[str, set[str], bool] | None:
         """The code that gives a function, what it imports, and whether what it gives is jitted already."""
@@ -86,6 +128,29 @@ def _factory(fun: Any) -> Any:
         if one is None:
             return None
     return one if isinstance(one, types.FunctionType) and writes.own(one.__code__.co_filename) else None
+
+
+def _innermost(fun: Any) -> Any:
+    """The function that a partial is of."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return fun
+
+
+def _self_of(frame: Any) -> Any:
+    """The object whose method a frame runs; None where it is none."""
+    if frame is None or frame.f_code.co_varnames[:1] != ("self",):
+        return None
+    return frame.f_locals.get("self")
+
+
+def _callee(frame: Any) -> Any:
+    """The function of a module that a frame runs, or the class whose object it makes; None for any other."""
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    if name.endswith(".__init__") and (me := _self_of(frame)) is not None:
+        return type(me) if type(me).__init__.__code__ is frame.f_code and "<" not in type(me).__qualname__ else None
+    found = frame.f_globals.get(name)
+    return found if isinstance(found, types.FunctionType) and found.__code__ is frame.f_code else None
 
 
 def _is_running(code: types.CodeType) -> bool:

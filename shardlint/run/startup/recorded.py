@@ -239,7 +239,10 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         if inside is not None:
             found = [(fun.__name__, whole)]
             made_by, imports = inside[0], sorted({*imports, *inside[1]})
-        if whole is not fun:
+        elif not library and (again := factories.jitted(whole)) is not None:
+            # Made there, so that a change of its options is seen.
+            around, (made_by, imports) = None, (again[0], sorted(again[1]))
+        if whole is not fun and (made_by is None or inside is not None):
             given, more = _already_given(whole)
             imports = sorted({*imports, *more, "functools"})
     name = found[0][0]

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import os
 import sys
+import types
+import zlib
 from typing import Any
 
 made: Any = None
@@ -17,7 +20,7 @@ made: Any = None
 
 def own(file: str) -> bool:
     """Whether a file is the user's, and of no installed package."""
-    return not file.startswith("<") and not any(
+    return not file.startswith(("<", _OURS)) and not any(
         part in file for part in ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
     )
 
@@ -41,6 +44,10 @@ def _kind(value: Any) -> str:
     if is_type or type(value).__name__ == "_ScalarMeta":
         return f"jax.numpy.{value.__name__}"
     return ""
+
+
+# Shardlint's own, which looks on where programs call jax, need not be installed as a package.
+_OURS = os.path.dirname(os.path.dirname(own.__code__.co_filename)) + os.sep  # noqa: PTH120
 
 
 class Unwritten(TypeError):
@@ -106,12 +113,38 @@ class Code:
             return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
         fields = getattr(type(value), "__dataclass_fields__", None)
         if fields is not None and all(field.init for field in fields.values()):
-            given = ", ".join(f"{key}={self.of(getattr(value, key))}" for key in fields)
+            given = ", ".join(self.field(value, field) for field in fields.values() if not _is_default(value, field))
             return f"{self.known(type(value))}({given})"
+        if isinstance(value, types.MethodType) and not isinstance(value.__self__, type):
+            return f"{self.of(value.__self__)}.{value.__name__}"
+        if isinstance(value, functools.partial):
+            self.imports.add("functools")
+            pieces = [self.by_name(value.func), *map(self.of, value.args)]
+            pieces += [f"{key}={self.of(one)}" for key, one in value.keywords.items()]
+            return f"functools.partial({', '.join(pieces)})"
+        if type(value).__module__.startswith("ml_collections"):
+            # What a reference in it stands for is resolved, as where it is read.
+            self.imports.add("ml_collections")
+            return f"ml_collections.ConfigDict({self.plain(value.to_dict())})"
         try:
             return repr(_literal(value))
         except Unwritten:
             return self.by_name(value)
+
+    def field(self, value: Any, field: Any) -> str:
+        """A field of a dataclass. What is no part of the tree that it is has to be the same object wherever one is
+        made, for trees are compared by it, and functions are equal to nothing but themselves.
+        """
+        code = self.of(getattr(value, field.name))
+        if field.metadata.get("pytree_node") is False and "(" in code and not code.startswith("("):
+            code = f"once({field.name + format(zlib.crc32(code.encode()), '_x')!r}, lambda: {code})"
+        return f"{field.name}={code}"
+
+    def plain(self, value: Any) -> str:
+        """The values of a config: dictionaries of what has code."""
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.plain(one)}" for key, one in value.items()) + "}"
+        return self.of(value)
 
     def by_name(self, value: Any) -> str:
         """What is written only as the name it is kept under, as a function is."""
@@ -180,6 +213,14 @@ class Code:
         elif jax.dtypes.issubdtype(value.dtype, np.floating) and value.size and float(value.min()) >= 0:
             return f"positive({tuple(value.shape)!r}, {dtype!r})"
         return f"array({tuple(value.shape)!r}, {dtype!r})"
+
+
+def _is_default(value: Any, field: Any) -> bool:
+    """Whether a field holds its default, so that it need not be said. flax.linen sets `name` and `parent` itself."""
+    now = getattr(value, field.name)
+    if field.name in ("name", "parent") and "flax.linen" in {one.__module__[:10] for one in type(value).__mro__}:
+        return True
+    return now is field.default and not hasattr(now, "shape")
 
 
 def _never_negative(tree: Any) -> bool:
