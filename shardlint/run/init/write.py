@@ -108,6 +108,17 @@ def inner(of, name, **free):
         waiting += inside
     raise LookupError(f"{name} is not there any more")
 ''',
+    "arrays_of": '''\
+def arrays_of(function, names, **given):
+    """A function that gives the arrays of what another one gives; shardings beside them are none."""
+    import jax
+
+    def arrays(*args):
+        result = function(**dict(zip(names, args)), **given)
+        return jax.tree_util.tree_map(lambda one: one if hasattr(one, "dtype") else None, result)
+
+    return arrays
+''',
     "once": '''\
 def once(name, make, made={}):
     """What is told apart by which object it is, as a function is: one for all that need it."""

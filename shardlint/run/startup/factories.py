@@ -24,6 +24,8 @@ class Factories:
 
     def __init__(self) -> None:
         self.calls: dict[types.CodeType, tuple[Any, dict[str, Any]]] = {}
+        self.running: Any = None
+        """Told of functions that jit while they run (`returned.py`); set by who records."""
         self.jits: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
         """By the id of what was jitted: itself, the function or class that did it, and what that was called with."""
 
@@ -87,6 +89,8 @@ class Factories:
         parameters = inspect.signature(of).parameters
         loose = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values())
         if loose or _is_running(begin.__code__):
+            if not loose and begin is of:
+                self.running.watch(of, given)
             return None
         written = writes.Code()
         try:
@@ -103,6 +107,9 @@ class Factories:
             return None
         written = writes.Code()
         if _is_running(of.__code__):
+            known = self.calls.get(fun.__code__)
+            if known is not None and known[0] is of:
+                self.running.watch(*known)
             return _inside(fun, of, written), written.imports, False
         known = self.calls.get(fun.__code__)
         given = known[1] if known is not None and known[0] is of else _closed_over(fun, of)

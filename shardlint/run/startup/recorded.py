@@ -27,7 +27,9 @@ factories: Any = None
 """How functions were made in others (`factories.py`)."""
 
 
-def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any]) -> None:
+def begin(
+    folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any], returns: dict[str, Any]
+) -> None:
     """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
     global made, writes, factories
     factories = makers["Factories"]()
@@ -36,6 +38,7 @@ def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: d
     made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
     written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
+    factories.running = returns["Returned"](recorder.returned)
     sys.meta_path.insert(
         0,
         _Finder(
@@ -164,6 +167,20 @@ class _Recorder:
         finally:
             self.busy.now = False
 
+    def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
+        """What a function gave that jits and places inside of itself; of one that gave no arrays on a mesh, nothing."""
+        if getattr(self.busy, "now", False):
+            return
+        self.busy.now = True
+        try:
+            told = _of_return(of, given, outs)
+        except Exception:  # its arguments cannot be written
+            told = None
+        finally:
+            self.busy.now = False
+        if told is not None:
+            self.after(told, outs)
+
     def after(self, told: dict[str, Any] | None, outs: Any) -> None:
         if told is None or self.busy.__dict__.get("now"):
             return
@@ -276,6 +293,43 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
+    }
+
+
+def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
+    """What is known of a function that gave arrays on a mesh, of no jit; None of any other."""
+    import jax
+
+    leaves = jax.tree_util.tree_leaves((outs, list(given.values())))
+    meshes = [mesh for leaf in leaves if (mesh := _mesh(leaf)) is not None]
+    meshes += [one for one in given.values() if isinstance(one, jax.sharding.Mesh)]
+    results = _placed(outs)
+    if not meshes or sum(spec is not None for _, _, spec in results) < 2 or len(leaves) > _LEAVES:
+        return None
+    written, file = writes.Code(), of.__code__.co_filename
+    names = [name for name in given if not isinstance(given[name], jax.sharding.Mesh) or name != "mesh"]
+    context, _ = _context()
+    name = written.by_name(of)
+    return {
+        "fun": of,
+        "file": os.path.abspath(file),  # noqa: PTH100
+        "line": of.__code__.co_firstlineno,
+        "name": of.__qualname__,
+        "attribute": of.__name__,
+        "main": of.__module__ == "__main__",
+        "module": of.__module__,
+        "guarded": of.__module__ != "__main__" or writes.guarded(file),
+        "context": context,
+        "mesh": _sizes(meshes[0]),
+        "explicit": _explicit(meshes[0]),
+        "jit": None,
+        "made": f"arrays_of({name}, {names!r}{', mesh=mesh' if len(names) < len(given) else ''})",
+        "qualname": of.__qualname__,
+        "places": True,
+        "partial": [],
+        "imports": sorted(written.imports),
+        "donate": [],
+        "args": [_argument(given[each], {}) for each in names],
     }
 
 

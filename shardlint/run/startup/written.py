@@ -98,6 +98,8 @@ class Code:
         if isinstance(value, dict):
             inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
             return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
+        if isinstance(value, jax.ShapeDtypeStruct):
+            return f"array({tuple(value.shape)!r}, {str(value.dtype)!r})"
         if made is not None and (told := made.of(value)) is not None:
             self.imports |= told[1]
             return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
