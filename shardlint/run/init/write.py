@@ -114,7 +114,8 @@ def arrays_of(function, names, **given):
     import jax
 
     def arrays(*args):
-        result = function(**dict(zip(names, args)), **given)
+        named = {name: one for name, one in zip(names, args) if not name.isdigit()}
+        result = function(*(one for name, one in zip(names, args) if name.isdigit()), **named, **given)
         return jax.tree_util.tree_map(lambda one: one if hasattr(one, "dtype") else None, result)
 
     return arrays

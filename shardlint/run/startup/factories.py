@@ -79,6 +79,27 @@ class Factories:
         except Exception:  # its options are written down as they were
             return
 
+    def watch_around(self) -> None:
+        """Look on when the function returns in which a jit is called that nobody can find again."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and (of := _called(frame)) is None:
+            frame = frame.f_back
+        if frame is None:
+            return
+        given: dict[str, Any] = {}
+        for name, one in inspect.signature(of).parameters.items():
+            if name not in frame.f_locals:
+                return
+            value = frame.f_locals[name]
+            if one.kind is one.VAR_POSITIONAL and value:
+                # Numbers are no names: these are given by position, and so is what is before them.
+                given = {str(at): each for at, each in enumerate((*given.values(), *value))}
+            elif one.kind is one.VAR_KEYWORD:
+                given.update(value)
+            elif one.kind is not one.VAR_POSITIONAL:
+                given[name] = value
+        self.running.watch(of, given)
+
     def jitted(self, fun: Any) -> tuple[str, set[str]] | None:
         """The code that gives the jit of a function of a module, where another one makes it, and what that imports."""
         known = self.jits.get(id(fun))
@@ -158,6 +179,17 @@ def _callee(frame: Any) -> Any:
         return type(me) if type(me).__init__.__code__ is frame.f_code and "<" not in type(me).__qualname__ else None
     found = frame.f_globals.get(name)
     return found if isinstance(found, types.FunctionType) and found.__code__ is frame.f_code else None
+
+
+def _called(frame: Any) -> Any:
+    """The function of a module, or the method of a class itself, that a frame of the program's own runs."""
+    if not writes.own(frame.f_code.co_filename):
+        return None
+    kind = frame.f_locals.get("cls") if frame.f_code.co_varnames[:1] == ("cls",) else None
+    if not isinstance(kind, type):
+        return _callee(frame) if frame.f_code.co_name != "__init__" else None
+    bound = getattr(kind, frame.f_code.co_name, None)
+    return bound if isinstance(bound, types.MethodType) and bound.__code__ is frame.f_code else None
 
 
 def _is_running(code: types.CodeType) -> bool:

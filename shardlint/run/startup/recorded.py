@@ -245,6 +245,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         found = [] if library else [(name, one) for name, one in names.items() if one is fun]
         inside = factories.of(fun) if not found and fun.__name__.isidentifier() else None
         if not found and inside is None:
+            factories.watch_around()
             return {
                 **told,
                 "skip": "it is not kept under a name of its module, where a fixture could find it",
@@ -309,13 +310,14 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
     written, file = writes.Code(), of.__code__.co_filename
     names = [name for name in given if not isinstance(given[name], jax.sharding.Mesh) or name != "mesh"]
     context, _ = _context()
-    name = written.by_name(of)
+    bound = isinstance(of, types.MethodType)
+    name = f"{written.known(of.__self__)}.{of.__name__}" if bound else written.by_name(of)
     return {
         "fun": of,
         "file": os.path.abspath(file),  # noqa: PTH100
         "line": of.__code__.co_firstlineno,
         "name": of.__qualname__,
-        "attribute": of.__name__,
+        "attribute": f"{of.__self__.__name__}.{of.__name__}" if bound else of.__name__,
         "main": of.__module__ == "__main__",
         "module": of.__module__,
         "guarded": of.__module__ != "__main__" or writes.guarded(file),

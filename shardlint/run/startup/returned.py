@@ -20,14 +20,14 @@ class Returned:
     def __init__(self, tell: Callable[[Any, dict[str, Any], Any], None]) -> None:
         self.tell = tell
         self.running: dict[types.CodeType, tuple[Any, dict[str, Any]]] = {}
-        self.done: set[types.CodeType] = set()
+        self.done: set[Any] = set()
         self.monitor: Any = None
 
     def watch(self, of: Any, given: dict[str, Any]) -> None:
         """Look on when a function that runs now returns, the first time."""
         monitor = getattr(sys, "monitoring", None)
         code = of.__code__
-        if monitor is None or code in self.done or code in self.running or len(self.running) >= _MOST:
+        if monitor is None or (code, _self(of)) in self.done or code in self.running or len(self.running) >= _MOST:
             return
         if self.monitor is None:
             if monitor.get_tool(_TOOL) is not None:
@@ -42,7 +42,7 @@ class Returned:
         known = self.running.pop(code, None)
         if known is None:
             return
-        self.done.add(code)
+        self.done.add((code, _self(known[0])))
         self.monitor.set_local_events(_TOOL, code, self.monitor.events.NO_EVENTS)
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not code:
@@ -50,3 +50,8 @@ class Returned:
         # A program's whole work is no place to look at.
         if frame is not None and code.co_name != "main" and frame.f_back.f_code.co_name != "<module>":
             self.tell(*known, value)
+
+
+def _self(of: Any) -> Any:
+    """The class of which a function is a method; None of others."""
+    return getattr(of, "__self__", None)
