@@ -38,7 +38,7 @@ def begin(
     made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
     written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
-    factories.running = returns["Returned"](recorder.returned)
+    factories.running = returns["Returned"](recorder.returned, lambda: len(recorder.seen))
     sys.meta_path.insert(
         0,
         _Finder(
@@ -175,11 +175,10 @@ class _Recorder:
         try:
             told = _of_return(of, given, outs)
         except Exception:  # its arguments cannot be written
-            told = None
+            return
         finally:
             self.busy.now = False
-        if told is not None:
-            self.after(told, outs)
+        self.after(told, outs)
 
     def after(self, told: dict[str, Any] | None, outs: Any) -> None:
         if told is None or self.busy.__dict__.get("now"):
@@ -250,7 +249,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
                 **told,
                 "skip": "it is not kept under a name of its module, where a fixture could find it",
             }
-        if info is None or (library and inside is not None and not _given_jitted(inside[0])):
+        if info is None or (library and inside is not None and not inside[0].startswith("found(")):
             return {**told, "skip": "what jax.jit was given for it cannot be told"}
         if inside is None or not (library or inside[2]):
             around, imports = _options(info)
@@ -333,11 +332,6 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
         "donate": [],
         "args": [_argument(given[each], {}) for each in names],
     }
-
-
-def _given_jitted(code: str) -> bool:
-    """Whether what a library's jit made of a function is found in what its factory gives."""
-    return code.startswith("found(")
 
 
 def _is_graph(one: Any) -> bool:

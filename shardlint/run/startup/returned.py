@@ -12,14 +12,16 @@ from typing import Any
 
 _MOST = 40
 _TOOL = 4
+_JITS = 2
 
 
 class Returned:
     """Functions that are running, and with what they were called; `tell` is given them when they return."""
 
-    def __init__(self, tell: Callable[[Any, dict[str, Any], Any], None]) -> None:
-        self.tell = tell
-        self.running: dict[types.CodeType, tuple[Any, dict[str, Any]]] = {}
+    def __init__(self, tell: Callable[[Any, dict[str, Any], Any], None], count: Callable[[], int]) -> None:
+        """`count` says how many jits were called so far."""
+        self.tell, self.count = tell, count
+        self.running: dict[types.CodeType, tuple[Any, dict[str, Any], int]] = {}
         self.done: set[Any] = set()
         self.monitor: Any = None
 
@@ -35,7 +37,7 @@ class Returned:
             monitor.use_tool_id(_TOOL, "shardlint")
             monitor.register_callback(_TOOL, monitor.events.PY_RETURN, self._returns)
             self.monitor = monitor
-        self.running[code] = of, given
+        self.running[code] = of, given, self.count()
         monitor.set_local_events(_TOOL, code, monitor.events.PY_RETURN)
 
     def _returns(self, code: types.CodeType, offset: int, value: Any) -> None:
@@ -47,9 +49,11 @@ class Returned:
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not code:
             frame = frame.f_back
+        of, given, before = known
         # A program's whole work is no place to look at.
-        if frame is not None and code.co_name != "main" and frame.f_back.f_code.co_name != "<module>":
-            self.tell(*known, value)
+        alone = frame is None or frame.f_back is None or frame.f_back.f_code.co_name == "<module>"
+        if code.co_name != "main" and not (alone and self.count() > before + _JITS):
+            self.tell(of, given, value)
 
 
 def _self(of: Any) -> Any:

@@ -115,7 +115,7 @@ class Code:
             return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
         fields = getattr(type(value), "__dataclass_fields__", None)
         if fields is not None and all(field.init for field in fields.values()):
-            given = ", ".join(self.field(value, field) for field in fields.values() if not _is_default(value, field))
+            given = ", ".join(filter(None, (self.field(value, field) for field in fields.values())))
             return f"{self.known(type(value))}({given})"
         if isinstance(value, types.MethodType) and not isinstance(value.__self__, type):
             return f"{self.of(value.__self__)}.{value.__name__}"
@@ -134,10 +134,19 @@ class Code:
             return self.by_name(value)
 
     def field(self, value: Any, field: Any) -> str:
-        """A field of a dataclass. What is no part of the tree that it is has to be the same object wherever one is
-        made, for trees are compared by it, and functions are equal to nothing but themselves.
+        """A field of a dataclass, empty where it need not be given. What is no part of the tree that it is has to be
+        the same object wherever one is made: trees are compared by it, and functions are equal to none but themselves.
         """
-        code = self.of(getattr(value, field.name))
+        linen = "flax.linen" in {one.__module__[:10] for one in type(value).__mro__}
+        if linen and field.name in ("name", "parent"):
+            return ""  # which it sets itself
+        now = getattr(value, field.name)
+        try:
+            code = self.of(now)
+        except Unwritten:
+            if now is not field.default:
+                raise
+            return ""  # a default that has no code, as an initializer, need not be said
         if field.metadata.get("pytree_node") is False and "(" in code and not code.startswith("("):
             code = f"once({field.name + format(zlib.crc32(code.encode()), '_x')!r}, lambda: {code})"
         return f"{field.name}={code}"
@@ -215,14 +224,6 @@ class Code:
         elif jax.dtypes.issubdtype(value.dtype, np.floating) and value.size and float(value.min()) >= 0:
             return f"positive({tuple(value.shape)!r}, {dtype!r})"
         return f"array({tuple(value.shape)!r}, {dtype!r})"
-
-
-def _is_default(value: Any, field: Any) -> bool:
-    """Whether a field holds its default, so that it need not be said. flax.linen sets `name` and `parent` itself."""
-    now = getattr(value, field.name)
-    if field.name in ("name", "parent") and "flax.linen" in {one.__module__[:10] for one in type(value).__mro__}:
-        return True
-    return now is field.default and not hasattr(now, "shape")
 
 
 def _never_negative(tree: Any) -> bool:
