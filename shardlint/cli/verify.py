@@ -17,18 +17,19 @@ from shardlint.output.printable import printable_lines
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.streams import coloured
 from shardlint.verify.children import CannotRun
+from shardlint.verify.deferred import Deferred
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
 from shardlint.verify.golden import goldens_of, hold
 from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import read, time_limit
-from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
+from shardlint.verify.plan import Request, verify_fixtures, verify_proofs
 from shardlint.verify.progress import Progress, tell
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
-from shardlint.verify.report import Result, Run, json_report, text_report
+from shardlint.verify.report import FAIL, Result, Run, json_report, text_report
 from shardlint.verify.rule_check import check_rules
-from shardlint.verify.runner import MEMORY, SECONDS, Runner
+from shardlint.verify.runner import MEMORY, SECONDS
 from shardlint.verify.shard import Shard
 from shardlint.verify.topology import parse_topology
 
@@ -114,7 +115,10 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     type=click.Path(path_type=Path, file_okay=False),
     help="Where to keep what compilers answer; without, the platform's folder for caches.",
 )
-@click.option("--no-cache", is_flag=True, help="Ask the compiler again, and keep nothing.")
+@click.option("--no-cache", is_flag=True, help="Run everything, ask the compiler again, and keep nothing.")
+@click.option(
+    "--fresh", is_flag=True, help="Run everything, also fixtures of which nothing has changed since they passed."
+)
 @click.option(
     "--shard",
     callback=read(Shard.parse),
@@ -158,6 +162,7 @@ def verify(
     jobs: int,
     cache_dir: Path | None,
     no_cache: bool,
+    fresh: bool,
     shard: Shard | None,
     since: str | None,
     update: bool,
@@ -217,7 +222,7 @@ def verify(
             if file is not None and not (here / file).parent.is_dir():
                 raise CannotRun(f"{file}: there is no folder {file.parent}")
         cache = None if no_cache else cache_dir or cache_folder("verify")
-        runner = Runner(python, timeout, memory, jobs, cache=cache)
+        runner = Deferred(python, timeout, memory, jobs, cache=cache, fresh=fresh or update)
         run = run_request(request, runner, results, update)
     except CannotRun as error:
         tell(f"shardlint verify: {printable_lines(str(error))}")
@@ -288,7 +293,7 @@ def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
 
 
 def run_request(
-    request: Request, runner: Runner, already: Sequence[Result] = (), update: bool = False
+    request: Request, runner: Deferred, already: Sequence[Result] = (), update: bool = False
 ) -> Run:
     """Do all of a request, and hold it against its goldens, or `update` them.
 
@@ -296,14 +301,17 @@ def run_request(
     """
     goldens = goldens_of(request.files)
     with runner, Progress(sys.stderr) as runner.progress:
-        caught = check_self(runner)
+        if request.proofs:
+            runner.begin()  # which releases there are says which proofs hold
         proven = check_rules(request.proofs, verify_proofs(runner, request))
         results = [*already, *proven, *verify_fixtures(runner, request)]
         whole = not (request.mesh or request.shard or any(request.files.values()))
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
-        run = Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))
+        run = Run(results, packages, list(runner.limits), runner.caught, shard=str(request.shard or ""))
         try:
             run.goldens = hold(results, runner.releases, update=update, whole=whole, goldens=goldens)
         except OSError as error:
             run.unwritten.append(f"{error.filename}: the golden cannot be written: {error.strerror}")
+        runner.keep([result.fixture for result in results if result.status == FAIL])
+        run.kept = runner.sentences()
         return run

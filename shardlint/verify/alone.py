@@ -21,7 +21,7 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """The jobs, those that compare with a run on one device told what it gave and where it left its arrays, which are
     there until the end.
     """
-    places = [index for index, job in enumerate(jobs) if _compares(job)]
+    places = [index for index, job in enumerate(jobs) if _compares(job) and not runner.has(job)]
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         first = []
         for index in places:

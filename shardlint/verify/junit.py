@@ -51,6 +51,8 @@ def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
         SubElement(properties, "property", name=printable(package), value=printable(release))
     for limit in run.limits:
         SubElement(properties, "property", name="limit", value=printable(limit))
+    for kept in dict.fromkeys(result.kept for result in results if result.kept):
+        SubElement(properties, "property", name="kept from", value=printable(kept))
     for result in results:
         _case(suite, result)
     return suite

@@ -25,6 +25,8 @@ class Outcome:
     """Where in its Python it stood then, innermost first."""
     output: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    kept: str = ""
+    """When it was run, where it was not run now for nothing it rests on has changed."""
 
     def finish(self, end: dict[str, Any]) -> None:
         """Take in the end of the process."""

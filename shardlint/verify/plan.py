@@ -200,6 +200,7 @@ def _fixture_results(outcome: Outcome, request: Request, python: str) -> list[Re
     results = results_of(outcome)
     for result in results:
         result.target = job["label"]
+        result.kept = outcome.kept
         if not result.seconds:
             result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
         result.fixture = _fixture_of(job)

@@ -114,6 +114,8 @@ class Result:
     """What was compiled, from the levels that compile."""
     cached: bool = False
     """Whether the compiler was not asked again, as it was before about the same program."""
+    kept: str = ""
+    """When it was run, where it was not run now for nothing it rests on has changed; "" where it was run now."""
     fixture: str = ""
     """`FILE::NAME` of the fixture; "" for the proof of a rule, and for a file that could not be read."""
     topology: str = ""
@@ -143,6 +145,8 @@ class Run:
     """`2/4` where the run was this part of the work only."""
     unwritten: list[str] = field(default_factory=list)
     """Which golden or report could not be written, and why, one sentence each."""
+    kept: list[str] = field(default_factory=list)
+    """What was told from earlier runs and why other things were not, one sentence each."""
 
     def counts(self) -> Counter[str]:
         """How many results passed, failed and were skipped."""
@@ -169,6 +173,7 @@ def text_report(run: Run, colour: bool) -> str:
     lines.append("")
     lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({printable(packages)})")
     lines += [printable(f"golden: {said}") for said in run.goldens]
+    lines += [printable(f"kept: {said}") for said in run.kept]
     lines += [printable(f"self-test: {caught}") for caught in run.self_test]
     lines += [printable(f"limits: {limit}") for limit in run.limits]
     if not run.results:
@@ -190,6 +195,7 @@ def json_report(run: Run, version: str) -> str:
             "limits": run.limits,
             "self_test": run.self_test,
             "goldens": run.goldens,
+            "kept": run.kept,
             "shard": run.shard,
             "results": [_plain(result) for result in run.results],
             "passed": counts[PASS],
@@ -222,7 +228,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     mesh = f"  mesh {sizes_text(result.mesh).replace(',', ' ')}" if result.mesh else ""
     level = f"  level {result.level} {result.topology}".rstrip() if result.level else ""
     counted = f"  {result.checked} checked" if result.status == PASS else ""
-    counted += "  from cache" if result.cached else ""
+    counted += f"  kept from {result.kept}" if result.kept else "  from cache" if result.cached else ""
     reason = f"  {result.reason}" if result.reason else ""
     yield word + printable(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:

@@ -132,6 +132,10 @@ class Runner:
             self._errors.close()
             self._errors = None
 
+    def has(self, job: Job) -> bool:
+        """Whether a job need not be run, for what it tells is kept."""
+        return False
+
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Do jobs and give each outcome as it comes. Raises `CannotRun` if this runner is left meanwhile."""
         numbered = [

@@ -542,3 +542,84 @@ def test_functions_that_others_make(tmp_path: Path) -> None:
     ended = shardlint(tmp_path)
     assert ended.returncode == 1
     assert "expected P('data', 'model')  got P('data')" in ended.stdout
+
+
+PLACED = """\
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from flax.training.train_state import TrainState
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+
+class Net(nn.Module):
+    width: int
+
+    @nn.compact
+    def __call__(self, x):
+        init = nn.with_partitioning(nn.initializers.lecun_normal(), (None, "data"))
+        return nn.Dense(8, use_bias=False)(nn.relu(nn.Dense(self.width, use_bias=False, kernel_init=init)(x)))
+
+
+def init_state(model, rng, mesh):
+    def init(rng):
+        params = model.init(rng, jnp.zeros((1, 8)))["params"]
+        return TrainState.create(apply_fn=model.apply, params=params, tx=optax.adam(1e-3))
+
+    shardings = nn.get_sharding(jax.eval_shape(init, rng), mesh)
+    return shardings, jax.jit(init, out_shardings=shardings)(rng)
+
+
+def train_step(state, x, scale):
+    loss, grads = jax.value_and_grad(lambda p: jnp.mean(state.apply_fn({"params": p}, x) ** 2))(state.params)
+    return state.apply_gradients(grads=grads), loss * scale
+
+
+class Trainer:
+    def __init__(self, mesh, shardings, scale):
+        self.mesh, self.scale = mesh, scale
+        self.build(shardings)
+
+    def build(self, shardings):
+        out = (shardings, NamedSharding(self.mesh, P()))
+        self.step = jax.jit(partial(train_step, scale=self.scale), out_shardings=out, donate_argnums=0)
+
+
+def main():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    shardings, state = init_state(Net(64), jax.random.PRNGKey(0), mesh)
+    trainer = Trainer(mesh, shardings, 0.5)
+    for _ in range(2):
+        state, loss = trainer.step(state, jax.device_put(jnp.ones((16, 8)), NamedSharding(mesh, P("data"))))
+    return state
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="what a function returns is seen from Python 3.12 on")
+def test_train_states_their_makers_and_jits_of_objects(tmp_path: Path) -> None:
+    pytest.importorskip("optax")
+    pytest.importorskip("flax")
+    (tmp_path / "prog.py").write_text(PLACED)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "prog.py")
+    text = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "init_state" in ended.stdout and "train_step" in ended.stdout, ended.stdout + ended.stderr
+    assert 'arrays_of(prog.init_state, ["model", "rng"], mesh=mesh)' in text
+    assert "prog.Trainer(" in text and "prog.main" not in text
+    assert "apply_fn=once(" in text and "prog.Net(width=64).apply" in text
+
+    whole = "    shardings = jax.tree.map(lambda one: NamedSharding(mesh, P()), shardings)\n"
+    (tmp_path / "prog.py").write_text(PLACED.replace("    return shardings, jax.jit", f"{whole}    return shardings, jax.jit"))
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1
+    assert "expected P(None, 'data')  got P()" in ended.stdout
+    (tmp_path / "prog.py").write_text(PLACED.replace("donate_argnums=0", "donate_argnums=()"))
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1
+    assert "expected buffer reused  got kept" in ended.stdout

@@ -18,6 +18,7 @@ from shardlint.cli.verify import run_request
 from shardlint.verify import challenge, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import Cache
+from shardlint.verify.deferred import Deferred
 from shardlint.verify.judge import derived, read, results_of
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures
@@ -381,7 +382,7 @@ def test_a_file_that_is_written_anew_by_its_program_fails(runner: Runner, tmp_pa
 
 
 def run_command(runner: Runner, file: Path, update: bool = False) -> Run:
-    return run_request(Request({file: ()}, levels=["compile"]), Runner(seconds=60), update=update)
+    return run_request(Request({file: ()}, levels=["compile"]), Deferred(seconds=60), update=update)
 
 
 @pytest.mark.parametrize("change", ["remove", "rewrite"])

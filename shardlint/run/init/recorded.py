@@ -48,6 +48,8 @@ class Function:
     """The code that gives it, where it is made inside of another function."""
     after: tuple[int, ...] = ()
     """The arguments that it changes in place (objects of flax.nnx), whose state counts as given."""
+    places: bool = False
+    """Whether it is no jit: it places arrays, and jits, by itself."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""
@@ -124,6 +126,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         tuple(map(str, data.get("partial", ()))),
         data.get("made"),
         tuple(map(int, data.get("after", ()))),
+        bool(data.get("places")),
     )
 
 

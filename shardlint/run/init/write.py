@@ -73,6 +73,25 @@ def found(made, name):
         waiting += [each for each in getattr(one, "__dict__", {}).values() if callable(each)]
     raise LookupError(f"{name} is not in what made it")
 ''',
+    "jitted": '''\
+def jitted(made, name):
+    """The jit of the function of this name in what another one gave."""
+    waiting, done = [made], []
+    while waiting and len(done) < 10_000:
+        one = waiting.pop(0)
+        if any(one is each for each in done):
+            continue
+        done.append(one)
+        of = getattr(one, "__wrapped__", None)
+        while hasattr(of, "func"):
+            of = of.func
+        if hasattr(one, "lower") and getattr(of, "__qualname__", "") == name:
+            return one
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple)) else ()
+        waiting += [cell.cell_contents for cell in getattr(one, "__closure__", None) or ()]
+        waiting += [each for each in getattr(one, "__dict__", {}).values() if callable(each)]
+    raise LookupError(f"no jit of {name} is in what made it")
+''',
     "inner": '''\
 def inner(of, name, **free):
     """A function inside of another one, of its code and what it closes over."""
@@ -88,6 +107,25 @@ def inner(of, name, **free):
                 return types.FunctionType(one, of.__globals__, one.co_name, None, cells)
         waiting += inside
     raise LookupError(f"{name} is not there any more")
+''',
+    "arrays_of": '''\
+def arrays_of(function, names, **given):
+    """A function that gives the arrays of what another one gives; shardings beside them are none."""
+    import jax
+
+    def arrays(*args):
+        named = {name: one for name, one in zip(names, args) if not name.isdigit()}
+        result = function(*(one for name, one in zip(names, args) if name.isdigit()), **named, **given)
+        return jax.tree_util.tree_map(lambda one: one if hasattr(one, "dtype") else None, result)
+
+    return arrays
+''',
+    "once": '''\
+def once(name, make, made={}):
+    """What is told apart by which object it is, as a function is: one for all that need it."""
+    if name not in made:
+        made[name] = make()
+    return made[name]
 ''',
     "keys": '''\
 def keys(shape):

@@ -49,7 +49,7 @@ def look(
         if sums and all(lines):
             told = [{**sums[0], "what": "same-start", "lines": each} for each in lines]
             write("region", **{**found, "seen": told})
-        seen[at]["idle"] = found["idle"]
+        seen[at]["idle"], seen[at]["varying"] = found["idle"], found["varying"]
 
 
 def _equal(jax: Any, one: Any) -> bool:

@@ -71,7 +71,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         if nbytes(one) >= _LEAST
     ]
     again.look(jax, known.pop("again", ()), args, known["regions"], _drawn_by)
-    equal = replicas.equal_rows(jax, names, args) if _has_pmap(known) else []
+    equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal}
 
 
@@ -115,7 +115,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
         if before["equal"]:
             collectives = sum(each["collectives"] for each in known["regions"])
             for found in replicas.parted(jax, results, names, before["equal"]):
-                write("parted", collectives=collectives, regions=_lines_of(known), **at_call, **found)
+                made = known["regions"][0].get("varying", {}) if len(known["regions"]) == 1 else {}
+                more = {"regions": _lines_of(known), "inside": made.get(found["at"], [])}
+                write("parted", collectives=collectives, **more, **at_call, **found)
 
 
 def _idle(known: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +144,12 @@ def _drawn_by(one: Any) -> list[Any]:
     """The lines that drew an array's random numbers in a manual region; none of others."""
     known = _drawn.get(id(one))
     return known[1] if known is not None and known[0]() is one else []
+
+
+def _made_by(one: Any) -> list[Any]:
+    """The lines of the call that gave an array; none of others."""
+    made = _made.get(id(one))
+    return made[1] if made is not None and made[0]() is one else []
 
 
 def maker_of(one: Any) -> str:

@@ -91,6 +91,7 @@ def judge(
         "called": called[:4],
         "collectives": region.collectives,
         "drawn": region.drawn,
+        "varying": region.varying,
         "axes": sizes,
         "pmap": pmap,
         "checked": checked,
@@ -118,6 +119,7 @@ def judge_body(
     region.dimensions.update(zip(body.invars, dimensions or (), strict=False))
     manual = frozenset(sizes)
     values = walk(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
+    region.varying = _varying(values, body, region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
         _result(at, value, axes, body.outvars[at], info, region, called, checked)
     if dimensions is not None and not back:
@@ -149,7 +151,8 @@ def _result(
     facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape, "at": at}
     if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
         summed = list(map(list, value.summed)) if value.over & manual and region.collectives else []
-        region.seen.append({"what": "differs", "axes": differs, **facts, "summed": summed})
+        own = _reduced(atom, frozenset(differs), region)
+        region.seen.append({"what": "differs", "axes": differs, **facts, "summed": summed, "reduced": own})
     size = 1
     for part in shape:
         size *= part
@@ -166,6 +169,34 @@ def _result(
         reduced = eqn is not None and region.collectives
         if reduced:
             region.seen.append({"what": "equal", "axes": equal, **facts})
+
+
+def _reduced(atom: Any, axes: Names, region: Region) -> list[Any]:
+    """The lines of the last operation before a result that makes one of all the rows that a device has: a sum over
+    devices would have followed it.
+    """
+    waiting, done = [atom], set[int]()
+    while waiting and len(done) < 200:
+        one = waiting.pop(0)
+        eqn = None if hasattr(one, "val") or id(one) in done else region.maker.get(one)
+        done.add(id(one))
+        if eqn is None:
+            continue
+        vary = [each for each in eqn.invars if not hasattr(each, "val") and region.known.get(each, Value()).over & axes]
+        reduces = ("reduce_sum", "reduce_max", "reduce_min", "argmax", "argmin")
+        if vary and eqn.primitive.name in reduces:
+            return [list(place) for place in region.where.get(one, ())[:1]]
+        waiting += vary
+    return []
+
+
+def _varying(values: Any, body: Any, region: Region) -> dict[int, list[Any]]:
+    """Where results are made that differ by device, by their number."""
+    found = {}
+    for at, (value, atom) in enumerate(zip(values, body.outvars, strict=False)):
+        if value.given and value.over and not hasattr(atom, "val"):
+            found[at] = [list(line) for line in region.where.get(atom, ())[:2]]
+    return found
 
 
 def taken_by(eqn: Any) -> list[Names]:

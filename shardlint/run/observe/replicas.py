@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _SAMPLE = 4096
@@ -29,42 +31,88 @@ def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[
                 break
 
 
-def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Arguments of `pmap` that are the same on every device: shape and type of each, its name, and whether it holds
-    one number throughout.
+@dataclass(frozen=True)
+class Before:
+    """An argument of `pmap` that has a row for each device. `rows` are samples of them, `alike` whether they are the
+    same, `blank` whether they hold one number throughout, `made` the lines that made it.
     """
-    found: list[tuple[Any, ...]] = []
+
+    form: tuple[Any, ...]
+    name: str
+    rows: list[Any]
+    alike: bool
+    blank: bool
+    made: list[Any]
+
+
+def before_call(
+    jax: Any, names: Sequence[str], args: Sequence[Any], made: Callable[[Any], list[Any]]
+) -> list[Before]:
+    """The arguments of a call of `pmap`; none where nothing is the same on every device."""
+    found = []
     for at, one in _largest(args):
         rows = rows_of(jax, one)
-        if rows and all(same(rows[0], row) for row in rows[1:]):
+        if rows:
+            alike = all(same(rows[0], row) for row in rows[1:])
+            blank = alike and bool((rows[0] == rows[0][:1]).all())
             name = names[at] if at < len(names) else f"argument {at}"
-            found.append((tuple(one.shape), str(one.dtype), name, bool((rows[0] == rows[0][:1]).all())))
-    return found
+            found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one)))
+    return found if any(one.alike for one in found) else []
 
 
 def parted(
-    jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]
+    jax: Any, results: Sequence[Any], names: Sequence[str], given: list[Before]
 ) -> Iterator[dict[str, Any]]:
-    """Results of `pmap` that differ by device though arguments of their type were the same on all."""
-    largest = max((_count(shape) for shape, *_ in equal), default=0)
+    """Results of `pmap` that differ by device though the arguments that they take the place of were the same on all,
+    and those that differed before and are moved by the same on all: no replicas of one another.
+    """
+    largest = max((_count(one.form[0]) for one in given if one.alike), default=0)
     told: list[tuple[dict[str, Any], bool]] = []
     kept = False
     for at, one in _largest(results):
-        like = [each for each in equal if each[:2] == (tuple(one.shape), str(one.dtype))]
+        like = [each for each in given if each.form == (tuple(one.shape), str(one.dtype))]
         if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
             continue
         rows = rows_of(jax, one)
         if not rows:
             continue
-        empty = all(each[3] for each in like)
+        name = names[at] if at < len(names) else f"[{at}]"
+        before = max(like, key=lambda each: _alike(each.name, name))
+        found = {
+            "at": at, "result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": before.name,
+            "apart": False, "made": before.made,
+        }  # fmt: skip
+        if not before.alike:
+            if _moved_alike(before.rows, rows):
+                told.append(({**found, "apart": True}, False))
+            continue
+        # A moment of weights, which an optimizer begins with zeros, is of their form and has their key.
+        weights = (each for each in like if each.alike and not each.blank and _alike(each.name, before.name) > 2)
+        empty = before.blank and not any(weights)
         if all(same(rows[0], row) for row in rows[1:]):
             kept = kept or not empty
             continue
-        name = names[at] if at < len(names) else f"[{at}]"
-        found = {"result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": like[0][2]}
         told.append((found, empty))
     # Beside weights that stay the same, what was empty is each device's own: a replay buffer, running state.
     yield from (found for found, empty in told if not (empty and kept))
+
+
+def _alike(argument: str, result: str) -> int:
+    """How much of the ends of two names is the same: `state.mu['w']` and `[0].mu['w']`."""
+    pairs = zip(reversed(argument), reversed(result), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _moved_alike(before: list[Any], after: list[Any]) -> bool:
+    """Whether a call adds the same to what each device holds of its own."""
+    import numpy as np
+
+    if len(before) != len(after) or before[0].dtype.kind != "f" or before[0].shape != after[0].shape:
+        return False
+    moved = [np.asarray(two, np.float64) - np.asarray(one, np.float64) for one, two in zip(before, after, strict=True)]
+    most = max(float(np.abs(one).max()) for one in moved)
+    apart = max(float(np.abs(one - before[0]).max()) for one in before[1:])
+    return 0 < most < apart and all(np.allclose(one, moved[0], rtol=1e-2, atol=2e-2 * most) for one in moved[1:])
 
 
 def rows_differ(jax: Any, one: Any) -> bool:
@@ -76,8 +124,9 @@ def rows_differ(jax: Any, one: Any) -> bool:
 def rows_of(jax: Any, one: Any) -> list[Any]:
     """A sample of each device's row, where an array of numbers has one for each."""
     sharding = getattr(one, "sharding", None)
-    if sharding is None and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
-        rows = [_sample(jax, row) for row in one]
+    whole = sharding is None or len(sharding.device_set) == 1
+    if whole and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
+        rows = [_sample(jax, row) for row in (one if sharding is None else jax.device_get(one))]
         return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
         return []

@@ -115,7 +115,7 @@ def _sizes(axes: Sequence[str], region: Region) -> int:
 def _source(atom: Any, region: Region, scaled: bool = False) -> Any:
     """The operation a value comes from, past what only changes its type or shape, or also its scale."""
     for _ in range(ROUNDS):
-        eqn = region.maker.get(atom)
+        eqn = None if hasattr(atom, "val") else region.maker.get(atom)
         if eqn is None:
             return None
         given = [each for each in eqn.invars if not hasattr(each, "val")]

@@ -66,6 +66,8 @@ class Region:
     where: dict[Any, list[Any]] = field(default_factory=dict)
     at: list[Any] = field(default_factory=list)
     """The user's lines of the library function that is walked through: jax keeps those of its first use."""
+    varying: dict[int, list[Any]] = field(default_factory=dict)
+    """The lines that make a result which differs by device, by its number."""
     drawn: dict[int, list[Any]] = field(default_factory=dict)
     """The lines that draw the random numbers of a result, by its number."""
     collectives: int = 0

@@ -69,7 +69,9 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     helpers = (("inside, called", line(each)) for each in seen["lines"][1:3])
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
-    for word, key in (("summed over other axes", "summed"), ("divided", "divided")):
+    for word, key in (
+        ("summed over other axes", "summed"), ("divided", "divided"), ("of each device's own rows", "reduced"),
+    ):  # fmt: skip
         where = line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
             see += ((word, where),)
@@ -254,6 +256,17 @@ def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def _began_apart(one: dict[str, Any], place: Line) -> Found:
+    made = first(one["made"])
+    return Found(
+        "drifts", one["name"], made if made.file else place,
+        f"{one['argument']} {array(one)} differs by device before {one['name']}, which adds the same to it on all: "
+        "these are no copies of one model",
+        advice="make it once, of one key, and copy it to the devices (flax.jax_utils.replicate for pmap)",
+        see=(("called", place),) if made.file and made != place else (), code="SL402",
+    )  # fmt: skip
+
+
 def _parted(events: Events) -> Iterator[Found]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
@@ -262,8 +275,12 @@ def _parted(events: Events) -> Iterator[Found]:
         if place in seen:
             continue
         seen.add(place)
+        if one["apart"]:
+            yield _began_apart(one, place)
+            continue
         nothing = "; nothing is reduced in it" if not one["collectives"] else ""
         mapped = tuple(("mapped", line(where)) for where in one["regions"][:1])
+        mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) != place)
         yield Found(
             "drifts", one["name"], place,
             f"{one['argument']} {array(one)} is the same on every device before {one['name']} and differs "

@@ -53,8 +53,12 @@ class MadeModules:
         of optax is a pair of functions without names, and so is a schedule.
         """
         for name, function in list(vars(module).items()):
-            if isinstance(function, types.FunctionType) and not name.startswith("_"):
+            if name.startswith("_"):
+                continue
+            if isinstance(function, types.FunctionType):
                 setattr(module, name, self._watched(f"{module.__name__}.{name}", function, own))
+            elif isinstance(function, type) and isinstance(vars(function).get("__init__"), types.FunctionType):
+                self._watch_objects(f"{module.__name__}.{name}", function, own)
 
     def _watched(self, name: str, function: Any, own: Any) -> Any:
         @functools.wraps(function)
@@ -66,9 +70,21 @@ class MadeModules:
 
         return watched
 
-    def _note(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+    def _watch_objects(self, name: str, kind: Any, own: Any) -> None:
+        """The same of a class of which there are transformations, as `optax.MultiSteps` is."""
+        begin = kind.__init__
+
+        @functools.wraps(begin)
+        def began(one: Any, *args: Any, **kwargs: Any) -> None:
+            begin(one, *args, **kwargs)
+            if own(sys._getframe(1).f_code.co_filename) and len(self.results) < _MOST and hasattr(one, "update"):
+                self._note(name, args, kwargs, one, any_object=True)
+
+        kind.__init__ = began
+
+    def _note(self, name: str, args: Any, kwargs: Any, result: Any, any_object: bool = False) -> None:
         try:
-            if not (callable(result) or (all(map(callable, result)) and result)):
+            if not any_object and not (callable(result) or (all(map(callable, result)) and result)):
                 return
             written = self.code()
             given = [written.given("", one) for one in args]

@@ -27,7 +27,9 @@ factories: Any = None
 """How functions were made in others (`factories.py`)."""
 
 
-def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any]) -> None:
+def begin(
+    folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any], returns: dict[str, Any]
+) -> None:
     """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
     global made, writes, factories
     factories = makers["Factories"]()
@@ -36,6 +38,7 @@ def begin(folder: str, makes: dict[str, Any], written: dict[str, Any], makers: d
     made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
     written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
+    factories.running = returns["Returned"](recorder.returned, lambda: len(recorder.seen))
     sys.meta_path.insert(
         0,
         _Finder(
@@ -164,6 +167,19 @@ class _Recorder:
         finally:
             self.busy.now = False
 
+    def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
+        """What a function gave that jits and places inside of itself; of one that gave no arrays on a mesh, nothing."""
+        if getattr(self.busy, "now", False):
+            return
+        self.busy.now = True
+        try:
+            told = _of_return(of, given, outs)
+        except Exception:  # its arguments cannot be written
+            return
+        finally:
+            self.busy.now = False
+        self.after(told, outs)
+
     def after(self, told: dict[str, Any] | None, outs: Any) -> None:
         if told is None or self.busy.__dict__.get("now"):
             return
@@ -228,18 +244,22 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         found = [] if library else [(name, one) for name, one in names.items() if one is fun]
         inside = factories.of(fun) if not found and fun.__name__.isidentifier() else None
         if not found and inside is None:
+            factories.watch_around()
             return {
                 **told,
                 "skip": "it is not kept under a name of its module, where a fixture could find it",
             }
-        if info is None or (library and inside is not None and not _given_jitted(inside[0])):
+        if info is None or (library and inside is not None and not inside[0].startswith("found(")):
             return {**told, "skip": "what jax.jit was given for it cannot be told"}
         if inside is None or not (library or inside[2]):
             around, imports = _options(info)
         if inside is not None:
             found = [(fun.__name__, whole)]
             made_by, imports = inside[0], sorted({*imports, *inside[1]})
-        if whole is not fun:
+        elif not library and (again := factories.jitted(whole)) is not None:
+            # Made there, so that a change of its options is seen.
+            around, (made_by, imports) = None, (again[0], sorted(again[1]))
+        if whole is not fun and (made_by is None or inside is not None):
             given, more = _already_given(whole)
             imports = sorted({*imports, *more, "functools"})
     name = found[0][0]
@@ -276,9 +296,42 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     }
 
 
-def _given_jitted(code: str) -> bool:
-    """Whether what a library's jit made of a function is found in what its factory gives."""
-    return code.startswith("found(")
+def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | None:
+    """What is known of a function that gave arrays on a mesh, of no jit; None of any other."""
+    import jax
+
+    leaves = jax.tree_util.tree_leaves((outs, list(given.values())))
+    meshes = [mesh for leaf in leaves if (mesh := _mesh(leaf)) is not None]
+    meshes += [one for one in given.values() if isinstance(one, jax.sharding.Mesh)]
+    results = _placed(outs)
+    if not meshes or sum(spec is not None for _, _, spec in results) < 2 or len(leaves) > _LEAVES:
+        return None
+    written, file = writes.Code(), of.__code__.co_filename
+    names = [name for name in given if not isinstance(given[name], jax.sharding.Mesh) or name != "mesh"]
+    context, _ = _context()
+    bound = isinstance(of, types.MethodType)
+    name = f"{written.known(of.__self__)}.{of.__name__}" if bound else written.by_name(of)
+    return {
+        "fun": of,
+        "file": os.path.abspath(file),  # noqa: PTH100
+        "line": of.__code__.co_firstlineno,
+        "name": of.__qualname__,
+        "attribute": f"{of.__self__.__name__}.{of.__name__}" if bound else of.__name__,
+        "main": of.__module__ == "__main__",
+        "module": of.__module__,
+        "guarded": of.__module__ != "__main__" or writes.guarded(file),
+        "context": context,
+        "mesh": _sizes(meshes[0]),
+        "explicit": _explicit(meshes[0]),
+        "jit": None,
+        "made": f"arrays_of({name}, {names!r}{', mesh=mesh' if len(names) < len(given) else ''})",
+        "qualname": of.__qualname__,
+        "places": True,
+        "partial": [],
+        "imports": sorted(written.imports),
+        "donate": [],
+        "args": [_argument(given[each], {}) for each in names],
+    }
 
 
 def _is_graph(one: Any) -> bool:

@@ -102,7 +102,8 @@ def _begin() -> None:
         os.register_at_fork(after_in_child=renew)
     if "SHARDLINT_RUN_RECORD" in os.environ:
         begin = _beside("recorded.py")["begin"]
-        begin(os.environ["SHARDLINT_RUN_RECORD"], _beside("made.py"), _beside("written.py"), _beside("factories.py"))
+        beside = (_beside(f"{name}.py") for name in ("made", "written", "factories", "returned"))
+        begin(os.environ["SHARDLINT_RUN_RECORD"], *beside)
     if "SHARDLINT_RUN_RAISED" in os.environ:
         _watch()
     if "SHARDLINT_RUN_STACKS" in os.environ:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import os
 import sys
+import types
+import zlib
 from typing import Any
 
 made: Any = None
@@ -17,7 +20,7 @@ made: Any = None
 
 def own(file: str) -> bool:
     """Whether a file is the user's, and of no installed package."""
-    return not file.startswith("<") and not any(
+    return not file.startswith(("<", _OURS)) and not any(
         part in file for part in ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
     )
 
@@ -41,6 +44,10 @@ def _kind(value: Any) -> str:
     if is_type or type(value).__name__ == "_ScalarMeta":
         return f"jax.numpy.{value.__name__}"
     return ""
+
+
+# Shardlint's own, which looks on where programs call jax, need not be installed as a package.
+_OURS = os.path.dirname(os.path.dirname(own.__code__.co_filename)) + os.sep  # noqa: PTH120
 
 
 class Unwritten(TypeError):
@@ -91,6 +98,8 @@ class Code:
         if isinstance(value, dict):
             inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
             return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
+        if isinstance(value, jax.ShapeDtypeStruct):
+            return f"array({tuple(value.shape)!r}, {str(value.dtype)!r})"
         if made is not None and (told := made.of(value)) is not None:
             self.imports |= told[1]
             return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
@@ -106,12 +115,47 @@ class Code:
             return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
         fields = getattr(type(value), "__dataclass_fields__", None)
         if fields is not None and all(field.init for field in fields.values()):
-            given = ", ".join(f"{key}={self.of(getattr(value, key))}" for key in fields)
+            given = ", ".join(filter(None, (self.field(value, field) for field in fields.values())))
             return f"{self.known(type(value))}({given})"
+        if isinstance(value, types.MethodType) and not isinstance(value.__self__, type):
+            return f"{self.of(value.__self__)}.{value.__name__}"
+        if isinstance(value, functools.partial):
+            self.imports.add("functools")
+            pieces = [self.by_name(value.func), *map(self.of, value.args)]
+            pieces += [f"{key}={self.of(one)}" for key, one in value.keywords.items()]
+            return f"functools.partial({', '.join(pieces)})"
+        if type(value).__module__.startswith("ml_collections"):
+            # What a reference in it stands for is resolved, as where it is read.
+            self.imports.add("ml_collections")
+            return f"ml_collections.ConfigDict({self.plain(value.to_dict())})"
         try:
             return repr(_literal(value))
         except Unwritten:
             return self.by_name(value)
+
+    def field(self, value: Any, field: Any) -> str:
+        """A field of a dataclass, empty where it need not be given. What is no part of the tree that it is has to be
+        the same object wherever one is made: trees are compared by it, and functions are equal to none but themselves.
+        """
+        linen = "flax.linen" in {one.__module__[:10] for one in type(value).__mro__}
+        if linen and field.name in ("name", "parent"):
+            return ""  # which it sets itself
+        now = getattr(value, field.name)
+        try:
+            code = self.of(now)
+        except Unwritten:
+            if now is not field.default:
+                raise
+            return ""  # a default that has no code, as an initializer, need not be said
+        if field.metadata.get("pytree_node") is False and "(" in code and not code.startswith("("):
+            code = f"once({field.name + format(zlib.crc32(code.encode()), '_x')!r}, lambda: {code})"
+        return f"{field.name}={code}"
+
+    def plain(self, value: Any) -> str:
+        """The values of a config: dictionaries of what has code."""
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.plain(one)}" for key, one in value.items()) + "}"
+        return self.of(value)
 
     def by_name(self, value: Any) -> str:
         """What is written only as the name it is kept under, as a function is."""

@@ -278,7 +278,8 @@ def _result(result: Result) -> Html:
 
 
 def _took(result: Result) -> str:
-    return f"{result.seconds:.1f} s" + (", from cache" if result.cached else "")
+    again = f", kept from {result.kept}" if result.kept else ", from cache" if result.cached else ""
+    return f"{result.seconds:.1f} s{again}"
 
 
 def _failures(result: Result) -> Html | None:

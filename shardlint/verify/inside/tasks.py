@@ -7,6 +7,7 @@ they may be is what `shardlint.verify.attend` takes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -28,7 +29,7 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
 
     Messages go to `descriptor` behind `mark`, the parent's answers come from `orders`.
     """
-    from shardlint.verify.inside import captured_stderr, devices, errors, guard
+    from shardlint.verify.inside import captured_stderr, devices, errors, guard, reads
 
     captured_stderr.lead()
     known, changed = guard.ready()
@@ -37,7 +38,10 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
     try:
         send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
         devices.simulate(job["devices"])
+        told = reads.note(_own_folders(job)) if job.get("keep") else None
         _TASKS[job["task"]](job, send, ask, changed)
+        if told is not None:
+            send({"reads": told()})
         send({"done": True})
     except SystemExit as error:
         send({"stopped": f"the program called sys.exit({errors.exit_code(error)})"})
@@ -45,6 +49,12 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
         send({"stopped": f"raised {type(error).__name__}: {errors.cut(errors.told(error))}"})
         errors.print_trace()
     errors.flush()
+
+
+def _own_folders(job: Job) -> tuple[str, ...]:
+    """The folders in which the verifier and jax keep what they read again; no program computes with that."""
+    found = [job.get("folder"), job.get("cache"), os.environ.get("JAX_COMPILATION_CACHE_DIR")]
+    return tuple(folder for folder in found if folder)
 
 
 def _self_test(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
