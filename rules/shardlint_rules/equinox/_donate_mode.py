@@ -11,6 +11,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Constant, Functi
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint_rules.equinox._keeping import of_definition, of_expression
 from shardlint_rules.equinox.call_text import comments
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
@@ -61,12 +62,10 @@ def rewrite(site: Site) -> Fix:
         found = reason
     put = {}
     if asked:
-        if isinstance(found, NotRewritten):
-            raise found
-        modes = {_mode(site, parameters) for parameters in found}
-        if len(modes) != 1:
-            raise NotRewritten("the functions wrapped with it would need different modes")
-        put = {donated[0]: ("donate", f'"{modes.pop()}"')}
+        try:
+            put = {donated[0]: ("donate", f'"{_one_mode(site, found)}"')}
+        except NotRewritten as reason:
+            return _packed(site, donated[0], reason)
     edit, drops = without(site, {*DONATE_SETTINGS, *STATIC_SETTINGS}, put)
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
@@ -80,6 +79,50 @@ def rewrite(site: Site) -> Fix:
     return site.fix(
         Safety.UNSAFE, message, [edit], "an argument that was static and is an array would be traced", drops
     )
+
+
+def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
+    if isinstance(found, NotRewritten):
+        raise found
+    modes = {_mode(site, parameters) for parameters in found}
+    if len(modes) != 1:
+        raise NotRewritten("the functions wrapped with it would need different modes")
+    return modes.pop()
+
+
+def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
+    """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
+    names = {*DONATE_SETTINGS, *STATIC_SETTINGS}
+    cut, drops = without(site, names, {keyword: ("donate", '"all-except-first"')})
+    if set(comments(site.text())) - set(comments(cut.text)):
+        raise NotRewritten("a comment beside the keywords would be lost")
+    places = {place for name in DONATE_SETTINGS if site.keyword(name) is not None for place in _places(site, name)}
+    try:
+        node = site.decorated
+        if isinstance(node, ast.FunctionDef):
+            parameters = _of(node)
+            given = {parameters.index(place) for place in places}
+            if None in given:
+                raise reason
+            edits, told = of_definition(site, node, {name for name in given if name}, cut)
+        else:
+            edits, told = of_expression(site, places, _settings(site, cut.text))
+    except NotRewritten as why:
+        raise (reason if str(reason).startswith("filter_jit donates") else why) from why
+    message = f"write {told}"
+    return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
+
+
+def _settings(site: Site, text: str) -> str:
+    """The settings of a call without its function."""
+    import libcst as cst
+
+    from shardlint.rules_api.cst import code, parse_expression
+
+    call = parse_expression(text)
+    assert isinstance(call, cst.Call)
+    left = [one for one in call.args if one.keyword is not None and one.keyword.value != "fun"]
+    return ", ".join(code(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for one in left)
 
 
 def _places(site: Site, name: str) -> list[int | str]:

@@ -57,7 +57,7 @@ def above(
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
     kept = _kept(site, asked)
-    handed = function is None or not _stays_itself(site, function, statement)
+    handed = function is None or not stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _lines(site, function, asked, inner, indent, statement)
@@ -70,7 +70,7 @@ def above(
     lead += ("\n" if indent else "\n\n") if first else ""
     whole = f"{lead}{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
-    edits = [*imports, Edit(start, start, ("" if first else _before(site, statement, indent)) + whole)]
+    edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
     if not handed:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
@@ -95,7 +95,7 @@ def _called(site: Site, rest: Cut) -> tuple[str, str]:
     return called, inside.removeprefix(called).lstrip(" ,\n")
 
 
-def _before(site: Site, statement: ast.stmt, indent: str) -> str:
+def before(site: Site, statement: ast.stmt, indent: str) -> str:
     """The empty lines that are missing above a definition."""
     source = site.file.source
     line = statement.lineno - 1
@@ -145,7 +145,7 @@ def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str
     return ", ".join(filter(None, [before, star, more, "**kwargs" if rest else ""]))
 
 
-def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+def stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
     """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
     if isinstance(function, ast.Lambda):
         return True  # what it names is looked up where it runs, here as there

@@ -41,10 +41,10 @@ def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tup
     edits, body, shown = _body(site, target, asked, site.text(target.node), indent, statement)
     signature = _signature(site, target, asked)
     text = f"@{decorator}\n{indent}def {name.id}({signature}):\n{body}".rstrip("\n")
-    return [*edits, *_placed(site, statement, text, indent)], shown
+    return [*edits, *placed(site, statement, text, indent)], shown
 
 
-def _placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
+def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
     """A definition in the place of a statement, with empty lines around it."""
     source = site.file.source
     above, below = _missing_lines(site, statement, 1 if indent else 2)
@@ -81,7 +81,7 @@ def of_lambda(
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
     decorator = _decorator(site, rest, function)
     whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
-    return [*imports, *_placed(site, statement, whole, indent)], [*lines, *returned]
+    return [*imports, *placed(site, statement, whole, indent)], [*lines, *returned]
 
 
 def around_decorated(

@@ -1,0 +1,335 @@
+"""Donation of some arguments, of which `filter_jit` knows "all" and "all-except-first": what is kept goes first, in a tuple.
+
+    @eqx.filter_jit(donate_argnums=(0,))
+    def step(state, x, y):
+        ...
+
+becomes
+
+    @eqx.filter_jit(donate="all-except-first")
+    def _step(kept, state):
+        x, y = kept
+        ...
+
+
+    def step(state, x, y):
+        return _step((x, y), state)
+
+A function that has no body to be seen is called by a new one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import parameters_of
+from shardlint.model.values import Function, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox._shardings_inside.def_above import before, stays_itself
+from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, placed
+from shardlint_rules.equinox.wrapped import NotRewritten, positional
+
+_UNIT = "    "
+_MODE = "all-except-first"
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a function takes: how each is written in its `def`, how it is handed on, and which are donated.
+
+    `names` may end in `*rest` and `**named`, of a function that is not known.
+    """
+
+    names: tuple[str, ...]
+    named: tuple[str, ...]
+    donated: frozenset[str]
+    signature: str
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What is not donated, in order."""
+        return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What is, in order."""
+        return tuple(one for one in (*self.names, *self.named) if one in self.donated)
+
+
+def of_definition(
+    site: Site, node: ast.FunctionDef, donated: Collection[str], cut: Edit
+) -> tuple[list[Edit], str]:
+    """The edits around a decorated function, the `cut` of its decorator among them, and what they do."""
+    mine = next(one for one in node.decorator_list if any(part is site.call for part in walk(one)))
+    if mine is not node.decorator_list[-1]:
+        raise NotRewritten("another decorator stands between filter_jit and the function")
+    source, names = site.file.source, [arg.arg for arg in (*positional(node), *node.args.kwonlyargs)]
+    kept = [name for name in names if name not in donated]
+    hidden, called, kind = _hidden(site, node)
+    indent = indent_of(site, node)
+    _check_body(site, node)
+    opened, closed = _brackets(site, node)
+    annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
+    first, pack = _free(site, node, "kept"), _tuple(kept)
+    inner = ", ".join([first, *(annotated[name] for name in names if name in donated)])
+    at = source.text.index(node.name, site.file.span(node)[0] + len("def"))
+    edits = [cut, Edit(at, at + len(node.name), hidden), Edit(opened + 1, closed, inner)]
+    above = [one for one in node.decorator_list if one.lineno < mine.lineno]
+    doc = ""
+    unpack = f"{_left(kept)} = {first}"
+    begins = node.body[0]
+    body_indent = source.line(begins.lineno)[: begins.col_offset]
+    if ast.get_docstring(node, clean=False) is not None:
+        start, end = site.file.span(begins)
+        doc = f"{body_indent}{source.text[start:end]}\n"
+        edits.append(Edit(start, end, unpack))
+    else:
+        line = source.line_starts[_line_of(site, closed)]
+        edits.append(Edit(line, line, f"{body_indent}{unpack}{source.newline}"))
+    begin = source.line_starts[(above[0] if above else mine).lineno - 1]
+    own = source.line_starts[mine.lineno - 1]
+    moved = source.text[begin:own]
+    if "#" in moved:
+        raise NotRewritten("a comment between the decorators would be lost")
+    if moved or kind:
+        edits.append(Edit(begin, own, f"{indent}{kind}{source.newline}" if kind else ""))
+    head = source.text[opened : _colon(site, node, closed)].replace("\r\n", "\n")
+    called_with = ", ".join([pack, *(name for name in names if name in donated)])
+    text = f"{moved}{indent}def {node.name}{head}:\n{doc}"
+    text += f"{body_indent}return {called}({called_with})\n"
+    last = node.end_lineno or node.lineno
+    below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    lines_end = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
+    gap = "\n" if indent else "\n\n"
+    whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.newline)
+    return [*edits, Edit(below, below, whole)], _told(kept)
+
+
+def _hidden(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
+    """The name that the jitted function takes, how it is called from the outer one, and its own decorator."""
+    hidden = f"_{node.name.strip('_')}"
+    if node.name.startswith("_") or site.file.mentions(hidden):
+        hidden = f"_donating_{node.name.strip('_')}"
+    if site.file.mentions(hidden):
+        raise NotRewritten(f"`{hidden}` is taken")
+    home = site.file.home(node)
+    above = [site.text(one) for one in node.decorator_list[:-1]]
+    if home.kind != "class":
+        return hidden, hidden, ""
+    if above == ["staticmethod"] and home.parent is not None and home.parent.kind == "module":
+        return hidden, f"{home.name}.{hidden}", "@staticmethod"
+    if above:
+        raise NotRewritten(f"`@{above[0]}` stands above it in a class")
+    first = next(iter(positional(node)), None)
+    if first is None:
+        raise NotRewritten("a method without parameters")
+    return hidden, f"{first.arg}.{hidden}", "@staticmethod"
+
+
+def _check_body(site: Site, node: ast.FunctionDef) -> None:
+    if getattr(node, "type_params", None):
+        raise NotRewritten("it has type parameters")
+    for part in walk(node):
+        if isinstance(part, ast.Yield | ast.YieldFrom):
+            raise NotRewritten(f"`{node.name}` is a generator")
+        if isinstance(part, ast.Name) and part.id in ("super", "locals", "__class__"):
+            raise NotRewritten(f"`{node.name}` calls `{part.id}`")
+    refuse_lowered(site, node.name)
+
+
+def refuse_lowered(site: Site, name: str) -> None:
+    """What calls a method of the jit needs the jit itself."""
+    files = [site.file, *site.program.project.importing(site.file.path, name)]
+    for file in files:
+        if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
+            raise NotRewritten(f"`{name}.lower` is used, which a function around the jit has not")
+
+
+def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
+    """Where the parameters' brackets are. Raises `NotRewritten` where a comment is in them."""
+    source = site.file.source
+    at = source.text.index("(", site.file.span(node)[0])
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(source.text[at:], newline="").readline):
+        if token.type == tokenize.COMMENT:
+            raise NotRewritten("a comment among the parameters would be lost")
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
+        if depth == 0:
+            row, column = token.start
+            line = _line_of(site, at)
+            start = at if row == 1 else source.line_starts[line + row - 2]
+            return at, start + column
+    raise NotRewritten("its parameters are not told")
+
+
+def _line_of(site: Site, at: int) -> int:
+    return site.file.source.position(at)[0]
+
+
+def _colon(site: Site, node: ast.FunctionDef, closed: int) -> int:
+    """Where the header ends. The body begins on a line of its own, or this raises."""
+    source = site.file.source
+    after = site.file.span(node.returns)[1] if node.returns is not None else closed + 1
+    line = source.line(_line_of(site, after))
+    rest = line[after - source.line_starts[_line_of(site, after) - 1] :]
+    if rest.strip() != ":" or node.body[0].lineno <= _line_of(site, after):
+        raise NotRewritten("its first line holds more than its parameters")
+    return after
+
+
+def of_expression(site: Site, donated: Collection[int | str], settings: str) -> tuple[list[Edit], str]:
+    """The edits around `filter_jit(function, ...)`, `settings` being what is left of it, and what they do."""
+    function = site.argument("fun")
+    statement = site.file.statement(site.call)
+    if function is None or site.form != "call" or not isinstance(statement, _SIMPLE):
+        raise NotRewritten("there is no place for a function above the statement")
+    if site.file.home(statement).kind == "class":
+        raise NotRewritten("there is no place for a function above the statement")
+    handed = not stays_itself(site, function, statement)
+    if handed and not _is_there_later(site, function):
+        raise NotRewritten(f"`{site.text(function)}` may be another function when it is called")
+    _check_place(site, statement)
+    indent = indent_of(site, statement)
+    taken = _taken(site, function, donated)
+    named = isinstance(statement, ast.Assign) and statement.value is site.call and len(statement.targets) == 1
+    target = statement.targets[0] if named and isinstance(statement, ast.Assign) else None
+    base = function
+    while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
+        base = base.args[0] if base.args else base.func
+    said = site.text(base).rpartition(".")[2].strip("_") if isinstance(base, ast.Name | ast.Attribute) else "step"
+    outer = target.id if isinstance(target, ast.Name) else _unused(site, f"donating_{said.removeprefix('sharded_')}")
+    if isinstance(target, ast.Name):
+        if len(site.file.bindings(site.file.home(statement), target.id)) > 1:
+            raise NotRewritten(f"`{target.id}` is bound more than once")
+        refuse_lowered(site, target.id)
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
+        refuse_lowered(site, statement.targets[0].attr)
+    inner = _unused(site, f"_{outer.strip('_')}")
+    kept = next(one for one in ("kept", "kept_", "kept__") if one not in (*taken.names, *taken.named))
+    arguments = ", ".join([*taken.names, *(f"{name}={name}" for name in taken.named)])
+    written = site.text(function)
+    held = ["function" if "." in written else written] if handed else []
+    call = f"{held[0] if held else written}({arguments})"
+    if isinstance(function, ast.Lambda):
+        call = site.text(function.body)
+    variables = [one.lstrip("*") for one in taken.kept]
+    if {*held, kept} & {*taken.names, *taken.named}:
+        raise NotRewritten("the names of its parameters are taken")
+    lines = [
+        f"@{site.text(site.call.func)}({settings})",
+        f"def {inner}({', '.join([kept, *taken.given])}):",
+        f"{_UNIT}{_left([*held, *variables])} = {kept}",
+        f"{_UNIT}return {call}",
+        *([""] if indent else ["", ""]),
+        f"def {outer}({taken.signature}):",
+        f"{_UNIT}return {inner}({', '.join([_tuple([*([written] if held else []), *variables]), *taken.given])})",
+    ]
+    if "\n" in call or "\n" in settings:
+        raise NotRewritten("the call stands on several lines")
+    if isinstance(target, ast.Name):
+        text = "\n".join(indent + line if line and number else line for number, line in enumerate(lines))
+        return placed(site, statement, text, indent), _told(variables)
+    start = site.file.source.line_starts[statement.lineno - 1]
+    text = "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
+    text = before(site, statement, indent) + text + ("\n" if indent else "\n\n")
+    text = text.replace("\r\n", "\n").replace("\n", site.file.source.newline)
+    return [Edit(start, start, text), site.replace(site.call, outer)], _told(variables)
+
+
+def _is_there_later(site: Site, function: ast.expr) -> bool:
+    """Whether what an expression is now it is when the function is called too: a name bound once, a bound method."""
+    if isinstance(function, ast.Name):
+        bindings, scope = lookup(site.file, function, function.id)
+        return len(bindings) == 1 and scope is not None and scope.kind in ("function", "module")
+    found = options(site.value(function))
+    return isinstance(function, ast.Attribute) and all(isinstance(one, Function) and one.bound for one in found)
+
+
+def _check_place(site: Site, statement: ast.stmt) -> None:
+    """The functions are made where the call is: not once for each turn of something inside the statement."""
+    for outer in site.file.ancestors(site.call):
+        if outer is statement:
+            return
+        if isinstance(outer, ast.Lambda | ast.ListComp | ast.DictComp | ast.SetComp | ast.GeneratorExp):
+            raise NotRewritten("there is no place for a function above the statement")
+
+
+def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+    found = options(site.value(function))
+    known = parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
+    if known is None:
+        return _of_unknown(site, function, donated)
+    if known.star or known.double_star:
+        raise NotRewritten(f"`{site.text(function)}` takes more arguments than can be counted")
+    names = set()
+    for one in donated:
+        index = known.index(one) if isinstance(one, int) else None
+        name = one if isinstance(one, str) else known.positional[index] if index is not None else ""
+        if name not in (*known.positional, *known.keyword_only):
+            raise NotRewritten(f"the function has no argument {one!r}")
+        names.add(name)
+    spare = len(known.positional) - known.required
+    defaults = known.node.args.defaults if known.node is not None else []
+    if spare and (len(defaults) < spare or not all(isinstance(one, ast.Constant) for one in defaults)):
+        raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
+    if known.keyword_only and known.node is None:
+        raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
+    tail = [f"={ast.unparse(one)}" for one in defaults[len(defaults) - spare :]] if spare else []
+    filled = ["" for _ in range(known.required)] + tail
+    written = [f"{name}{default}" for name, default in zip(known.positional, filled, strict=True)]
+    if known.keyword_only:
+        assert known.node is not None
+        ways = dict(zip((arg.arg for arg in known.node.args.kwonlyargs), known.node.args.kw_defaults, strict=True))
+        written.append("*")
+        for name in known.keyword_only:
+            default = ways.get(name)
+            if default is not None and not isinstance(default, ast.Constant):
+                raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
+            written.append(name if default is None else f"{name}={ast.unparse(default)}")
+    return _Taken(known.positional, known.keyword_only, frozenset(names), ", ".join(written))
+
+
+def _of_unknown(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+    """A function of which nothing is known donates what comes first."""
+    count = len(donated)
+    if any(isinstance(option, Function) for option in options(site.value(function))) or set(donated) != set(range(count)):
+        raise NotRewritten(f"the parameters of `{site.text(function)}` are not known here")
+    letters = ("first", "second", "third")[:count] if count < 4 else tuple(f"x{index}" for index in range(count))
+    names = (*letters, "*rest", "**named")
+    return _Taken(names, (), frozenset(letters), ", ".join(names))
+
+
+def _free(site: Site, node: ast.FunctionDef, name: str) -> str:
+    used = {part.id for part in walk(node) if isinstance(part, ast.Name)} | {
+        part.arg for part in walk(node) if isinstance(part, ast.arg)
+    }
+    while name in used:
+        name += "_"
+    return name
+
+
+def _unused(site: Site, name: str) -> str:
+    found, number = name, 2
+    while site.file.mentions(found):
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def _left(names: Sequence[str]) -> str:
+    return _tuple(names) if len(names) == 1 else ", ".join(names)
+
+
+def _told(kept: Sequence[str]) -> str:
+    return f'donate="{_MODE}", with {_left(kept)} kept in a first argument'
