@@ -1,4 +1,4 @@
-"""Donation of some arguments, of which `filter_jit` knows "all" and "all-except-first": what is kept goes first, in a tuple.
+"""Donation of some arguments: `filter_jit` knows "all" and "all-except-first", so what is kept goes first, in a tuple.
 
     @eqx.filter_jit(donate_argnums=(0,))
     def step(state, x, y):
@@ -27,7 +27,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import parameters_of
+from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -276,31 +276,34 @@ def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _T
         if name not in (*known.positional, *known.keyword_only):
             raise NotRewritten(f"the function has no argument {one!r}")
         names.add(name)
+    return _Taken(known.positional, known.keyword_only, frozenset(names), _signature(site, function, known))
+
+
+def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
+    """The parameters as they are written, with their defaults. Raises `NotRewritten` where these may change."""
+    args = known.node.args if known.node is not None else None
     spare = len(known.positional) - known.required
-    defaults = known.node.args.defaults if known.node is not None else []
-    if spare and (len(defaults) < spare or not all(isinstance(one, ast.Constant) for one in defaults)):
+    defaults: list[ast.expr | None] = [None] * known.required
+    if args is not None:
+        defaults += args.defaults[len(args.defaults) - spare :] if spare else []
+    defaults += args.kw_defaults if args is not None else []
+    names = [*known.positional, *known.keyword_only]
+    if len(defaults) != len(names) or not all(isinstance(one, ast.Constant | None) for one in defaults):
         raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
-    if known.keyword_only and known.node is None:
-        raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
-    tail = [f"={ast.unparse(one)}" for one in defaults[len(defaults) - spare :]] if spare else []
-    filled = ["" for _ in range(known.required)] + tail
-    written = [f"{name}{default}" for name, default in zip(known.positional, filled, strict=True)]
+    written = [
+        name if default is None else f"{name}={ast.unparse(default)}"
+        for name, default in zip(names, defaults, strict=True)
+    ]
     if known.keyword_only:
-        assert known.node is not None
-        ways = dict(zip((arg.arg for arg in known.node.args.kwonlyargs), known.node.args.kw_defaults, strict=True))
-        written.append("*")
-        for name in known.keyword_only:
-            default = ways.get(name)
-            if default is not None and not isinstance(default, ast.Constant):
-                raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
-            written.append(name if default is None else f"{name}={ast.unparse(default)}")
-    return _Taken(known.positional, known.keyword_only, frozenset(names), ", ".join(written))
+        written.insert(len(known.positional), "*")
+    return ", ".join(written)
 
 
 def _of_unknown(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
     """A function of which nothing is known donates what comes first."""
     count = len(donated)
-    if any(isinstance(option, Function) for option in options(site.value(function))) or set(donated) != set(range(count)):
+    known = any(isinstance(option, Function) for option in options(site.value(function)))
+    if known or set(donated) != set(range(count)):
         raise NotRewritten(f"the parameters of `{site.text(function)}` are not known here")
     letters = ("first", "second", "third")[:count] if count < 4 else tuple(f"x{index}" for index in range(count))
     names = (*letters, "*rest", "**named")
