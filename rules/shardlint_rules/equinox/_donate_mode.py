@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.model import api
-from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
+from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Items, options
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
@@ -23,6 +23,7 @@ from shardlint_rules.equinox.wrapped import (
     wrappings,
 )
 
+_MODES = "filter_jit donates all arguments or all but the first"
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -92,6 +93,8 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
 
 def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
+    if any(name in site.arguments.keywords for name in SHARDING_SETTINGS):
+        raise NotRewritten("its shardings, which count the same arguments, move into the function first")
     names = {*DONATE_SETTINGS, *STATIC_SETTINGS}
     cut, drops = without(site, names, {keyword: ("donate", '"all-except-first"')})
     if set(comments(site.text())) - set(comments(cut.text)):
@@ -108,7 +111,8 @@ def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
         else:
             edits, told = of_expression(site, places, _settings(site, cut.text))
     except NotRewritten as why:
-        raise (reason if str(reason).startswith("filter_jit donates") else why) from why
+        modes = str(reason).startswith(_MODES)
+        raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
     message = f"write {told}"
     return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
 
@@ -206,9 +210,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):
         return "all-except-first"
-    raise NotRewritten(
-        "filter_jit donates all arguments or all but the first: pass what is kept as the first, in a tuple"
-    )
+    raise NotRewritten(f"{_MODES}: pass what is kept as the first, in a tuple")
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:

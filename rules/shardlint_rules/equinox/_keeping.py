@@ -38,6 +38,7 @@ from shardlint_rules.equinox.wrapped import NotRewritten, positional
 
 _UNIT = "    "
 _MODE = "all-except-first"
+_REPEATED = (ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
@@ -59,6 +60,26 @@ class _Taken:
         return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """What is kept, without stars."""
+        return tuple(one.lstrip("*") for one in self.kept)
+
+    @property
+    def arguments(self) -> str:
+        """How all are handed on."""
+        return ", ".join([*self.names, *(f"{name}={name}" for name in self.named)])
+
+    @property
+    def packed(self) -> str:
+        """The name of what holds those that are kept."""
+        return next(one for one in ("kept", "kept_", "kept__") if one not in (*self.names, *self.named))
+
+    def refuse(self, *names: str) -> None:
+        """Raise `NotRewritten` where one of these names is a parameter."""
+        if {*names, self.packed} & {*self.names, *self.named}:
+            raise NotRewritten("the names of its parameters are taken")
+
+    @property
     def given(self) -> tuple[str, ...]:
         """What is, in order."""
         return tuple(one for one in (*self.names, *self.named) if one in self.donated)
@@ -76,6 +97,8 @@ def of_definition(
     hidden, called, kind = _hidden(site, node)
     indent = indent_of(site, node)
     _check_body(site, node)
+    if _in_loop(site, node):
+        raise NotRewritten("of functions made in a loop each would call the last")
     opened, closed = _brackets(site, node)
     annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
     first, pack = _free(site, node, "kept"), _tuple(kept)
@@ -124,14 +147,12 @@ def _hidden(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
     above = [site.text(one) for one in node.decorator_list[:-1]]
     if home.kind != "class":
         return hidden, hidden, ""
-    if above == ["staticmethod"] and home.parent is not None and home.parent.kind == "module":
-        return hidden, f"{home.name}.{hidden}", "@staticmethod"
-    if above:
+    if home.parent is None or home.parent.kind != "module":
+        raise NotRewritten(f"the class of `{node.name}` has no name everywhere")
+    called = f"{home.name}.{hidden}"  # a subclass may have another of that name
+    if above not in ([], ["staticmethod"]):
         raise NotRewritten(f"`@{above[0]}` stands above it in a class")
-    first = next(iter(positional(node)), None)
-    if first is None:
-        raise NotRewritten("a method without parameters")
-    return hidden, f"{first.arg}.{hidden}", "@staticmethod"
+    return hidden, called, "@staticmethod"
 
 
 def _check_body(site: Site, node: ast.FunctionDef) -> None:
@@ -193,55 +214,134 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
         raise NotRewritten("there is no place for a function above the statement")
     if site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
-    handed = not stays_itself(site, function, statement)
-    if handed and not _is_there_later(site, function):
-        raise NotRewritten(f"`{site.text(function)}` may be another function when it is called")
-    _check_place(site, statement)
     indent = indent_of(site, statement)
     taken = _taken(site, function, donated)
-    named = isinstance(statement, ast.Assign) and statement.value is site.call and len(statement.targets) == 1
-    target = statement.targets[0] if named and isinstance(statement, ast.Assign) else None
+    _check_lowered(site, statement)
+    handed = not stays_itself(site, function, statement)
+    if _made_anew(site, function, statement) or (handed and not _is_there_later(site, function)):
+        name = _unused(site, _named(site, function))
+        lines = _factory(site, taken, name, settings)
+        return [_above(site, statement, indent, lines), site.replace(site.call, f"{name}({site.text(function)})")], (
+            _told(taken.variables)
+        )
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
+    own = target.id if isinstance(target, ast.Name) else ""
+    if own and len(site.file.bindings(site.file.home(statement), own)) > 1:
+        raise NotRewritten(f"`{own}` is bound more than once")
+    outer = own or _unused(site, _named(site, function))
+    lines = _pair(site, function, taken, handed, (_unused(site, f"_{outer.strip('_')}"), outer), settings)
+    if own:
+        gap = [] if indent else [""]
+        whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
+        text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
+        return placed(site, statement, text, indent), _told(taken.variables)
+    return [_above(site, statement, indent, lines), site.replace(site.call, outer)], _told(taken.variables)
+
+
+def _pair(
+    site: Site, function: ast.expr, taken: _Taken, handed: bool, names: tuple[str, str], settings: str
+) -> list[str]:
+    """The jitted function that takes what is kept first, and the one around it. Between them is an empty line."""
+    written = site.text(function)
+    held = ["function" if "." in written else written] if handed else []
+    taken.refuse(*held)
+    call = f"{held[0] if held else written}({taken.arguments})"
+    if isinstance(function, ast.Lambda):
+        call = site.text(function.body)
+    if "\n" in call or "\n" in settings:
+        raise NotRewritten("the call stands on several lines")
+    kept = _tuple([*([written] if held else []), *taken.variables])
+    return [
+        f"@{site.text(site.call.func)}({settings})",
+        f"def {names[0]}({', '.join([taken.packed, *taken.given])}):",
+        f"{_UNIT}{_left([*held, *taken.variables])} = {taken.packed}",
+        f"{_UNIT}return {call}",
+        "",
+        f"def {names[1]}({taken.signature}):",
+        f"{_UNIT}return {names[0]}({', '.join([kept, *taken.given])})",
+    ]
+
+
+def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
+    """A function that makes the pair of the function it is given: of one whose name means another later."""
+    taken.refuse("function", "jitted", "call")
+    if "\n" in settings:
+        raise NotRewritten("the call stands on several lines")
+    kept = _tuple(["function", *taken.variables])
+    body = [
+        f"@{site.text(site.call.func)}({settings})",
+        f"def jitted({', '.join([taken.packed, *taken.given])}):",
+        f"{_UNIT}{_left(['function', *taken.variables])} = {taken.packed}",
+        f"{_UNIT}return function({taken.arguments})",
+        "",
+        f"def call({taken.signature}):",
+        f"{_UNIT}return jitted({', '.join([kept, *taken.given])})",
+        "",
+        "return call",
+    ]
+    return [f"def {name}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+
+
+def _above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+    start = site.file.source.line_starts[statement.lineno - 1]
+    gap = "\n" if indent else "\n\n"
+    nested = lines[0].startswith("def ")
+    text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
+    text = before(site, statement, indent) + text + gap
+    return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
+
+
+def _named(site: Site, function: ast.expr) -> str:
+    """A name for what calls a function, another one for each call of the file: several fixes are made at once."""
+    said = _said(site, function)
+    calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
+    earlier = [
+        one for one in calls
+        if isinstance(one, ast.Call) and one.args and (one.lineno, one.col_offset) < _place(site.call)
+        and _said(site, one.args[0]) == said
+    ]  # fmt: skip
+    return f"donating_{said}_{len(earlier) + 1}" if earlier else f"donating_{said}"
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _said(site: Site, function: ast.expr) -> str:
+    """What a function is called, for the names of those around it."""
     base = function
     while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
         base = base.args[0] if base.args else base.func
-    said = site.text(base).rpartition(".")[2].strip("_") if isinstance(base, ast.Name | ast.Attribute) else "step"
-    outer = target.id if isinstance(target, ast.Name) else _unused(site, f"donating_{said.removeprefix('sharded_')}")
-    if isinstance(target, ast.Name):
-        if len(site.file.bindings(site.file.home(statement), target.id)) > 1:
-            raise NotRewritten(f"`{target.id}` is bound more than once")
-        refuse_lowered(site, target.id)
-    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
-        refuse_lowered(site, statement.targets[0].attr)
-    inner = _unused(site, f"_{outer.strip('_')}")
-    kept = next(one for one in ("kept", "kept_", "kept__") if one not in (*taken.names, *taken.named))
-    arguments = ", ".join([*taken.names, *(f"{name}={name}" for name in taken.named)])
-    written = site.text(function)
-    held = ["function" if "." in written else written] if handed else []
-    call = f"{held[0] if held else written}({arguments})"
-    if isinstance(function, ast.Lambda):
-        call = site.text(function.body)
-    variables = [one.lstrip("*") for one in taken.kept]
-    if {*held, kept} & {*taken.names, *taken.named}:
-        raise NotRewritten("the names of its parameters are taken")
-    lines = [
-        f"@{site.text(site.call.func)}({settings})",
-        f"def {inner}({', '.join([kept, *taken.given])}):",
-        f"{_UNIT}{_left([*held, *variables])} = {kept}",
-        f"{_UNIT}return {call}",
-        *([""] if indent else ["", ""]),
-        f"def {outer}({taken.signature}):",
-        f"{_UNIT}return {inner}({', '.join([_tuple([*([written] if held else []), *variables]), *taken.given])})",
-    ]
-    if "\n" in call or "\n" in settings:
-        raise NotRewritten("the call stands on several lines")
-    if isinstance(target, ast.Name):
-        text = "\n".join(indent + line if line and number else line for number, line in enumerate(lines))
-        return placed(site, statement, text, indent), _told(variables)
-    start = site.file.source.line_starts[statement.lineno - 1]
-    text = "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
-    text = before(site, statement, indent) + text + ("\n" if indent else "\n\n")
-    text = text.replace("\r\n", "\n").replace("\n", site.file.source.newline)
-    return [Edit(start, start, text), site.replace(site.call, outer)], _told(variables)
+    named = isinstance(base, ast.Name | ast.Attribute)
+    return site.text(base).rpartition(".")[2].strip("_").removeprefix("sharded_") if named else "step"
+
+
+def _check_lowered(site: Site, statement: ast.stmt) -> None:
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        if isinstance(target, ast.Name | ast.Attribute):
+            refuse_lowered(site, target.id if isinstance(target, ast.Name) else target.attr)
+
+
+def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+    """Whether the call is made several times with functions of one name, or its result takes the name."""
+    if isinstance(statement, ast.Assign) and site.text(function) in map(site.text, statement.targets):
+        return True
+    for outer in site.file.ancestors(site.call):
+        if outer is statement:
+            break
+        if isinstance(outer, _REPEATED):
+            return True
+    return _in_loop(site, statement)
+
+
+def _in_loop(site: Site, statement: ast.stmt) -> bool:
+    scope = site.file.home(statement)
+    for outer in site.file.ancestors(statement):
+        if outer is scope.node:
+            return False
+        if isinstance(outer, ast.For | ast.AsyncFor | ast.While):
+            return True
+    return False
 
 
 def _is_there_later(site: Site, function: ast.expr) -> bool:
@@ -253,22 +353,11 @@ def _is_there_later(site: Site, function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and all(isinstance(one, Function) and one.bound for one in found)
 
 
-def _check_place(site: Site, statement: ast.stmt) -> None:
-    """The functions are made where the call is: not once for each turn of something inside the statement."""
-    for outer in site.file.ancestors(site.call):
-        if outer is statement:
-            return
-        if isinstance(outer, ast.Lambda | ast.ListComp | ast.DictComp | ast.SetComp | ast.GeneratorExp):
-            raise NotRewritten("there is no place for a function above the statement")
-
-
 def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
     found = options(site.value(function))
     known = parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
-    if known is None:
-        return _of_unknown(site, function, donated)
-    if known.star or known.double_star:
-        raise NotRewritten(f"`{site.text(function)}` takes more arguments than can be counted")
+    if known is None or known.star or known.double_star:
+        return _first_of_more(site, function, donated)
     names = set()
     for one in donated:
         index = known.index(one) if isinstance(one, int) else None
@@ -299,11 +388,10 @@ def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
     return ", ".join(written)
 
 
-def _of_unknown(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
-    """A function of which nothing is known donates what comes first."""
+def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+    """A function of which not all parameters are known donates what comes first, given by position."""
     count = len(donated)
-    known = any(isinstance(option, Function) for option in options(site.value(function)))
-    if known or set(donated) != set(range(count)):
+    if set(donated) != set(range(count)):
         raise NotRewritten(f"the parameters of `{site.text(function)}` are not known here")
     letters = ("first", "second", "third")[:count] if count < 4 else tuple(f"x{index}" for index in range(count))
     names = (*letters, "*rest", "**named")
