@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,6 +245,30 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
     assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ended_in_the_middle_it_leaves_nothing(write: Write, tmp_path: Path, number: signal.Signals) -> None:
+    pytest.importorskip("jax")
+    slow = TRAIN + "\n\nimport time\n\ntime.sleep(100)\n"
+    root, own = write({"train.py": slow, "fx.py": FIXTURES}), tmp_path / "own"
+    own.mkdir()
+    command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", "--select=XT1", str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(PACK), "TMPDIR": str(own)}
+    with subprocess.Popen(
+        command, env=environment, start_new_session=True, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as ran:  # fmt: skip
+        until = time.monotonic() + 100
+        while not list(own.glob("shardlint-fix-*/*/fx.py")) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(3)
+        ran.send_signal(number)
+        ran.communicate(timeout=60)
+    assert ran.returncode not in (0, 1)
+    assert [path.name for path in own.iterdir() if path.name.startswith("shardlint")] == []
+    assert (root / "train.py").read_text() == slow
 
 
 @pytest.mark.skipif(os.name != "posix", reason="an interpreter that is a script")
