@@ -132,6 +132,8 @@ def of_definition(
     below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lines_end = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
     gap = "\n" if indent else "\n\n"
+    if lines_end:  # the file ends without one, and goes on to
+        text = text.removesuffix("\n")
     whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.newline)
     return [*edits, Edit(below, below, whole)], _told(kept)
 

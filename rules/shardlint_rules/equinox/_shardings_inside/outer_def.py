@@ -110,6 +110,8 @@ def around_decorated(
     last = node.end_lineno or node.lineno
     below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lead = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
+    if lead:  # the file ends without one, and goes on to
+        whole = whole.removesuffix("\n")
     return [
         *edits,
         Edit(start, end, ""),
