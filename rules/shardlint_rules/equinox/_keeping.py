@@ -32,8 +32,8 @@ from shardlint.model.values import Function, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._shardings_inside.def_above import before, stays_itself
-from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, placed
+from shardlint_rules.equinox.beside_statement import before, indent_of, placed
+from shardlint_rules.equinox.same_in_body import stays_itself
 from shardlint_rules.equinox.wrapped import NotRewritten, positional
 
 _UNIT = "    "
