@@ -108,6 +108,20 @@ _PATTERNS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("@jax.jit", "def {v}(tree):",
          "    return jax.tree.map(lambda x: jax.device_put(x, NamedSharding(MESH, {s})), tree)"),
     ),
+    (
+        (),
+        ("@eqx.filter_jit(donate_argnums=(0,), out_shardings={s})", "def {v}(state, x, *, scale={n}):",
+         '    """What is kept goes first."""', "    return state + scale * x"),
+    ),
+    (
+        (),
+        ("def {v}_step(state, x, y={n}):", "    return state * x + y",
+         "{v} = eqx.filter_jit({v}_step, donate_argnums=(0, 2))"),
+    ),
+    (
+        (),
+        ("{v} = [eqx.filter_jit(fn, donate_argnums=0, out_shardings={s}) for fn in (jnp.add, jnp.multiply)]",),
+    ),
     ((), ("{v} = NamedSharding(MESH, None)",)),
     ((), ('{v} = nnx.Param(jnp.ones((8, 8)), sharding=("data", None))',)),
     ((), ("with MESH:", "    {v} = jax.jit(lambda x: x * {n})(np.ones(8))")),

@@ -210,7 +210,10 @@ def patch(outcome: FixedFile) -> Iterator[bytes]:
 
 
 def _names(outcome: FixedFile) -> tuple[str, str]:
-    name = printable(outcome.path.as_posix())  # a line end in it would be a line of the patch
+    path = outcome.path
+    if path.is_absolute():  # which `git apply` refuses
+        path = path.relative_to(Path.cwd() if path.is_relative_to(Path.cwd()) else path.anchor)
+    name = printable(path.as_posix())  # a line end in it would be a line of the patch
     return f"a/{name}", f"b/{name}"
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Self
 
 from shardlint.output.printable import printable
@@ -98,6 +101,9 @@ class Proving:
         before = os.environ.get("PYTHONDONTWRITEBYTECODE")
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a file may change twice in a second
         self._stack.callback(_restore, before)
+        if threading.current_thread() is threading.main_thread():
+            ended = signal.signal(signal.SIGTERM, _end)  # so that the copies go too
+            self._stack.callback(signal.signal, signal.SIGTERM, ended)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -159,6 +165,10 @@ def _with(attempt: Attempt, without: Sequence[Unit]) -> _Texts:
         some.refused.add(made, "to see what it does")
     some.run()
     return some.overlay()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _restore(before: str | None) -> None:

@@ -14,6 +14,7 @@ _SINGLE, _COARSEST = 1e-5, 5e-2
 _ROUNDING = {"float64": 1e-10, "float32": _SINGLE, "bfloat16": 1e-2, "float16": 2e-3}
 _SUMS = 4
 _HEAD = 2
+_DROPS = "drops a donation:"
 # Of a program that raised it is not known what it did.
 _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
 
@@ -27,11 +28,19 @@ def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[s
         said = list(_compared(known.get(_key(result)), result))
         if said:
             mesh = f" on {sizes_text(result.mesh)}" if result.mesh else ""
-            found.setdefault(result.fixture or result.target, []).extend(f"{one}{mesh}" for one in said)
+            known_of = found.setdefault(result.fixture or result.target, [])
+            known_of += [f"{one}{mesh}" for one in said if not _is_said(one, mesh, known_of)]
     for result in before:
         if _key(result) not in seen and result.status not in (FAIL, SKIP):
             found.setdefault(result.fixture or result.target, []).append(f"level {result.level} is not reached")
     return found
+
+
+def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
+    """Whether another level told the same of a mesh: what is compiled without a reuse is called without one."""
+    if one.startswith(_DROPS):
+        return any(other.startswith(_DROPS) and other.endswith(mesh) for other in known)
+    return f"{one}{mesh}" in known
 
 
 def not_run(results: Sequence[Result]) -> dict[str, str]:
@@ -57,8 +66,19 @@ def _compared(before: Result | None, after: Result) -> Iterator[str]:
             yield f"fails: {' '.join(failure.text().split())[:200]}"
     if before.program is not None and after.program is not None:
         yield from _programs(before.program, after.program)
+    yield from _called(before, after)
     if before.sketch and after.sketch and _other_numbers(before.sketch, after.sketch):
         yield f"other numbers: {', '.join(_other_numbers(before.sketch, after.sketch)[:3])}"
+
+
+def _called(before: Result, after: Result) -> Iterator[str]:
+    """What a call shows of layouts and donations: of functions that are no jit, nothing else does."""
+    for path, (where, spec, whole, held) in after.laid.items():
+        _, was, was_whole, was_held = before.laid.get(path, (where, spec, whole, held))
+        if whole == was_whole and held > was_held:
+            yield f"loses a sharding: {where} is {spec}, was {was}"
+    if after.given_up < before.given_up and (after.laid or not before.laid):  # else it was not called
+        yield f"{_DROPS} {after.given_up} arrays are given up, were {before.given_up}"
 
 
 def _programs(before: Program, after: Program) -> Iterator[str]:
@@ -69,7 +89,7 @@ def _programs(before: Program, after: Program) -> Iterator[str]:
             yield f"loses a sharding: {array.where} is {array.spec}, was {was.spec}"
     given, kept = (sum(one.aliased is True for one in program.arrays) for program in (before, after))
     if kept < given:
-        yield f"drops a donation: {kept} buffers are reused, were {given}"
+        yield f"{_DROPS} {kept} buffers are reused, were {given}"
     moved, more = _moved(before), _moved(after)
     for place, size in more.items():
         if size > moved[place]:

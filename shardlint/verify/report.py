@@ -122,6 +122,10 @@ class Result:
     """What level `topology` compiled for, `v5e:4x4`."""
     sketch: dict[str, list[Any]] = field(default_factory=dict)
     """What the results were, in a few sums of each array (`inside.sketch`), where that was asked for."""
+    laid: dict[str, list[Any]] = field(default_factory=dict)
+    """Where they lay, likewise: how each is spelled, its sharding, its bytes whole and on one device."""
+    given_up: int = 0
+    """How many arrays of the arguments were donated and gone after the call, likewise."""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Result:
@@ -208,7 +212,8 @@ def json_report(run: Run, version: str) -> str:
 
 def _plain(result: Result) -> dict[str, Any]:
     found = asdict(result)
-    del found["sketch"]  # for `fix --verify`
+    for compared in ("sketch", "laid", "given_up"):  # by `fix --verify`
+        del found[compared]
     return found
 
 

@@ -27,6 +27,9 @@ RULES = {
     "XT208": "shardlint_testpack:Waiting",
     "XT209": "shardlint_testpack:Idle",
     "XT210": "shardlint_testpack:Bringing",
+    "XT401": "shardlint_testpack:Losing",
+    "XT402": "shardlint_testpack:Gathering",
+    "XT403": "shardlint_testpack:Keeping",
 }
 
 
@@ -240,3 +243,41 @@ class Bringing(_Call):
         given = site.text(site.call.args[0])
         new = {"1": "jax.device_put(1)", "jax": "jax.device_put"}.get(given, "2")
         return site.fix(Safety.SAFE, f"write {new}", [site.replace(site.call, new)])
+
+
+class Losing(_Call):
+    """A fix that loses a sharding."""
+
+    code, name, harm, fixes, default = "XT401", "constraint-lost", Harm.COST, "safe", False
+    triggers = (Calls("jax.lax.with_sharding_constraint"),)
+
+    def fix_for(self, site: Site):
+        given = site.text(site.call.args[0])
+        return site.fix(Safety.SAFE, "leave it out", [site.replace(site.call, given)])
+
+
+class Gathering(_Call):
+    """A fix that gathers an array and leaves the result as it was."""
+
+    code, name, harm, fixes, default = "XT402", "sin-gathers", Harm.COST, "safe", False
+    triggers = (Calls("jax.numpy.sin"),)
+
+    def fix_for(self, site: Site):
+        given = site.text(site.call.args[0])
+        return site.fix(Safety.SAFE, "gather", [site.replace(site.call, f"jax.lax.sin(whole({given}))")])
+
+
+class Keeping(_Call):
+    """A fix that drops a donation."""
+
+    code, name, harm, fixes, default = "XT403", "donation-dropped", Harm.COST, "safe", False
+    triggers = (Calls("jax.jit"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        if site.keyword("donate_argnums") is not None:
+            yield from super().check(site)
+
+    def fix_for(self, site: Site):
+        return site.fix(
+            Safety.SAFE, "keep it", [site.replace(site.call, f"jax.jit({site.text(site.call.args[0])})")]
+        )

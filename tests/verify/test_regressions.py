@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,8 +29,10 @@ def gather(function: str, size: int) -> Collective:
     return Collective("all-gather", ("data",), 4, "f32[8]", size, 1, Line("a.py", 3, function))
 
 
-def told(status: str = PASS, failures: list[Failure] | None = None, **what: object) -> Result:
-    return Result("f", "compile", status, MESH, failures=failures or [], fixture="fx.py::f", **what)  # type: ignore[arg-type]
+def told(
+    status: str = PASS, failures: list[Failure] | None = None, level: str = "compile", **what: object
+) -> Result:
+    return Result("f", level, status, MESH, failures=failures or [], fixture="fx.py::f", **what)  # type: ignore[arg-type]
 
 
 def program(*arrays: Array, moved: tuple[Collective, ...] = ()) -> Program:
@@ -87,6 +91,31 @@ def test_what_is_worse(before: Result, after: Result, said: str) -> None:
     assert bool(found) is bool(said)
 
 
+def called(size: int, given_up: int = 1) -> Result:
+    return told(level="execute", laid={"": ["out", f"P{size}", 32, 32 // size]}, given_up=given_up)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (called(8), called(8), []),
+        (called(1), called(8), []),
+        (called(8), called(1), ["loses a sharding: out is P1, was P8 on data=4"]),
+        (called(8), called(8, 0), ["drops a donation: 0 arrays are given up, were 1 on data=4"]),
+        (called(8, 0), called(8), []),
+        (called(8), told(level="execute"), []),
+    ],
+)
+def test_a_call_shows_layouts_and_donations(before: Result, after: Result, said: list[str]) -> None:
+    assert worse([before], [after]).get("fx.py::f", []) == said
+
+
+def test_what_two_levels_see_is_said_once() -> None:
+    before = [told(program=program(array(8, True))), called(8)]
+    after = [told(program=program(array(8, False))), called(8, 0)]
+    assert worse(before, after) == {"fx.py::f": ["drops a donation: 0 buffers are reused, were 1 on data=4"]}
+
+
 def test_a_level_that_is_not_reached_is_worse() -> None:
     assert worse([told()], []) == {"fx.py::f": ["level compile is not reached"]}
     assert worse([], [told(FAIL, [WRONG])]) == {}, "there was nothing to compare with"
@@ -112,8 +141,8 @@ scale = Fixture(fn="train:scale", meshes=[{"data": 2}], args=[arg(shape=(8,), sp
 """
 
 
-def fixed(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", "--select=XT1,XT2", *options]
+def fixed(root: Path, *options: str, select: str = "XT1,XT2") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", f"--select={select}", *options]
     environment = {**os.environ, "PYTHONPATH": str(PACK)}
     return subprocess.run(
         [*command, str(root)], text=True, capture_output=True, timeout=500, check=False, env=environment
@@ -133,6 +162,76 @@ def test_what_changes_numbers_is_taken_back_and_the_rest_stays(write: Write) -> 
     assert sorted(path.name for path in root.iterdir()) == ["fx.py", "setup.cfg", "train.py"]
 
 
+STEPS = """\
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def whole(x):
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P()))  # shardlint: ignore[XT401] it is meant
+
+
+@jax.jit
+def spread(x):
+    return jax.lax.with_sharding_constraint(2 * x, NamedSharding(mesh, P("data")))
+
+
+@jax.jit
+def waves(x):
+    return jax.lax.with_sharding_constraint(jnp.sin(x), NamedSharding(mesh, P("data")))  # shardlint: ignore[XT401] kept
+
+
+add = jax.jit(lambda state, x: state + x, donate_argnums=0)
+
+
+@jax.jit
+def fine(x):
+    return x * np.square(3)
+"""
+OF_STEPS = """\
+from shardlint.verify import Fixture, P, arg
+
+mesh = [{"data": 2}]
+whole, split = arg(shape=(8,)), arg(shape=(8,), spec=P("data"))
+spread = Fixture("steps:spread", mesh, [whole], reference="plain:spread", context="none")
+waves = Fixture("steps:waves", mesh, [split], reference="plain:waves", context="none")
+add = Fixture("steps:add", mesh, [split, split], reference="plain:add", context="none")
+fine = Fixture("steps:fine", mesh, [split], out={"": P("data")}, context="none")
+"""
+PLAIN_STEPS = """\
+import numpy as np
+
+
+def spread(x):
+    return 2 * x
+
+
+def waves(x):
+    return np.sin(x)
+
+
+def add(state, x):
+    return state + x
+"""
+
+
+def test_what_no_fixture_declares_is_compared_too(write: Write) -> None:
+    """A fixture of numbers alone still says where results lay, what was moved, and what was donated."""
+    pytest.importorskip("jax")
+    root = write({"steps.py": STEPS, "plain.py": PLAIN_STEPS, "fx.py": OF_STEPS})
+    ran = fixed(root, select="XT4,XT201")
+    after = (root / "steps.py").read_text()
+    assert after == STEPS.replace("np.square(3)", "(3) ** 2"), ran.stderr + ran.stdout
+    assert "fx.py::spread: loses a sharding: out is P(), was P('data') on data=2" in ran.stdout
+    assert "fx.py::waves: adds communication in waves: " in ran.stdout
+    assert "fx.py::add: drops a donation: 0 buffers are reused, were 1 on data=2" in ran.stdout
+    assert ran.stdout.count("drops a donation") == 1, "what both levels see is said once"
+
+
 def test_without_fixtures_that_is_said(write: Write) -> None:
     root = write({"train.py": TRAIN})
     ran = fixed(root)
@@ -146,6 +245,30 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
     assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ended_in_the_middle_it_leaves_nothing(write: Write, tmp_path: Path, number: signal.Signals) -> None:
+    pytest.importorskip("jax")
+    slow = TRAIN + "\n\nimport time\n\ntime.sleep(100)\n"
+    root, own = write({"train.py": slow, "fx.py": FIXTURES}), tmp_path / "own"
+    own.mkdir()
+    command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", "--select=XT1", str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(PACK), "TMPDIR": str(own)}
+    with subprocess.Popen(
+        command, env=environment, start_new_session=True, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as ran:  # fmt: skip
+        until = time.monotonic() + 100
+        while not list(own.glob("shardlint-fix-*/*/fx.py")) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(3)
+        ran.send_signal(number)
+        ran.communicate(timeout=60)
+    assert ran.returncode not in (0, 1)
+    assert [path.name for path in own.iterdir() if path.name.startswith("shardlint")] == []
+    assert (root / "train.py").read_text() == slow
 
 
 @pytest.mark.skipif(os.name != "posix", reason="an interpreter that is a script")

@@ -6,11 +6,12 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.model import api
-from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
+from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Items, options
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint_rules.equinox._keeping import of_definition, of_expression
 from shardlint_rules.equinox.call_text import comments
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
@@ -22,6 +23,7 @@ from shardlint_rules.equinox.wrapped import (
     wrappings,
 )
 
+_MODES = "filter_jit donates all arguments or all but the first"
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -61,12 +63,10 @@ def rewrite(site: Site) -> Fix:
         found = reason
     put = {}
     if asked:
-        if isinstance(found, NotRewritten):
-            raise found
-        modes = {_mode(site, parameters) for parameters in found}
-        if len(modes) != 1:
-            raise NotRewritten("the functions wrapped with it would need different modes")
-        put = {donated[0]: ("donate", f'"{modes.pop()}"')}
+        try:
+            put = {donated[0]: ("donate", f'"{_one_mode(site, found)}"')}
+        except NotRewritten as reason:
+            return _packed(site, donated[0], reason)
     edit, drops = without(site, {*DONATE_SETTINGS, *STATIC_SETTINGS}, put)
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
@@ -80,6 +80,53 @@ def rewrite(site: Site) -> Fix:
     return site.fix(
         Safety.UNSAFE, message, [edit], "an argument that was static and is an array would be traced", drops
     )
+
+
+def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
+    if isinstance(found, NotRewritten):
+        raise found
+    modes = {_mode(site, parameters) for parameters in found}
+    if len(modes) != 1:
+        raise NotRewritten("the functions wrapped with it would need different modes")
+    return modes.pop()
+
+
+def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
+    """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
+    if any(name in site.arguments.keywords for name in SHARDING_SETTINGS):
+        raise NotRewritten("its shardings, which count the same arguments, move into the function first")
+    names = {*DONATE_SETTINGS, *STATIC_SETTINGS}
+    cut, drops = without(site, names, {keyword: ("donate", '"all-except-first"')})
+    if set(comments(site.text())) - set(comments(cut.text)):
+        raise NotRewritten("a comment beside the keywords would be lost")
+    places = {place for name in DONATE_SETTINGS if site.keyword(name) is not None for place in _places(site, name)}
+    try:
+        node = site.decorated
+        if isinstance(node, ast.FunctionDef):
+            parameters = _of(node)
+            given = {parameters.index(place) for place in places}
+            if None in given:
+                raise reason
+            edits, told = of_definition(site, node, {name for name in given if name}, cut)
+        else:
+            edits, told = of_expression(site, places, _settings(site, cut.text))
+    except NotRewritten as why:
+        modes = str(reason).startswith(_MODES)
+        raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
+    message = f"write {told}"
+    return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
+
+
+def _settings(site: Site, text: str) -> str:
+    """The settings of a call without its function."""
+    import libcst as cst
+
+    from shardlint.rules_api.cst import code, parse_expression
+
+    call = parse_expression(text)
+    assert isinstance(call, cst.Call)
+    left = [one for one in call.args if one.keyword is not None and one.keyword.value != "fun"]
+    return ", ".join(code(one.with_changes(comma=cst.MaybeSentinel.DEFAULT)).strip() for one in left)
 
 
 def _places(site: Site, name: str) -> list[int | str]:
@@ -163,9 +210,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):
         return "all-except-first"
-    raise NotRewritten(
-        "filter_jit donates all arguments or all but the first: pass what is kept as the first, in a tuple"
-    )
+    raise NotRewritten(f"{_MODES}: pass what is kept as the first, in a tuple")
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:

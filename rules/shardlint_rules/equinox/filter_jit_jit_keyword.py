@@ -33,8 +33,10 @@ class FilterJitJitKeyword(Rule):
     ## Fix safety
     Safe where `donate=` donates exactly the arguments that were asked for. Dropping `static_argnums` or
     `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
-    unsafe elsewhere: an array would be traced. There is no fix where neither "all" nor "all-except-first"
-    means the same.
+    unsafe elsewhere: an array would be traced. Where neither "all" nor "all-except-first" means the same, the
+    jitted function takes what is kept as a first argument, and one around it by the old name calls it; unsafe, as that
+    is no jit with a `lower` of its own. No fix where the text does not tell which arguments are meant, for `*args`,
+    and where `lower` is used.
 
     ## Evidence
     Equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallResult, options
+from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint_rules.jit._mesh_of_object import (
@@ -21,6 +21,7 @@ from shardlint_rules.jit._mesh_of_object import (
     read_through,
 )
 
+_MAKERS = {"Mesh": "jax.sharding.Mesh", "make_mesh": "jax.make_mesh"}
 _NO_MESH = "no one name stands for a mesh there"
 
 
@@ -51,20 +52,22 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
         return Meant(brought[0]) if len(brought) == 1 else Meant(None, _either(brought))
     found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
     found = _with_axes(site, found, specs)
-    if len(found) == 1 and (line := _another(site, found[0])):
-        return Meant(
-            None, f"it may be another mesh than the module's `{found[0]}`: line {line} makes one too"
-        )
+    if len(found) == 1 and not _enter_it(site, found[0], entered) and (line := _another(site, found[0], specs)):
+        return Meant(None, f"it may be another mesh than the module's `{found[0]}`: {line} makes one too")
     name = found[0] if len(found) == 1 else None
     return _checked(site, name, entered, _either(found) if found else _NO_MESH)
 
 
 def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:
     """Those of several meshes that may have the axes of the specs."""
-    asked = {axis for spec in specs for entry in spec.entries for axis in entry.axes}
+    asked = _axes_of(specs)
     if len(names) < 2 or not asked:
         return names
     return [name for name in names if not (axes := _axes(site, name)) or asked <= axes] or names
+
+
+def _axes_of(specs: Sequence[Spec]) -> set[str]:
+    return {axis for spec in specs for entry in spec.entries for axis in entry.axes}
 
 
 def _axes(site: Site, name: str) -> set[str]:
@@ -80,15 +83,29 @@ def _either(names: list[str]) -> str:
     return f"it may be {' or '.join(f'`{one}`' for one in names)}"
 
 
-def _another(site: Site, name: str) -> int | None:
-    """The line where another function of the file makes a mesh of its own by the name of the module's."""
-    for node in site.file.mentions(name):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            scope = site.file.home(node).function()
-            bindings = site.file.walked(scope).bindings.get(name, ()) if scope is not None else ()
-            if bindings and is_mesh([site.program.evaluator.binding(site.file, one) for one in bindings]):
-                return node.lineno
-    return None
+def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
+    """Where code that runs with the file makes another mesh than the module's, which may have the axes of the specs.
+
+    Empty where none does. No context says which of them a bare spec means.
+    """
+    asked = _axes_of(specs)
+    own = {id(node) for node in _all_made(site, name)}
+    for file in site.program.together(site.file):
+        for maker in _MAKERS:
+            for node in file.mentions(maker):
+                call = file.parent(node)
+                if not isinstance(call, ast.Call) or call.func is not node or id(call) in own:
+                    continue
+                if any(_may_have(site, one, asked) for one in options(site.program.value(file, call))):
+                    line = f"line {call.lineno}"
+                    return line if file is site.file else f"line {call.lineno} of {file.path.name}"
+    return ""
+
+
+def _may_have(site: Site, value: Value, axes: set[str]) -> bool:
+    """Whether a value is a mesh that is made here, and may have some axes."""
+    mesh = site.mesh_of(value) if isinstance(value, CallResult) and value.api in _MAKERS.values() else None
+    return mesh is not None and (mesh.axis_names is None or axes <= set(mesh.axis_names))
 
 
 def _brought(site: Site) -> list[str]:
@@ -130,14 +147,26 @@ def _same_name(site: Site, name: str, context: MeshContext) -> bool:
     return lookup(site.file, node, name) == lookup(site.file, site.call, name)
 
 
+def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
+    """Whether all contexts around are known, and of the mesh of that name."""
+    made = _made(site, name)
+    return bool(entered) and all(
+        _same_name(site, name, one) or (one.mesh is not None and one.mesh.place.node is made) for one in entered
+    )
+
+
 def _made(site: Site, name: str) -> ast.AST | None:
     """The call that makes the mesh a name is, where that is one."""
+    found = _all_made(site, name)
+    return found[0] if len(found) == 1 else None
+
+
+def _all_made(site: Site, name: str) -> list[ast.AST]:
+    """The calls that make what a name may be."""
     bindings, _ = lookup(site.file, site.call, name)
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
     found = [one for value in values for one in options(site.program.followed(value))]
-    if len(found) == 1 and isinstance(found[0], CallResult) and found[0].call is not None:
-        return found[0].call.place.node
-    return None
+    return [one.call.place.node for one in found if isinstance(one, CallResult) and one.call is not None]
 
 
 def _names(site: Site, scopes: list[Scope]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Constant, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
@@ -37,7 +38,8 @@ class DevicePutInJit(Rule):
 
     ## Fix safety
     Unsafe: the constraint takes effect, so the compiled program changes its memory and communication. There is none in
-    a function that is also called outside traced code, where device_put is right.
+    a function that is also called outside traced code, where device_put is right; where calls may be out of sight, only
+    for what the function computed itself.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Under `jax.set_mesh` with Explicit axes
@@ -60,7 +62,7 @@ class DevicePutInJit(Rule):
         if form is None:
             return
         region = site.region if form != "in-sight" else site.region_in_sight
-        also = also_eager(site) if form != "in-sight" else _IN_SIGHT
+        also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _IN_SIGHT
         fix, kept = (None, also) if also else self._fix(site, put)
         when = "has no effect here" if not also else "has no effect where this is traced"
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
@@ -164,6 +166,8 @@ class DevicePutInJit(Rule):
         dropped = (put.function.id,) if isinstance(put.function, ast.Name) else ()
         message = f"write: {_statement(site, written)}"
         why = "it changes the compiled program"
+        if site.region.traced == "unknown":
+            why += ", and outside traced code it refuses an array that was put on one device"
         return site.fix(Safety.UNSAFE, message, [*edits, *imports], why, drops=dropped), ""
 
     def _rewritten(self, site: Site, spelling: str, target: str) -> str:
@@ -190,6 +194,20 @@ def _statement(site: Site, written: str) -> str:
     if isinstance(statement, ast.Assign | ast.Expr | ast.Return) and len(text) <= 120 and "\n" not in text:
         return text.replace(site.text(), written)
     return " ".join(written.split())
+
+
+def _computed(site: Site) -> bool:
+    """Whether what is placed was made in the function itself: outside traced code a constraint spreads that too.
+
+    What a caller gives may lie anywhere.
+    """
+    node = site.call.args[0] if site.api == _PUT and site.form == "call" and site.call.args else None
+    if isinstance(node, ast.Name):
+        bindings, scope = lookup(site.file, node, node.id)
+        if scope is None or scope.kind == "module":
+            return False
+        return bool(bindings) and all(one.kind != "param" for one in bindings)
+    return isinstance(node, ast.Call | ast.BinOp) and not site.arguments.open_positional
 
 
 def _knows_it_is_traced(site: Site) -> bool:

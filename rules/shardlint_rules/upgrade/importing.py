@@ -52,10 +52,10 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     indent = file.source.text[line_start:start]
     if indent.strip():
         return []  # it shares its line with another statement
-    return [
-        Edit(line_start, line_start, f"{indent}{written}{file.source.newline}"),
-        _without(file, statement, alias),
-    ]
+    starts, line = file.source.line_starts, statement.end_lineno or statement.lineno
+    follows = module > (statement.module or "") and line < len(starts)  # as people who sort would have it
+    at = starts[line] if follows else line_start
+    return [Edit(at, at, f"{indent}{written}{file.source.newline}"), _without(file, statement, alias)]
 
 
 def _existing(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.ImportFrom | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 
@@ -46,12 +46,14 @@ class _Outcome:
     notes: list[str] = dataclass_field(default_factory=list)
     program: Program | None = None
     sketch: dict[str, list[Any]] = dataclass_field(default_factory=dict)
+    laid: dict[str, list[Any]] = dataclass_field(default_factory=dict)
+    given_up: int = 0
 
 
 @dataclass(frozen=True)
 class _Case:
     """A fixture on a mesh, with its arguments made. `later` are the levels that come after, `alone` is what the run
-    on one device gave; `sketch` whether the numbers are to be told in short.
+    on one device gave; `sketch` whether all is to be told that two runs are compared by, also what nothing declares.
     """
 
     fixture: Fixture
@@ -80,7 +82,8 @@ def run_fixture(
     """Verify a fixture on a mesh of these axis sizes and emit a result for each level as soon as it is known.
 
     `coverage` has what earlier levels checked, `alone` what the run on one device gave; `sketched` results come with
-    their numbers in short. Nothing the user's code raises gets out of here; it becomes a failure that names its line.
+    what two runs are compared by: numbers in short, layouts, the program. Nothing the user's code raises gets out of
+    here; it becomes a failure that names its line.
     """
     done: list[str] = []
     coverage = coverage or Coverage(fixture, levels)
@@ -111,7 +114,10 @@ def run_fixture(
             if told_of["status"] != SKIP:
                 told_of |= {"line": line, "program": outcome.program}
                 told_of["how"] = "" if outcome.checked is None else f"{outcome.how}, under {under}"
-            tell(level, sketch=outcome.sketch, **told_of)
+            if sketched:
+                seen = {"sketch": outcome.sketch, "laid": outcome.laid, "given_up": outcome.given_up}
+                told_of |= {"program": outcome.program, **seen}
+            tell(level, **told_of)
     except place.Indivisible as error:
         for level in levels:
             if level not in done:
@@ -163,14 +169,10 @@ def raised(error: BaseException) -> Failure:
 
 def _compile(case: _Case) -> _Outcome:
     fixture, mesh = case.fixture, case.mesh
-    shown = case.placed or fixture.donate or fixture.limits_compiled()
+    shown = case.placed or bool(fixture.donate) or fixture.limits_compiled()
     if not (shown or fixture.gradients):
-        return _Outcome(None, _NOTHING)
-    if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
-        args = place.describe(case.made, mesh)
-    else:
-        args = place.place(place.fill(case.made), case.made, mesh)
-    keywords = invoke.keywords(case.function, args, mesh)
+        return _Outcome(None, _NOTHING, program=_undeclared(case) if case.sketch else None)
+    args, keywords = _given(case)
     outcome, described = _Outcome(checks.Checked([], 0), ""), None
     if shown:
         found = _compiled(case, args, keywords)
@@ -196,14 +198,40 @@ def _compile(case: _Case) -> _Outcome:
     return outcome
 
 
-def _compiled(case: _Case, args: list[Any], keywords: Mapping[str, Any]) -> compiled.Compiled | str:
+def _given(case: _Case) -> tuple[list[Any], Mapping[str, Any]]:
+    """The arguments to compile with, and those that are given by name."""
+    if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
+        args = place.describe(case.made, case.mesh)
+    else:
+        args = place.place(place.fill(case.made), case.made, case.mesh)
+    return args, invoke.keywords(case.function, args, case.mesh)
+
+
+def _undeclared(case: _Case) -> Program | None:
+    """The program of a function of which nothing is declared that compiling could check; None where there is none.
+
+    Of a plain function, which the compiler was given in a jit around it, not where its outputs lie.
+    """
+    try:
+        found = _compiled(case, *_given(case), tolerant=True)
+        if isinstance(found, str):
+            return None
+        told = program.describe(found, case.mesh, case.made, {}).program
+    except Exception:  # nothing was declared that this could break
+        return None
+    return told if found.is_jit else replace(told, arrays=())
+
+
+def _compiled(
+    case: _Case, args: list[Any], keywords: Mapping[str, Any], tolerant: bool = False
+) -> compiled.Compiled | str:
     """The compiled function, or why there is none."""
     fixture = case.fixture
     entered, _ = devices.context(fixture.context, case.mesh)
     try:
         with entered:
             return compiled.compile_function(
-                case.function, args, keywords, fixture.donate, tolerant=fixture.limits_compiled()
+                case.function, args, keywords, fixture.donate, tolerant or fixture.limits_compiled()
             )
     except compiled.NoShardings as error:
         return str(error)
@@ -289,10 +317,12 @@ def _execute(case: _Case) -> _Outcome:
     args = place.place(hosts, made, mesh)
     given = tree.snapshot(args)
     output = invoke.call(function, args, mesh, fixture.context)
-    sketched = sketch.of(output) if case.sketch else {}
-    if not declares:
-        return _Outcome(None, _NOTHING, sketch=sketched)
     leaves = tree.array_leaves(output, "out")
+    seen: dict[str, Any] = {}
+    if case.sketch:
+        seen = {"sketch": sketch.of(output), "laid": sketch.laid(leaves), "given_up": sketch.given_up(given)}
+    if not declares:
+        return _Outcome(None, _NOTHING, **seen)
     checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
     checked += checks.check_deleted(given, fixture.donate)
     checked.failures += checks.check_replicas(output).failures
@@ -302,7 +332,7 @@ def _execute(case: _Case) -> _Outcome:
         compared, said = _numbers(case, hosts)
         checked += compared
         notes += said
-    return _Outcome(checked, how, notes, sketch=sketched)
+    return _Outcome(checked, how, notes, **seen)
 
 
 def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:

@@ -1,17 +1,42 @@
-"""Results in a few numbers each, by which another run of the same program is known again."""
+"""What a call gave in a few words and numbers, by which another run of the same program is known again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from shardlint.verify.inside import compare
+from shardlint.verify.inside import compare, tree
 
 
 def of(output: Any) -> dict[str, list[Any]]:
     """By path: dtype, shape, how many elements are no number, the sum of sizes and two sums in which places count."""
     return {path: _sketch(np.asarray(array)) for path, (_, array) in compare.numbers(output).items()}
+
+
+def laid(leaves: Sequence[tree.Leaf]) -> dict[str, list[Any]]:
+    """By path: how an array is spelled, where it lies, and its bytes whole and on one device. Of jax's arrays alone."""
+    return {
+        leaf.path: [leaf.where, _where(leaf.sharding), leaf.bytes_under(None), leaf.local_bytes]
+        for leaf in leaves
+        if leaf.sharding is not None
+    }
+
+
+def given_up(given: Any) -> int:
+    """How many arrays of the arguments a call took for its own use."""
+    return sum(
+        isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree_util.tree_leaves(given)
+    )
+
+
+def _where(sharding: Any) -> str:
+    spec = getattr(sharding, "spec", None)
+    if spec is not None:
+        return str(spec).replace("PartitionSpec", "P").replace(",)", ")")
+    return "on one device" if len(sharding.device_set) == 1 else type(sharding).__name__
 
 
 def _sketch(array: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
-from shardlint.model.values import Api, Function, Transformed, Value, options
+from shardlint.model.values import options
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -31,8 +31,9 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
-from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
-from shardlint_rules.equinox._shardings_inside.same_in_body import changes, gives_the_same
+from shardlint_rules.equinox._shardings_inside.outer_def import results
+from shardlint_rules.equinox.beside_statement import before, indent_of
+from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, positional
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def above(
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
     kept = _kept(site, asked)
-    handed = function is None or not _stays_itself(site, function, statement)
+    handed = function is None or not stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _lines(site, function, asked, inner, indent, statement)
@@ -70,7 +71,7 @@ def above(
     lead += ("\n" if indent else "\n\n") if first else ""
     whole = f"{lead}{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
-    edits = [*imports, Edit(start, start, ("" if first else _before(site, statement, indent)) + whole)]
+    edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
     if not handed:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
@@ -93,16 +94,6 @@ def _called(site: Site, rest: Cut) -> tuple[str, str]:
         return called, ""
     inside = rest.text[len(func) :].strip()[1:-1].strip().removesuffix(",")
     return called, inside.removeprefix(called).lstrip(" ,\n")
-
-
-def _before(site: Site, statement: ast.stmt, indent: str) -> str:
-    """The empty lines that are missing above a definition."""
-    source = site.file.source
-    line = statement.lineno - 1
-    above = source.line(line).strip() if line else ""
-    if not above or above.endswith(":"):
-        return "" if indent or not line or not source.line(max(1, line - 1)).strip() else source.newline
-    return source.newline * (1 if indent else 2)
 
 
 def _kept(site: Site, asked: Asked) -> dict[str, str]:
@@ -143,34 +134,6 @@ def _with_kept(site: Site, function: ast.expr | None, taken: str, kept: dict[str
     before, rest = taken.removesuffix("**kwargs").removesuffix(", "), taken.endswith("**kwargs")
     star = "" if "*" in before else "*"
     return ", ".join(filter(None, [before, star, more, "**kwargs" if rest else ""]))
-
-
-def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
-    """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
-    if isinstance(function, ast.Lambda):
-        return True  # what it names is looked up where it runs, here as there
-    if not all(_holds_nothing(option) for option in options(site.value(function))):
-        return False
-    for part in walk(function):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            bindings, scope = lookup(site.file, part, part.id)
-            if scope is None:
-                continue
-            if scope.kind in ("class", "comprehension", "lambda") or changes(site, part, bindings, scope):
-                return False
-            if any(binding.node in walk(statement) for binding in site.file.bindings(scope, part.id)):
-                return False
-    return True
-
-
-def _holds_nothing(value: Value) -> bool:
-    if isinstance(value, Transformed):
-        given = value.call.positional[1:] if value.call is not None else ()
-        return value.api.name != "functools.partial" and not given and _holds_nothing(value.inner)
-    if isinstance(value, Function):
-        owner = value.owner
-        return owner is None or not value.bound or not owner.node.bases
-    return isinstance(value, Api)
 
 
 def _free_name(site: Site, function: ast.expr | None) -> str:

@@ -14,6 +14,7 @@ from shardlint_rules.equinox._shardings_inside.body import input_lines, with_sta
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
+from shardlint_rules.equinox.beside_statement import indent_of, placed
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 if TYPE_CHECKING:
@@ -41,21 +42,7 @@ def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tup
     edits, body, shown = _body(site, target, asked, site.text(target.node), indent, statement)
     signature = _signature(site, target, asked)
     text = f"@{decorator}\n{indent}def {name.id}({signature}):\n{body}".rstrip("\n")
-    return [*edits, *_placed(site, statement, text, indent)], shown
-
-
-def _placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
-    """A definition in the place of a statement, with empty lines around it."""
-    source = site.file.source
-    above, below = _missing_lines(site, statement, 1 if indent else 2)
-    start, end = site.file.span(statement)
-    line_start = source.line_starts[statement.lineno - 1]
-    comment = _behind(site, statement)
-    if comment.strip():  # of the whole: it goes to the first line
-        first, _, others = text.partition("\n")
-        text, end = f"{first}{comment.rstrip()}\n{others}", end + len(comment.rstrip())
-    edits = [Edit(line_start, line_start, "\n" * above)] if above else []
-    return [*edits, Edit(start, end, text + "\n" * below)]
+    return [*edits, *placed(site, statement, text, indent)], shown
 
 
 def of_lambda(
@@ -81,7 +68,7 @@ def of_lambda(
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
     decorator = _decorator(site, rest, function)
     whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
-    return [*imports, *_placed(site, statement, whole, indent)], [*lines, *returned]
+    return [*imports, *placed(site, statement, whole, indent)], [*lines, *returned]
 
 
 def around_decorated(
@@ -110,6 +97,8 @@ def around_decorated(
     last = node.end_lineno or node.lineno
     below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lead = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
+    if lead:  # the file ends without one, and goes on to
+        whole = whole.removesuffix("\n")
     return [
         *edits,
         Edit(start, end, ""),
@@ -198,39 +187,3 @@ def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> 
 
 def _rebound(scope: Scope, name: str) -> bool:
     return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.outward())
-
-
-def indent_of(site: Site, statement: ast.stmt) -> str:
-    """What a statement that has its lines for itself is indented by."""
-    source = site.file.source
-    start = source.offset(statement.lineno, statement.col_offset)
-    text = source.text[source.line_starts[statement.lineno - 1] : start]
-    rest = _behind(site, statement).strip()
-    if text.strip() or (rest and not rest.startswith("#") and isinstance(statement, ast.Assign)):
-        raise NotRewritten("it shares its line with another statement")
-    return text
-
-
-def _behind(site: Site, statement: ast.stmt) -> str:
-    """What follows a statement on its last line."""
-    line = site.file.source.line(statement.end_lineno or statement.lineno)
-    return line.encode()[statement.end_col_offset or 0 :].decode()
-
-
-def _missing_lines(site: Site, statement: ast.stmt, wanted: int) -> tuple[int, int]:
-    """How many empty lines are missing above and below a definition that takes a statement's place."""
-    source = site.file.source
-    above = statement.lineno - 1
-    while above > 0 and not source.line(above).strip():
-        above -= 1
-    told = source.line(above).strip() if above else ":"
-    begins = told.endswith(":") or told.startswith("#")
-    last = len(source.line_starts)
-    end = statement.end_lineno or statement.lineno
-    below = end + 1
-    while below <= last and not source.line(below).strip():
-        below += 1
-    return (
-        0 if begins else max(0, wanted - (statement.lineno - 1 - above)),
-        0 if below > last else max(0, wanted - (below - end - 1)),
-    )

@@ -31,10 +31,10 @@ from shardlint_rules.equinox._shardings_inside.hidden import Hidden, hidden
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
-from shardlint_rules.equinox._shardings_inside.same_in_body import obstacle
 from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
 from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
 
 _WHY = "the constraints take effect, which changes the compiled program"

@@ -6,7 +6,7 @@ import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, CallResult, ClassValue, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
 from shardlint.syntax.nodes import walk
@@ -94,3 +94,31 @@ def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -
             if isinstance(outer, _LOOPS):
                 return f"`{name.id}` changes in a loop"
     return None
+
+
+def stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+    """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
+    if isinstance(function, ast.Lambda):
+        return True  # what it names is looked up where it runs, here as there
+    if not all(_holds_nothing(option) for option in options(site.value(function))):
+        return False
+    for part in walk(function):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            bindings, scope = lookup(site.file, part, part.id)
+            if scope is None:
+                continue
+            if scope.kind in ("class", "comprehension", "lambda") or changes(site, part, bindings, scope):
+                return False
+            if any(binding.node in walk(statement) for binding in site.file.bindings(scope, part.id)):
+                return False
+    return True
+
+
+def _holds_nothing(value: Value) -> bool:
+    if isinstance(value, Transformed):
+        given = value.call.positional[1:] if value.call is not None else ()
+        return value.api.name != "functools.partial" and not given and _holds_nothing(value.inner)
+    if isinstance(value, Function):
+        owner = value.owner
+        return owner is None or not value.bound or not owner.node.bases
+    return isinstance(value, Api)

@@ -1,0 +1,428 @@
+"""Donation of some arguments: `filter_jit` knows "all" and "all-except-first", so what is kept goes first, in a tuple.
+
+    @eqx.filter_jit(donate_argnums=(0,))
+    def step(state, x, y):
+        ...
+
+becomes
+
+    @eqx.filter_jit(donate="all-except-first")
+    def _step(kept, state):
+        x, y = kept
+        ...
+
+
+    def step(state, x, y):
+        return _step((x, y), state)
+
+A function that has no body to be seen is called by a new one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.values import Function, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox.beside_statement import before, indent_of, placed
+from shardlint_rules.equinox.same_in_body import stays_itself
+from shardlint_rules.equinox.wrapped import NotRewritten, positional
+
+_UNIT = "    "
+_MODE = "all-except-first"
+_REPEATED = (ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a function takes: how each is written in its `def`, how it is handed on, and which are donated.
+
+    `names` may end in `*rest` and `**named`, of a function that is not known.
+    """
+
+    names: tuple[str, ...]
+    named: tuple[str, ...]
+    donated: frozenset[str]
+    signature: str
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What is not donated, in order."""
+        return tuple(one for one in (*self.names, *self.named) if one not in self.donated)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What is kept, without stars."""
+        return tuple(one.lstrip("*") for one in self.kept)
+
+    @property
+    def arguments(self) -> str:
+        """How all are handed on."""
+        return ", ".join([*self.names, *(f"{name}={name}" for name in self.named)])
+
+    @property
+    def packed(self) -> str:
+        """The name of what holds those that are kept."""
+        return next(one for one in ("kept", "kept_", "kept__") if one not in (*self.names, *self.named))
+
+    def refuse(self, *names: str) -> None:
+        """Raise `NotRewritten` where one of these names is a parameter."""
+        if {*names, self.packed} & {*self.names, *self.named}:
+            raise NotRewritten("the names of its parameters are taken")
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What is, in order."""
+        return tuple(one for one in (*self.names, *self.named) if one in self.donated)
+
+
+def of_definition(
+    site: Site, node: ast.FunctionDef, donated: Collection[str], cut: Edit
+) -> tuple[list[Edit], str]:
+    """The edits around a decorated function, the `cut` of its decorator among them, and what they do."""
+    mine = next(one for one in node.decorator_list if any(part is site.call for part in walk(one)))
+    if mine is not node.decorator_list[-1]:
+        raise NotRewritten("another decorator stands between filter_jit and the function")
+    source, names = site.file.source, [arg.arg for arg in (*positional(node), *node.args.kwonlyargs)]
+    kept = [name for name in names if name not in donated]
+    hidden, called, kind = _hidden(site, node)
+    indent = indent_of(site, node)
+    _check_body(site, node)
+    if _in_loop(site, node):
+        raise NotRewritten("of functions made in a loop each would call the last")
+    opened, closed = _brackets(site, node)
+    annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
+    first, pack = _free(site, node, "kept"), _tuple(kept)
+    inner = ", ".join([first, *(annotated[name] for name in names if name in donated)])
+    at = source.text.index(node.name, site.file.span(node)[0] + len("def"))
+    edits = [cut, Edit(at, at + len(node.name), hidden), Edit(opened + 1, closed, inner)]
+    above = [one for one in node.decorator_list if one.lineno < mine.lineno]
+    doc = ""
+    unpack = f"{_left(kept)} = {first}"
+    begins = node.body[0]
+    body_indent = source.line(begins.lineno)[: begins.col_offset]
+    if ast.get_docstring(node, clean=False) is not None:
+        start, end = site.file.span(begins)
+        doc = f"{body_indent}{source.text[start:end]}\n"
+        edits.append(Edit(start, end, unpack))
+    else:
+        line = source.line_starts[_line_of(site, closed)]
+        edits.append(Edit(line, line, f"{body_indent}{unpack}{source.newline}"))
+    begin = source.line_starts[(above[0] if above else mine).lineno - 1]
+    own = source.line_starts[mine.lineno - 1]
+    moved = source.text[begin:own]
+    if "#" in moved:
+        raise NotRewritten("a comment between the decorators would be lost")
+    if moved or kind:
+        edits.append(Edit(begin, own, f"{indent}{kind}{source.newline}" if kind else ""))
+    head = source.text[opened : _colon(site, node, closed)].replace("\r\n", "\n")
+    called_with = ", ".join([pack, *(name for name in names if name in donated)])
+    text = f"{moved}{indent}def {node.name}{head}:\n{doc}"
+    text += f"{body_indent}return {called}({called_with})\n"
+    last = node.end_lineno or node.lineno
+    below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    lines_end = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
+    gap = "\n" if indent else "\n\n"
+    if lines_end:  # the file ends without one, and goes on to
+        text = text.removesuffix("\n")
+    whole = f"{lines_end}{gap}{text}".replace("\r\n", "\n").replace("\n", source.newline)
+    return [*edits, Edit(below, below, whole)], _told(kept)
+
+
+def _hidden(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
+    """The name that the jitted function takes, how it is called from the outer one, and its own decorator."""
+    hidden = f"_{node.name.strip('_')}"
+    if node.name.startswith("_") or site.file.mentions(hidden):
+        hidden = f"_donating_{node.name.strip('_')}"
+    if site.file.mentions(hidden):
+        raise NotRewritten(f"`{hidden}` is taken")
+    home = site.file.home(node)
+    above = [site.text(one) for one in node.decorator_list[:-1]]
+    if home.kind != "class":
+        return hidden, hidden, ""
+    if home.parent is None or home.parent.kind != "module":
+        raise NotRewritten(f"the class of `{node.name}` has no name everywhere")
+    called = f"{home.name}.{hidden}"  # a subclass may have another of that name
+    if above not in ([], ["staticmethod"]):
+        raise NotRewritten(f"`@{above[0]}` stands above it in a class")
+    return hidden, called, "@staticmethod"
+
+
+def _check_body(site: Site, node: ast.FunctionDef) -> None:
+    if getattr(node, "type_params", None):
+        raise NotRewritten("it has type parameters")
+    for part in walk(node):
+        if isinstance(part, ast.Yield | ast.YieldFrom):
+            raise NotRewritten(f"`{node.name}` is a generator")
+        if isinstance(part, ast.Name) and part.id in ("super", "locals", "__class__"):
+            raise NotRewritten(f"`{node.name}` calls `{part.id}`")
+    refuse_lowered(site, node.name)
+
+
+def refuse_lowered(site: Site, name: str) -> None:
+    """What calls a method of the jit needs the jit itself."""
+    files = [site.file, *site.program.project.importing(site.file.path, name)]
+    for file in files:
+        if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
+            raise NotRewritten(f"`{name}.lower` is used, which a function around the jit has not")
+
+
+def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
+    """Where the parameters' brackets are. Raises `NotRewritten` where a comment is in them."""
+    source = site.file.source
+    at = source.text.index("(", site.file.span(node)[0])
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(source.text[at:], newline="").readline):
+        if token.type == tokenize.COMMENT:
+            raise NotRewritten("a comment among the parameters would be lost")
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
+        if depth == 0:
+            row, column = token.start
+            line = _line_of(site, at)
+            start = at if row == 1 else source.line_starts[line + row - 2]
+            return at, start + column
+    raise NotRewritten("its parameters are not told")
+
+
+def _line_of(site: Site, at: int) -> int:
+    return site.file.source.position(at)[0]
+
+
+def _colon(site: Site, node: ast.FunctionDef, closed: int) -> int:
+    """Where the header ends. The body begins on a line of its own, or this raises."""
+    source = site.file.source
+    after = site.file.span(node.returns)[1] if node.returns is not None else closed + 1
+    line = source.line(_line_of(site, after))
+    rest = line[after - source.line_starts[_line_of(site, after) - 1] :]
+    if rest.strip() != ":" or node.body[0].lineno <= _line_of(site, after):
+        raise NotRewritten("its first line holds more than its parameters")
+    return after
+
+
+def of_expression(site: Site, donated: Collection[int | str], settings: str) -> tuple[list[Edit], str]:
+    """The edits around `filter_jit(function, ...)`, `settings` being what is left of it, and what they do."""
+    function = site.argument("fun")
+    statement = site.file.statement(site.call)
+    if function is None or site.form != "call" or not isinstance(statement, _SIMPLE):
+        raise NotRewritten("there is no place for a function above the statement")
+    if site.file.home(statement).kind == "class":
+        raise NotRewritten("there is no place for a function above the statement")
+    indent = indent_of(site, statement)
+    taken = _taken(site, function, donated)
+    _check_lowered(site, statement)
+    handed = not stays_itself(site, function, statement)
+    if _made_anew(site, function, statement) or (handed and not _is_there_later(site, function)):
+        name = _unused(site, _named(site, function))
+        lines = _factory(site, taken, name, settings)
+        return [_above(site, statement, indent, lines), site.replace(site.call, f"{name}({site.text(function)})")], (
+            _told(taken.variables)
+        )
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
+    own = target.id if isinstance(target, ast.Name) else ""
+    if own and len(site.file.bindings(site.file.home(statement), own)) > 1:
+        raise NotRewritten(f"`{own}` is bound more than once")
+    outer = own or _unused(site, _named(site, function))
+    lines = _pair(site, function, taken, handed, (_unused(site, f"_{outer.strip('_')}"), outer), settings)
+    if own:
+        gap = [] if indent else [""]
+        whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
+        text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
+        return placed(site, statement, text, indent), _told(taken.variables)
+    return [_above(site, statement, indent, lines), site.replace(site.call, outer)], _told(taken.variables)
+
+
+def _pair(
+    site: Site, function: ast.expr, taken: _Taken, handed: bool, names: tuple[str, str], settings: str
+) -> list[str]:
+    """The jitted function that takes what is kept first, and the one around it. Between them is an empty line."""
+    written = site.text(function)
+    held = ["function" if "." in written else written] if handed else []
+    taken.refuse(*held)
+    call = f"{held[0] if held else written}({taken.arguments})"
+    if isinstance(function, ast.Lambda):
+        call = site.text(function.body)
+    if "\n" in call or "\n" in settings:
+        raise NotRewritten("the call stands on several lines")
+    kept = _tuple([*([written] if held else []), *taken.variables])
+    return [
+        f"@{site.text(site.call.func)}({settings})",
+        f"def {names[0]}({', '.join([taken.packed, *taken.given])}):",
+        f"{_UNIT}{_left([*held, *taken.variables])} = {taken.packed}",
+        f"{_UNIT}return {call}",
+        "",
+        f"def {names[1]}({taken.signature}):",
+        f"{_UNIT}return {names[0]}({', '.join([kept, *taken.given])})",
+    ]
+
+
+def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
+    """A function that makes the pair of the function it is given: of one whose name means another later."""
+    taken.refuse("function", "jitted", "call")
+    if "\n" in settings:
+        raise NotRewritten("the call stands on several lines")
+    kept = _tuple(["function", *taken.variables])
+    body = [
+        f"@{site.text(site.call.func)}({settings})",
+        f"def jitted({', '.join([taken.packed, *taken.given])}):",
+        f"{_UNIT}{_left(['function', *taken.variables])} = {taken.packed}",
+        f"{_UNIT}return function({taken.arguments})",
+        "",
+        f"def call({taken.signature}):",
+        f"{_UNIT}return jitted({', '.join([kept, *taken.given])})",
+        "",
+        "return call",
+    ]
+    return [f"def {name}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+
+
+def _above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+    start = site.file.source.line_starts[statement.lineno - 1]
+    gap = "\n" if indent else "\n\n"
+    nested = lines[0].startswith("def ")
+    text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
+    text = before(site, statement, indent) + text + gap
+    return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
+
+
+def _named(site: Site, function: ast.expr) -> str:
+    """A name for what calls a function, another one for each call of the file: several fixes are made at once."""
+    said = _said(site, function)
+    calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
+    earlier = [
+        one for one in calls
+        if isinstance(one, ast.Call) and one.args and (one.lineno, one.col_offset) < _place(site.call)
+        and _said(site, one.args[0]) == said
+    ]  # fmt: skip
+    return f"donating_{said}_{len(earlier) + 1}" if earlier else f"donating_{said}"
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _said(site: Site, function: ast.expr) -> str:
+    """What a function is called, for the names of those around it."""
+    base = function
+    while isinstance(base, ast.Call) and (base.args or isinstance(base.func, ast.Call)):
+        base = base.args[0] if base.args else base.func
+    named = isinstance(base, ast.Name | ast.Attribute)
+    return site.text(base).rpartition(".")[2].strip("_").removeprefix("sharded_") if named else "step"
+
+
+def _check_lowered(site: Site, statement: ast.stmt) -> None:
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        if isinstance(target, ast.Name | ast.Attribute):
+            refuse_lowered(site, target.id if isinstance(target, ast.Name) else target.attr)
+
+
+def _made_anew(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+    """Whether the call is made several times with functions of one name, or its result takes the name."""
+    if isinstance(statement, ast.Assign) and site.text(function) in map(site.text, statement.targets):
+        return True
+    for outer in site.file.ancestors(site.call):
+        if outer is statement:
+            break
+        if isinstance(outer, _REPEATED):
+            return True
+    return _in_loop(site, statement)
+
+
+def _in_loop(site: Site, statement: ast.stmt) -> bool:
+    scope = site.file.home(statement)
+    for outer in site.file.ancestors(statement):
+        if outer is scope.node:
+            return False
+        if isinstance(outer, ast.For | ast.AsyncFor | ast.While):
+            return True
+    return False
+
+
+def _is_there_later(site: Site, function: ast.expr) -> bool:
+    """Whether what an expression is now it is when the function is called too: a name bound once, a bound method."""
+    if isinstance(function, ast.Name):
+        bindings, scope = lookup(site.file, function, function.id)
+        return len(bindings) == 1 and scope is not None and scope.kind in ("function", "module")
+    found = options(site.value(function))
+    return isinstance(function, ast.Attribute) and all(isinstance(one, Function) and one.bound for one in found)
+
+
+def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+    found = options(site.value(function))
+    known = parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
+    if known is None or known.star or known.double_star:
+        return _first_of_more(site, function, donated)
+    names = set()
+    for one in donated:
+        index = known.index(one) if isinstance(one, int) else None
+        name = one if isinstance(one, str) else known.positional[index] if index is not None else ""
+        if name not in (*known.positional, *known.keyword_only):
+            raise NotRewritten(f"the function has no argument {one!r}")
+        names.add(name)
+    return _Taken(known.positional, known.keyword_only, frozenset(names), _signature(site, function, known))
+
+
+def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
+    """The parameters as they are written, with their defaults. Raises `NotRewritten` where these may change."""
+    args = known.node.args if known.node is not None else None
+    spare = len(known.positional) - known.required
+    defaults: list[ast.expr | None] = [None] * known.required
+    if args is not None:
+        defaults += args.defaults[len(args.defaults) - spare :] if spare else []
+    defaults += args.kw_defaults if args is not None else []
+    names = [*known.positional, *known.keyword_only]
+    if len(defaults) != len(names) or not all(isinstance(one, ast.Constant | None) for one in defaults):
+        raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
+    written = [
+        name if default is None else f"{name}={ast.unparse(default)}"
+        for name, default in zip(names, defaults, strict=True)
+    ]
+    if known.keyword_only:
+        written.insert(len(known.positional), "*")
+    return ", ".join(written)
+
+
+def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
+    """A function of which not all parameters are known donates what comes first, given by position."""
+    count = len(donated)
+    if set(donated) != set(range(count)):
+        raise NotRewritten(f"the parameters of `{site.text(function)}` are not known here")
+    letters = ("first", "second", "third")[:count] if count < 4 else tuple(f"x{index}" for index in range(count))
+    names = (*letters, "*rest", "**named")
+    return _Taken(names, (), frozenset(letters), ", ".join(names))
+
+
+def _free(site: Site, node: ast.FunctionDef, name: str) -> str:
+    used = {part.id for part in walk(node) if isinstance(part, ast.Name)} | {
+        part.arg for part in walk(node) if isinstance(part, ast.arg)
+    }
+    while name in used:
+        name += "_"
+    return name
+
+
+def _unused(site: Site, name: str) -> str:
+    found, number = name, 2
+    while site.file.mentions(found):
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def _left(names: Sequence[str]) -> str:
+    return _tuple(names) if len(names) == 1 else ", ".join(names)
+
+
+def _told(kept: Sequence[str]) -> str:
+    return f'donate="{_MODE}", with {_left(kept)} kept in a first argument'

@@ -1,0 +1,69 @@
+"""Where a function stands that a fix writes beside a statement: its lines, and the empty ones around it."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint_rules.equinox.wrapped import NotRewritten
+
+
+def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
+    """A definition in the place of a statement, with empty lines around it."""
+    source = site.file.source
+    above, below = _missing_lines(site, statement, 1 if indent else 2)
+    start, end = site.file.span(statement)
+    line_start = source.line_starts[statement.lineno - 1]
+    comment = _behind(site, statement)
+    if comment.strip():  # of the whole: it goes to the first line
+        first, _, others = text.partition("\n")
+        text, end = f"{first}{comment.rstrip()}\n{others}", end + len(comment.rstrip())
+    edits = [Edit(line_start, line_start, "\n" * above)] if above else []
+    return [*edits, Edit(start, end, text + "\n" * below)]
+
+
+def indent_of(site: Site, statement: ast.stmt) -> str:
+    """What a statement that has its lines for itself is indented by."""
+    source = site.file.source
+    start = source.offset(statement.lineno, statement.col_offset)
+    text = source.text[source.line_starts[statement.lineno - 1] : start]
+    rest = _behind(site, statement).strip()
+    if text.strip() or (rest and not rest.startswith("#") and isinstance(statement, ast.Assign)):
+        raise NotRewritten("it shares its line with another statement")
+    return text
+
+
+def _behind(site: Site, statement: ast.stmt) -> str:
+    """What follows a statement on its last line."""
+    line = site.file.source.line(statement.end_lineno or statement.lineno)
+    return line.encode()[statement.end_col_offset or 0 :].decode()
+
+
+def _missing_lines(site: Site, statement: ast.stmt, wanted: int) -> tuple[int, int]:
+    """How many empty lines are missing above and below a definition that takes a statement's place."""
+    source = site.file.source
+    above = statement.lineno - 1
+    while above > 0 and not source.line(above).strip():
+        above -= 1
+    told = source.line(above).strip() if above else ":"
+    begins = told.endswith(":") or told.startswith("#")
+    last = len(source.line_starts)
+    end = statement.end_lineno or statement.lineno
+    below = end + 1
+    while below <= last and not source.line(below).strip():
+        below += 1
+    return (
+        0 if begins else max(0, wanted - (statement.lineno - 1 - above)),
+        0 if below > last else max(0, wanted - (below - end - 1)),
+    )
+
+
+def before(site: Site, statement: ast.stmt, indent: str) -> str:
+    """The empty lines that are missing above a definition."""
+    source = site.file.source
+    line = statement.lineno - 1
+    above = source.line(line).strip() if line else ""
+    if not above or above.endswith(":"):
+        return "" if indent or not line or not source.line(max(1, line - 1)).strip() else source.newline
+    return source.newline * (1 if indent else 2)
