@@ -1,4 +1,4 @@
-"""SL348."""
+"""SL350."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RowWeightSplitAsColumn(Rule):
     that turn no block's axes round, experts, biases, and blocks that are not split by two axes or one.
     """
 
-    code = "SL348"
+    code = "SL350"
     name = "row-weight-split-as-column"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE

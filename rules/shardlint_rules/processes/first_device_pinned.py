@@ -17,6 +17,7 @@ from shardlint_rules.processes.alone import alone
 _LOCAL = "jax.local_devices"
 _TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")
 _ASKED = "a file that runs with this one asks for the processes there are"
+_CPU = "this file asks for the processes there are, and CPUs are of all of them once jax.distributed is started"
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
@@ -34,8 +35,9 @@ class FirstDevicePinned(Rule):
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
     with the file calls `jax.distributed.initialize`, or the file itself asks which process it is. Possible: where
     only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
-    over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where nothing in
-    sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own.
+    over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where the file does
+    not ask and nothing in sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own,
+    and the finding says so.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -104,10 +106,12 @@ class FirstDevicePinned(Rule):
     def _several(self, site: Site) -> str | None:
         """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
         itself, told = asks_itself(site.file), several(site.program, site.file)
-        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
-            return None  # a CPU client that is made without it knows the devices of its own process alone
+        if itself and told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
+            return _CPU
         if itself:
             return "this file asks for the processes there are"
+        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
+            return None  # a CPU client that is made without it knows the devices of its own process alone
         if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
         return _ASKED if told and site.wants("asked") else None
@@ -148,6 +152,8 @@ class FirstDevicePinned(Rule):
                 else f"On all processes but the first this device is another process's: what is computed with it as "
                 f"the default device{where} cannot be read there."
             )
+        if why == _CPU:
+            says = f"Where jax.distributed.initialize has run: {says[0].lower()}{says[1:]}"
         return site.finding(
             node,
             "the devices of all processes" if those else "a device of process 0",

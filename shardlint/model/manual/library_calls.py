@@ -91,6 +91,12 @@ _KEEPING = (
 _KEYS = ("PRNGKey", "key", "split", "fold_in", "clone", "wrap_key_data")
 # What draws by probabilities that it is given, with one random number for each of them.
 _DRAWN_FROM = ("categorical", "bernoulli", "poisson", "binomial")
+# Where the shape stands; with none, and numbers for what stands before it, one number is drawn.
+_SHAPE_AT = {
+    **dict.fromkeys(("uniform", "normal", "exponential", "gumbel", "laplace", "logistic", "cauchy", "rademacher"), 1),
+    **dict.fromkeys(("bernoulli", "gamma", "chisquare", "t", "poisson"), 2),
+    **dict.fromkeys(("beta", "truncated_normal"), 3),
+}
 _UNSEEN = ("jax.lax.custom_root", "jax.lax.custom_linear_solve", "jax.lax.platform_dependent")
 _SILENT = (
     "jax.debug.print",
@@ -272,9 +278,12 @@ class LibraryCalls:
         if last in _KEYS:
             return replace(combined([*given, *named.values()], "key"), origin=place)
         self.calls.met(*given[1:])
+        others = [*given[1:], *(one for name, one in named.items() if name != "key")]
+        shaped = len(given) > _SHAPE_AT.get(last, 0) or "shape" in named
+        if not shaped and all(isinstance(one, Known) for one in others):
+            return replace(found, kind="", origin=place, spec=None)  # one number for the whole batch, and meant so
         mask = replace(found, kind="mask", origin=place, spec=None)
         self.calls.drawn.setdefault(place.node, tuple(self.calls.body.chain))
-        others = [*given[1:], *(one for name, one in named.items() if name != "key")]
         if last in _DRAWN_FROM and any(leaf.over for one in others for leaf in leaves(one)):
             # The same random numbers choose from what each device has of its own.
             self.calls.met(mask, *others)
