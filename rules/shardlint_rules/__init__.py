@@ -154,6 +154,7 @@ RULES = {
     "SL654": "shardlint_rules.einshard.to_named_sharding:EinshardToNamedSharding",
     "SL701": "shardlint_rules.checkpoints.restore_ignores_shardings:RestoreIgnoresShardings",
     "SL702": "shardlint_rules.checkpoints.restored_not_placed:RestoredNotPlaced",
+    "SL703": "shardlint_rules.checkpoints.target_without_shardings:TargetWithoutShardings",
     "SL801": "shardlint_rules.processes.device_count_too_late:DeviceCountTooLate",
     "SL802": "shardlint_rules.processes.xla_flags_overwritten:XlaFlagsOverwritten",
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
