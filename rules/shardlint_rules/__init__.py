@@ -98,6 +98,7 @@ RULES = {
     "SL345": "shardlint_rules.mesh.tuple_among_specs:TupleAmongSpecs",
     "SL346": "shardlint_rules.mesh.mesh_read_at_import:MeshReadAtImport",
     "SL347": "shardlint_rules.mesh.mesh_left_out:MeshLeftOut",
+    "SL348": "shardlint_rules.mesh.layer_axis_sharded:LayerAxisSharded",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",
