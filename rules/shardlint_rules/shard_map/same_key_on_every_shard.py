@@ -11,6 +11,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.shard_map._draws import draws_nothing
 from shardlint_rules.shard_map.runs import (
     IN_BODIES,
     elsewhere,
@@ -106,6 +107,8 @@ class SameKeyOnEveryShard(Rule):
                 place = _kept_at(ran, event)
                 if event.kind not in _DRAWN or number in ran.cancelled or place is None:
                     continue
+                if event.note and draws_nothing(site.program, event.place):
+                    continue
                 if place.file is site.file and any(one is place.node for one in walk(site.call)):
                     yield site.finding(
                         place.node,
@@ -123,6 +126,8 @@ class SameKeyOnEveryShard(Rule):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
             node = copied or _kept(site, ran, event) or node
+            if event.note and draws_nothing(site.program, event.place):
+                continue
             if node not in done and told and not _told_there(site, ran, event):
                 done.add(node)
                 yield site.finding(
