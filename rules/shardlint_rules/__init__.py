@@ -153,6 +153,7 @@ RULES = {
     "SL652": "shardlint_rules.einshard.stray_star:StrayStar",
     "SL653": "shardlint_rules.einshard.in_jit:EinshardInJit",
     "SL654": "shardlint_rules.einshard.to_named_sharding:EinshardToNamedSharding",
+    "SL655": "shardlint_rules.einshard.odd_one_out:OddOneOut",
     "SL701": "shardlint_rules.checkpoints.restore_ignores_shardings:RestoreIgnoresShardings",
     "SL702": "shardlint_rules.checkpoints.restored_not_placed:RestoredNotPlaced",
     "SL703": "shardlint_rules.checkpoints.target_without_shardings:TargetWithoutShardings",
