@@ -99,6 +99,7 @@ RULES = {
     "SL346": "shardlint_rules.mesh.mesh_read_at_import:MeshReadAtImport",
     "SL347": "shardlint_rules.mesh.mesh_left_out:MeshLeftOut",
     "SL348": "shardlint_rules.mesh.layer_axis_sharded:LayerAxisSharded",
+    "SL349": "shardlint_rules.mesh.batch_leaves_axis_out:BatchLeavesAxisOut",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",
