@@ -37,8 +37,9 @@ class TracedOutsideRules(Rule):
     Enter the rules around the call too; or set them once, outermost.
 
     ## Evidence
-    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left alone: functions that are called under the rules as well, that enter them in their own
-    body, or that get lost from sight; managers that are not known, which may enter them; and constraints with `rules=`.
+    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left alone: functions that are called under the rules as
+    well, that enter them in their own body, or that get lost from sight; managers that are not known, which may enter
+    them; and constraints with `rules=`.
     """
 
     code = "SL520"
