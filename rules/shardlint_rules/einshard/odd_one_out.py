@@ -19,6 +19,9 @@ from shardlint_rules.einshard.expression import Expression, parse
 # An embedding and a head may be split along different dimensions.
 _APART = regex(r"(?i)emb|wte|tok|vocab|head|norm|lm_")
 
+# Names for the dimensions of any array.
+_ANY = frozenset(("i", "o", "in", "out", "x", "y", "a", "b", "rows", "cols", "in_dim", "out_dim"))
+
 
 @dataclass(frozen=True)
 class _One:
@@ -28,6 +31,7 @@ class _One:
     label: str
     has: frozenset[str]
     splits: frozenset[str]
+    order: tuple[str | None, ...]
 
 
 class OddOneOut(Rule):
@@ -95,8 +99,10 @@ class OddOneOut(Rule):
 def _odd(one: _One, group: list[_One]) -> Iterator[tuple[str, str]]:
     """The name that an expression should split by its siblings, and the one that it splits."""
     others = [other for other in group if other is not one]
-    if len(one.splits) != 1 or _APART.search(one.label):
+    if len(one.splits) != 1 or _APART.search(one.label) or one.has & _ANY:
         return
+    if len(one.has) < 3 and all(other.order == one.order for other in others if other.has == one.has):
+        return  # `i o` of each matrix: the names say nothing of which dimensions belong together
     (taken,) = one.splits
     with_taken = [other for other in others if taken in other.has]
     if not with_taken or any(taken in other.splits for other in with_taken):
@@ -115,7 +121,7 @@ def _parsed(node: ast.expr, label: str, text: object) -> _One | None:
     has = frozenset(one.name for one in expression.left if one.name is not None)
     taken = {name: expression.taken(name) for name in has}
     splits = frozenset(name for name, one in taken.items() if one is not None and one.splits)
-    return _One(node, label, has, splits)
+    return _One(node, label, has, splits, tuple(one.name for one in expression.left))
 
 
 def _of_table(site: Site) -> list[_One]:
