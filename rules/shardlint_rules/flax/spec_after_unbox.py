@@ -26,7 +26,8 @@ class SpecAfterUnbox(Rule):
 
     ## What it does
     Reports `nn.get_partition_spec` and `nn.get_sharding` of what `nn.unbox` returned, also through `jax.eval_shape`
-    and `TrainState.create(params=nn.unbox(...))`.
+    and `TrainState.create(params=nn.unbox(...))`. Where the function that `eval_shape` is given unboxes, it is reported
+    there.
 
     ## Why it hurts
     `nn.with_partitioning` keeps the axes of a variable in a box around it, and `unbox` gives the bare array. A bare
@@ -59,6 +60,16 @@ class SpecAfterUnbox(Rule):
         assert first is not None
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
         name = site.api.rpartition(".")[2]
+        inside = first.place.file is site.file and _of_a_function(site, argument)
+        if inside:
+            yield site.finding(
+                first.place.node,
+                f"unboxed before the specs are read at line {site.call.lineno}",
+                f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
+                "replicated.",
+                help="give the boxed variables back, read their specs, then unbox",
+            )
+            return
         yield site.finding(
             argument,
             f"unboxed at {at}",
@@ -105,7 +116,17 @@ def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
 
 
 def _value(site: Site, call: CallArguments, place: Place) -> Value:
-    return site.program.evaluator.value(place, call.environment)
+    """What is given; of a part of what was unboxed, `variables["params"]`, the whole."""
+    node = place.node
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return site.program.evaluator.value(Place(place.file, node), call.environment)
+
+
+def _of_a_function(site: Site, argument: ast.expr) -> bool:
+    """Whether the function is named here of which the result is unboxed: then that is where it must be kept."""
+    found = options(site.value(argument))
+    return all(isinstance(one, CallResult) and one.api == "jax.eval_shape" for one in found)
 
 
 def _every(site: Site, value: Value, depth: int) -> CallArguments | None:

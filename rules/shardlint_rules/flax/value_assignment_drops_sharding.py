@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, R
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.flax._loaded import loaded
 from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated
 
@@ -46,6 +47,8 @@ class ValueAssignmentDropsSharding(Rule):
     Reports `variable.value = x` and `variable.set_value(x)` (before flax 0.12.1 also `variable[...] = x`) where x is
     made on the spot (`jnp.zeros`, `jax.random.normal`, an initializer, a numpy array) and the variable is one with a
     sharding annotation in a model that was sharded; and `nnx.update(model, ...)` of such a model with numpy arrays.
+    Likely: the same of variables that a function goes through (`nnx.state(model)`) to fill in weights it has read,
+    and places none of, where callers give it a model with annotations.
 
     ## Why it hurts
     The variable takes the array as it is. Its annotation stays what it was, but the array lies whole on one device,
@@ -70,6 +73,7 @@ class ValueAssignmentDropsSharding(Rule):
     code = "SL508"
     name = "value-assignment-drops-sharding"
     harm = Harm.SILENT
+    likely = ("loaded",)
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (
         Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, function_says=_NEAR),
@@ -89,6 +93,7 @@ class ValueAssignmentDropsSharding(Rule):
             finding = self._set_value(site)
         else:
             finding = self._assignment(site)
+        finding = finding or loaded(site)
         if finding is not None:
             yield finding
 

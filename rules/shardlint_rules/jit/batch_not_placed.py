@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Parameter, Transformed, Unknown, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.model.values import Parameter, Place, Transformed, Unknown, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit._batch_elsewhere import class_around, comes_from_the_host, placing_loop
 from shardlint_rules.jit._batch_loops import (
     PLACING,
     Loop,
@@ -28,8 +29,12 @@ from shardlint_rules.jit.placed import asks_for_a_place
 from shardlint_rules.jit.repeated import is_test
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
+_RUNS = r"jit|step|eval|predict|forward|infer"
+# Comprehensions over batches.
+_OVER = ("for batch in ", "for b in ", "for x in ", "for x, y in ", "for tokens in ", "for images in ", "for data in ")
 _STEP = regex(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
 _BATCH = regex(r"(?i)batch|inputs|images|tokens|examples")
+_PLACES = regex(r"(?i)device_put|shard|place|replicate|make_array|constrain|distribute|to_global|prefetch")
 _LOCAL_TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _TO_GLOBAL = (
     "jax.make_array_from_process_local_data",
@@ -64,7 +69,8 @@ class BatchNotPlaced(Rule):
     same class or module puts its batches with a sharding first, itself or through a function beside it; a loop is
     `for`, a comprehension, or `while` with `next`, and what only makes arrays (`jnp.asarray(x)`) places nothing. Also
     a call of what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one
-    too; and of a batch that is put with a spec of no axes (`P()`) where the other loop splits its own.
+    too, or where the loop that puts its batches stands in another file and this one goes over arrays of numpy; and of a
+    batch that is put with a spec of no axes (`P()`) where the other loop splits its own.
 
     ## Why it hurts
     A batch from a loader lies on the host, bound to no device. jit puts it whole on every device of the mesh that the
@@ -83,14 +89,26 @@ class BatchNotPlaced(Rule):
     name = "batch-not-placed"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
-    triggers = (Calls(*_WHERE),)
-    forms = ("call",)
+    likely = ("beside", "elsewhere")
+    triggers = (
+        Calls(*_WHERE),
+        Lines(
+            r"for\s+[^#\n]+\sin\s",
+            file_says=_RUNS,
+            saying=("batch", "images", "tokens", "inputs", "examples", "data", "loader", "x, y", "xs, ys", "xb"),
+        ),
+        Lines(rf"[^#\n]*(?:{'|'.join(_OVER)})", file_says=_RUNS, saying=_OVER),
+    )
+    forms = ("call", "line")
+    project_says = ("device_put", "make_array_from_process", "sharding_constraint", "filter_shard", "host_local_array")
     where = "host"
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls of the loops that do not place."""
+        if site.form != "call":
+            yield from self._elsewhere(site)
+            return
         loop = _loop_of(site)
         if (
             loop is None
@@ -123,6 +141,41 @@ class BatchNotPlaced(Rule):
                 form="beside" if fed.surely else "step-beside",
                 why=f"the loop at line {loop.line} puts its batch with `{text}`",
             )
+
+    def _elsewhere(self, site: Site) -> Iterator[Finding]:
+        """A loop that places nothing, where one in another file or class does."""
+        if not site.wants("elsewhere") or is_test(site.file, site.syntax):
+            return
+        for loop in _loops(site.syntax):
+            if places(site, loop) or _PLACES.search(" ".join(site.text(one) for one in loop.body)):
+                continue
+            fed = next(_fed(site, loop, False), None)
+            if fed is None or loop.over is None or not comes_from_the_host(site, Place(site.file, loop.over)):
+                continue
+            found = placing_loop(site)
+            here = str(site.file.path)
+            if found is None or found.put_in in ((here, ""), (here, class_around(site.file, site.syntax))):
+                return  # that is seen from there
+            name = found.path.rpartition("/")[2]
+            yield site.finding(
+                fed.argument,
+                f"`{fed.name}` comes from the loop as it is",
+                f"On {site.release('jax')} every device gets all of it: a batch that is bound to no device is "
+                "replicated to where the other arguments are.",
+                help=f"place it as the other loop does, with `{found.text}`",
+                form="elsewhere",
+                why=f"the loop at line {found.line} of {name} puts its batch with `{found.text}`",
+            )
+
+
+def _loops(statement: ast.AST) -> Iterator[Loop]:
+    """The loop that a statement is, or those in the expressions of it."""
+    if isinstance(statement, ast.For):
+        loop = loop_of(statement)
+        if loop is not None:
+            yield loop
+    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr | ast.AugAssign):
+        yield from (loop for node in walk(statement) if (loop := loop_of(node)) is not None)
 
 
 def _placing_name(text: str) -> bool:
@@ -250,7 +303,7 @@ def _named_step(site: Site, node: ast.AST) -> bool:
 
 def _jitted(site: Site, call: ast.Call) -> bool:
     """Whether a call surely runs a jitted function that says nothing of where its arguments are."""
-    found = options(site.value(call.func))
+    found = options(site.program.followed(site.value(call.func)))
     return all(
         isinstance(one, Transformed)
         and one.api.name in _JITTED

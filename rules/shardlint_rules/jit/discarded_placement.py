@@ -15,6 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import ONLY_GIVING, dropped
+from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
@@ -44,10 +45,11 @@ class DiscardedPlacement(Rule):
 
     ## What it does
     Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` and `einshard` whose result
-    is dropped, or bound to a name that is never read; and a mesh context manager called as a statement
-    (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`),
-    `replicate` and `unreplicate`, a count of devices in `if n is None: jax.local_device_count()`, and functions of the
-    project, named like those that place, that only return another array.
+    is dropped, or bound to a name that is never read, itself or as a part of a tree; and a mesh
+    context manager called as a statement (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives
+    (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, a count of devices in
+    `if n is None: jax.local_device_count()`, and functions of the project, named like
+    those that place, that only return another array.
 
     ## Why it hurts
     Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
@@ -94,6 +96,8 @@ class DiscardedPlacement(Rule):
             return
         result_use, name = site.result_use
         lost = result_use == "dropped" and _work_of_a_helper(site)
+        if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
+            yield from self._later(site)
         if result_use == "used" or (caught(site.file, site.syntax) and not lost) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
@@ -161,6 +165,22 @@ class DiscardedPlacement(Rule):
             else f"bind the result: {value} = {site.text(site.call.func)}(...)",
             certainty=_certainty(site),
             kept=_NO_PLACE if name else _ITSELF,
+        )
+
+    def _later(self, site: Site) -> Iterator[Finding]:
+        """A result that becomes a part of what is never read."""
+        name = lost_later(site)
+        if name is None or caught(site.file, site.syntax) or _shown(site) or _of_a_model(site):
+            return
+        yield site.finding(
+            name,
+            "this is never read",
+            f"Arrays do not change in place: what is placed at line {site.call.lineno} ends up in `{name.id}`, and "
+            "what is used below keeps the placement it has.",
+            help=f"use {name.id} below",
+            certainty=_certainty(site),
+            form="test" if _certainty(site) is Certainty.POSSIBLE else "",
+            kept=_NO_PLACE,
         )
 
     def _given(self, site: Site) -> Iterator[Finding]:

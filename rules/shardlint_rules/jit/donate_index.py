@@ -187,16 +187,19 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         return
     line = found.seen.call.lineno
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
+    why = f"{where} binds the result to `{found.meant}`, and not to `{found.donated}`"
+    if found.whole:
+        why = f"{where} binds the result to `{found.meant}` too, and `{found.donated}` takes hardly any memory"
     yield site.finding(
         keyword,
         f"{found.number} is `{found.donated}`, and `{found.meant}`, which the call replaces, is {found.position}",
         f"On {site.release('jax')} positions do not count what {found.bound} has bound: `{found.meant}` is not "
         f"donated, the old and the new are in memory together, and `{found.donated}` is, where an output can take it.",
-        help=f"write donate_argnums={found.position}",
+        help=f"write donate_argnums={found.whole or found.position}",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,
         form="counts-bound",
-        why=f"{where} binds the result to `{found.meant}`, and not to `{found.donated}`",
+        why=why,
     )
 
 

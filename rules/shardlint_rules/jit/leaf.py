@@ -15,6 +15,8 @@ from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 4
 _CALLS = 8
+# What gives the arrays of a model as they are, among others.
+_PARTING = ("partition", "split", "filter")
 _MAPPING = ("map", "tree_map", "map_with_path", "tree_map_with_path")
 
 
@@ -145,6 +147,8 @@ def _before(file: FileFacts, use: ast.Name) -> Iterator[Place]:
                 yield Place(file, inner)
         if binding.kind not in ("assign", "unpack") or not isinstance(call, ast.Call) or use in call.args:
             continue
+        if last_name(call.func) in _PARTING and call.args and isinstance(call.args[0], ast.Name | ast.Attribute):
+            yield Place(file, call.args[0])
         for given in (*call.args, *(one.value for one in call.keywords)):
             if isinstance(given, ast.Name) and given.id == use.id:
                 earlier = [one for one in lookup(file, given, given.id)[0] if one is not binding]

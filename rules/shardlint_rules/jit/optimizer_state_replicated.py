@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.reach import lookup
+from shardlint.model.signatures import JITS
 from shardlint.model.values import Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit._state_whole import put_whole
 
 _STATE = regex(
     r"(?i)(^|_)(opt|optim|optimizer)_?(state|states)$|(^|_)(mu|nu|ema|ema_params|momentum|moments)$"
@@ -25,7 +27,9 @@ class OptimizerStateReplicated(Rule):
 
     ## What it does
     Reports `jax.tree.map(lambda _: P(), opt_state)`, or a replicated NamedSharding for each leaf, where the result
-    stands beside the specs of the parameters in one tree and those name an axis.
+    stands beside the specs of the parameters in one tree and those name an axis. Likely: the whole state put so,
+    `jax.jit(tx.init, out_shardings=replicated)(params)` or `jax.device_put(tx.init(params), replicated)`, where the
+    parameters are placed by a sharding that splits them.
 
     ## Why it hurts
     The moments of an optimizer are as large as the parameters: Adam keeps two of each. Whole on every device they
@@ -42,12 +46,19 @@ class OptimizerStateReplicated(Rule):
     code = "SL232"
     name = "optimizer-state-replicated"
     harm = Harm.COST
-    triggers = (Calls("jax.tree.map", file_says=("opt", "ema", "momentum", "mu", "nu")),)
+    likely = ("whole",)
+    triggers = (
+        Calls("jax.tree.map", file_says=("opt", "ema", "momentum", "mu", "nu")),
+        Calls(*JITS, "jax.device_put", file_says=(".init",)),
+    )
     forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a tree of specs."""
+        """One finding for a tree of specs, or for a state."""
+        if site.api != "jax.tree.map":
+            yield from self._whole(site)
+            return
         given = site.call.args
         if len(given) < 2 or not _is_state(given[1]):
             return
@@ -63,6 +74,26 @@ class OptimizerStateReplicated(Rule):
                 "optimizer, which are as large, stay whole on every device.",
                 help="give each moment the spec of its parameter: optax.tree_map_params",
             )
+
+    def _whole(self, site: Site) -> Iterator[Finding]:
+        found = put_whole(site) if site.wants("whole") else None
+        if found is None:
+            return
+        sharding, params = found
+        values = options(site.value(sharding))
+        if not values or not all(_axes(site, one) is False for one in values):
+            return
+        name = " ".join(site.text(params).split())
+        yield site.finding(
+            sharding,
+            "whole on every device",
+            f"`{name}` is split over the devices; the moments of the optimizer, which are as large, stay whole on "
+            "every device.",
+            help="give each moment the sharding of its parameter: optax.tree_map_params, or optimizer.init without jit",
+            certainty=Certainty.POSSIBLE,
+            form="whole",
+            why=f"`{name}` is placed by a sharding that may split it",
+        )
 
 
 def _is_state(node: ast.expr) -> bool:

@@ -13,6 +13,7 @@ from shardlint.model.values import Assumed, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.mesh._by_dimension import filled_by_dimension
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
@@ -46,7 +47,8 @@ class SpecOfList(Rule):
     ## What it does
     Reports `PartitionSpec(x)` with one argument that holds several axes of which one splits a batch and another one a
     layer (`["data", "tensor"]`), or that is called a spec, sharding or the axes of an activation, weight or the like,
-    or that is spread elsewhere: `PartitionSpec(*x)`. What `x` holds is read off constants, fields, and what Python and
+    or that is spread elsewhere: `PartitionSpec(*x)`, or that the function fills with None for some dimensions
+    (`[None] * x.ndim`). What `x` holds is read off constants, fields, and what Python and
     YAML files of the project have under its name.
 
     ## Why it hurts
@@ -65,7 +67,7 @@ class SpecOfList(Rule):
     name = "spec-of-a-list"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("by-name", "list")
+    likely = ("by-dimension", "by-name", "list")
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "unsafe"
@@ -75,6 +77,10 @@ class SpecOfList(Rule):
         if len(site.call.args) != 1 or site.call.keywords:
             return
         node = site.call.args[0]
+        filled = filled_by_dimension(site.file, site.call) if site.wants("by-dimension") else ""
+        if filled:
+            yield self._finding(site, node, _Held(()), "by-dimension", filled)
+            return
         name = _name(node)
         if not name or asked_about(site.file, node, owner=False):
             return
@@ -109,15 +115,19 @@ class SpecOfList(Rule):
         )
 
     def _finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
-        callee, text = site.text(site.call.func), site.text(node)
+        inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
+        callee, text = site.text(site.call.func), site.text(inner)
         whole = f"{callee}(*{text})"
         reason = "the array is sharded otherwise than before"
         fix = site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, f"*{text}")], reason)
         axes = ", ".join("None" if one is None else f'"{one}"' for one in held.items)
+        said = f"all of {axes} split the first dimension; the others are replicated"
+        if not held.items:
+            said = "all of its axes split the first dimension, and a None among them raises"
         return site.finding(
             node,
             "a list is one entry",
-            f"On {site.release('jax')} all of {axes} split the first dimension; the others are replicated.",
+            f"On {site.release('jax')} {said}.",
             help=f"write {whole} for one axis a dimension",
             certainty=Certainty.POSSIBLE,
             form=form,

@@ -10,7 +10,7 @@ from shardlint.model.values import Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh._two_batch_axes import rows_apart
+from shardlint_rules.mesh.two_batch_axes import rows_apart
 
 # Two or more axis names run together in one string.
 _SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")

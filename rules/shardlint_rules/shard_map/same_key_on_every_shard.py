@@ -11,6 +11,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._draws import draws_nothing
 from shardlint_rules.shard_map.runs import (
     called_in,
     elsewhere,
@@ -107,6 +108,8 @@ class SameKeyOnEveryShard(Rule):
                 place = _kept_at(ran, event)
                 if event.kind not in _DRAWN or number in ran.cancelled or place is None or place.node in done:
                     continue
+                if event.note and draws_nothing(site.program, event.place):
+                    continue
                 if place.file is site.file and is_in(site, place) and _split_by(site, place) is not None:
                     done.add(place.node)
                     yield site.finding(
@@ -124,6 +127,8 @@ class SameKeyOnEveryShard(Rule):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
             node = copied or _kept(site, ran, event) or node
+            if event.note and draws_nothing(site.program, event.place):
+                continue
             if node not in done and told and not _told_there(site, ran, event):
                 done.add(node)
                 yield site.finding(

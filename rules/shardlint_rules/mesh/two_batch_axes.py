@@ -24,8 +24,13 @@ def rows_apart(site: Site) -> tuple[str, str] | None:
     one, two = names
     if one is None or two is None or not _both_split_rows(one, two):
         return None
+    return (one, two) if of_a_batch(site) else None
+
+
+def of_a_batch(site: Site) -> bool:
+    """Whether a spec is said to be for a batch."""
     subject = _subject(site)
-    return (one, two) if _BATCH.search(subject) and not _WEIGHT.search(subject) else None
+    return bool(_BATCH.search(subject)) and not _WEIGHT.search(subject)
 
 
 def _both_split_rows(one: str, two: str) -> bool:

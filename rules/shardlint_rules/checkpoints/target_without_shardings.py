@@ -1,0 +1,249 @@
+"""SL703."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.values import (
+    CallResult,
+    Constant,
+    Function,
+    Items,
+    Place,
+    Table,
+    Transformed,
+    Value,
+    options,
+)
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.leaf import origins
+from shardlint_rules.jit.repeated import is_test
+
+_ABSTRACT = ("jax.eval_shape", "equinox.filter_eval_shape")
+_STRUCT = "jax.ShapeDtypeStruct"
+_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
+_STANDARD = ("orbax.checkpoint.StandardCheckpointer", "orbax.checkpoint.StandardCheckpointHandler")
+_WITH_HANDLER = ("orbax.checkpoint.Checkpointer", "orbax.checkpoint.AsyncCheckpointer")
+_PLACES = regex(r"(?i)device_put|shard|place|replicate|make_array|constrain|distribute")
+# A program that says these spreads its state over a mesh.
+_SPREADS = ("out_shardings", "device_put", "filter_shard", "in_shardings")
+_DEPTH = 5
+_Spot = tuple[str, int, int]
+
+
+class TargetWithoutShardings(Rule):
+    """The target of a restore has no shardings: `eval_shape` gives shapes and dtypes alone.
+
+    ## What it does
+    Reports `jax.eval_shape(init, key)`, and `jax.ShapeDtypeStruct` without `sharding=` that is mapped over a tree,
+    where the result becomes the target of orbax' `StandardRestore` or `StandardCheckpointer().restore`, or its leaves
+    are asked for their `.sharding` beside a restore, in a program that shards its state.
+
+    ## Why it hurts
+    orbax restores each array as the target says. Where that says no sharding it takes the one that was saved, on the
+    mesh of the program that saved it: on another mesh the step moves all weights, or gets them whole; on other devices
+    the restore raises. `.sharding` of such a leaf is None, and what is made with it lies on one device.
+
+    ## Use instead
+    `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
+
+    ## Evidence
+    Run on orbax 0.12.8 and jax 0.12. The proof saves on one mesh and restores for another. Left alone: what is placed
+    after it is restored, and trees that another function of the project works on, which may add the shardings.
+    """
+
+    code = "SL703"
+    name = "target-without-shardings"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("restored",)
+    triggers = (Calls(*_ABSTRACT, _STRUCT),)
+    forms = ("call",)
+    project = "orbax"
+    in_tests = False
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for what makes the target."""
+        if not site.wants("restored"):
+            return
+        if not site.anywhere("NamedSharding") or not any(map(site.anywhere, _SPREADS)):
+            return
+        if is_test(site.file, site.call):
+            return
+        spots = site.program.once(site.file, "SL703", lambda: dict(_restored(site)))
+        spot = str(site.file.path), site.call.lineno, site.call.col_offset
+        if spot not in spots:
+            return
+        yield site.finding(
+            site.call,
+            "it has no shardings",
+            f"At {spots[spot]} it says how arrays are restored: where the target has no sharding, they come back as "
+            "they were saved, whatever the mesh of this program is, or on one device.",
+            help="give each leaf its own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)",
+            form="restored",
+            why="the program shards its state, and nothing places what is restored",
+        )
+
+
+def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
+    """Where the trees without shardings are made that targets of a restore are, and where they are restored."""
+    for file in site.program.project.with_attribute(site.file, "restore"):
+        if file is None:
+            return
+        if not (file.says("orbax") or file.says("ocp")):
+            continue
+        for target in _targets(site, file):
+            for place in _makers(site, Place(file, target), 0):
+                if isinstance(place.node, ast.Call):
+                    spot = str(place.file.path), place.node.lineno, place.node.col_offset
+                    yield spot, f"{file.path.name} (line {target.lineno})"
+
+
+def _targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:
+    """The targets that restores in a file are given, and the trees whose leaves are asked for their sharding."""
+    for mention in file.mentions("restore"):
+        call = file.parent(mention)
+        if isinstance(mention, ast.Attribute) and isinstance(call, ast.Call) and call.func is mention:
+            if _placed(site, file, call):
+                continue
+            given = _standard(file, call) or _of_checkpointer(site, file, mention, call)
+            if given is not None:
+                yield given
+            yield from _asked(site, file, call)
+
+
+def _standard(file: FileFacts, call: ast.Call) -> ast.expr | None:
+    """The target in `args=ocp.args.StandardRestore(target)`, also among several items."""
+    for one in walk(call):
+        if isinstance(one, ast.Call) and last_name(one.func) == "StandardRestore":
+            named = {keyword.arg: keyword.value for keyword in one.keywords}
+            return named.get("item", one.args[0] if one.args else None)
+    return None
+
+
+def _of_checkpointer(site: Site, file: FileFacts, func: ast.Attribute, call: ast.Call) -> ast.expr | None:
+    """The target in `StandardCheckpointer().restore(path, target)`."""
+    if not all(_reads_shardings(site, one) for one in options(site.program.value(file, func.value))):
+        return None
+    named = {one.arg: one.value for one in call.keywords}
+    return named.get("target", named.get("item", call.args[1] if len(call.args) > 1 else None))
+
+
+def _reads_shardings(site: Site, value: Value) -> bool:
+    if not isinstance(value, CallResult) or value.call is None:
+        return False
+    if value.api in _STANDARD:
+        return True
+    if value.api not in _WITH_HANDLER or not value.call.positional:
+        return False
+    inner = site.program.evaluator.value(value.call.positional[0], value.call.environment)
+    return all(isinstance(one, CallResult) and one.api in _STANDARD for one in options(inner))
+
+
+def _asked(site: Site, file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
+    """The trees of the function around a restore over which a lambda is mapped that reads `.sharding` of a leaf."""
+    scope = file.home(call).function()
+    if scope is None:
+        return
+    for one in file.walked(scope).calls:
+        if last_name(one.func) not in ("map", "tree_map") or len(one.args) < 2:
+            continue
+        function = one.args[0]
+        if not isinstance(function, ast.Lambda) or not function.args.args:
+            continue
+        leaf = function.args.args[0].arg
+        for read in walk(function.body):
+            match read:
+                case ast.Attribute(attr="sharding", value=ast.Name(id=name)) if name == leaf:
+                    yield one.args[1]
+                    break
+
+
+def _placed(site: Site, file: FileFacts, call: ast.expr, depth: int = 0) -> bool:
+    """Whether something places what a call gives: around it, of the name it is bound to, or where it is returned to."""
+    scope = file.home(call).function()
+    if scope is None:
+        return True
+    around = [one for one in file.ancestors(call) if isinstance(one, ast.Call)]
+    if any(_PLACES.search(file.text(one.func)) for one in around):
+        return True
+    statement = file.statement(call)
+    names: set[str] = set()
+    if isinstance(statement, ast.Assign):
+        names = {one.id for part in statement.targets for one in walk(part) if isinstance(one, ast.Name)}
+        for later in file.walked(scope).calls:
+            if later.lineno > statement.lineno and _PLACES.search(file.text(later)):
+                given = [*later.args, *(one.value for one in later.keywords)]
+                mapped = _PLACES.search(" ".join(file.text(one) for one in (later.func, *given[:1])))
+                if mapped and any(isinstance(one, ast.Name) and one.id in names for one in given):
+                    return True
+    returns = [one for one in file.walked(scope).returns if isinstance(one, ast.Return)]
+    back = [one for one in returns if one is statement or any(name in file.text(one) for name in names)]
+    if not back or not isinstance(scope.node, ast.FunctionDef) or depth > _DEPTH:
+        return False
+    ends = site.program.flow.in_sight(file, scope.node).found
+    calls = [one.place for one in ends if one.kind == "called" and isinstance(one.place.node, ast.Call)]
+    return any(
+        isinstance(one.node, ast.Call) and _placed(site, one.file, one.node, depth + 1) for one in calls
+    )
+
+
+def _makers(site: Site, place: Place, depth: int) -> Iterator[Place]:
+    """The calls that make a tree that is given, or a part of one, whose leaves have no shardings."""
+    for value in origins(site.program, place):
+        yield from _of_value(site, value, depth)
+
+
+def _of_value(site: Site, value: Value, depth: int) -> Iterator[Place]:
+    if depth > _DEPTH:
+        return
+    for one in options(value):
+        if isinstance(one, Items):
+            for item in one.items:
+                yield from _of_value(site, item, depth + 1)
+        elif isinstance(one, Table):
+            for _, item in one.entries:
+                yield from _of_value(site, item, depth + 1)
+        elif isinstance(one, CallResult) and one.call is not None:
+            if one.api in _ABSTRACT and not _tells(site, one):
+                yield one.call.place
+            elif one.api in _MAPS and len(one.call.positional) >= 2:
+                function = options(site.program.evaluator.value(one.call.positional[0], one.call.environment))
+                yield from _mapped(site, one, function[0], depth)
+
+
+def _tells(site: Site, made: CallResult) -> bool:
+    """Whether what is looked at is a jit, which may say the shardings of its results."""
+    assert made.call is not None
+    if not made.call.positional:
+        return True
+    inner = options(site.program.evaluator.value(made.call.positional[0], made.call.environment))
+    return any(isinstance(one, Transformed) and one.api.name != "functools.partial" for one in inner)
+
+
+def _mapped(site: Site, made: CallResult, function: Value, depth: int) -> Iterator[Place]:
+    """What a function mapped over one tree makes of its leaves: structs without a sharding, or what they were."""
+    assert made.call is not None
+    if getattr(function, "name", "").endswith("to_shape_dtype_struct"):
+        yield from _makers(site, made.call.positional[1], depth + 1)
+    if not isinstance(function, Function) or len(made.call.positional) > 2:
+        return
+    body = function.node.body
+    if isinstance(body, list):
+        last = body[-1]
+        result = last.value if isinstance(last, ast.Return) else None
+    else:
+        result = body
+    if not isinstance(result, ast.Call) or last_name(result.func) != "ShapeDtypeStruct":
+        return
+    given = next((one.value for one in result.keywords if one.arg == "sharding"), None)
+    if not any(one.arg is None for one in result.keywords) and (
+        given is None or site.program.value(function.place.file, given) == Constant(None)
+    ):
+        yield Place(function.place.file, result)

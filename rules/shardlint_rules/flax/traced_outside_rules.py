@@ -1,0 +1,252 @@
+"""SL520."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.model.ends import End
+from shardlint.model.mesh.logical import SETTERS
+from shardlint.model.signatures import JITS, wrappings
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
+from shardlint_rules.flax.linen import CONSTRAINTS
+
+_RUNS = ("apply", "init", "init_with_output", "apply_fn")
+_FOR_GOOD = ("set_logical_axis_rules", "set_axis_rules")
+_DEPTH = 5
+
+
+class TracedOutsideRules(Rule):
+    """A jitted function is traced outside the logical axis rules that the program enters elsewhere.
+
+    ## What it does
+    Reports a jitted function that runs a linen module with logical constraints and of which no call in sight stands
+    under `logical_axis_rules`, in a program that enters them around other code.
+
+    ## Why it hurts
+    jit traces a function where it is called first, not where it is made. Logical names get their mesh axes from the
+    rules in context at that time. Without them the constraints of the module constrain nothing (or, under
+    `jax.set_mesh`, make activations whole on every device), and nothing is raised.
+
+    ## Use instead
+    Enter the rules around the call too; or set them once, outermost.
+
+    ## Evidence
+    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left alone: functions that are called under the rules as
+    well, that enter them in their own body, or that get lost from sight; managers that are not known, which may enter
+    them; and constraints with `rules=`.
+    """
+
+    code = "SL520"
+    name = "traced-outside-rules"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("called",)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    triggers = (Calls(*JITS, "flax.linen.jit"),)
+    project_says = ("axis_rules(",)
+    where = "host"
+    in_tests = False
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a jitted function."""
+        if not site.wants("called") or not site.anywhere("with_logical_constraint"):
+            return
+        if any(map(site.anywhere, _FOR_GOOD)):
+            return
+        inside = _Constrained(site)
+        named = [inside.of_value(one, 0) for one in _wrapped(site)]
+        if len(named) != 1 or named[0] is None:
+            return
+        ends = _ends(site)
+        calls = [one for one in ends if one.kind == "called"]
+        if not calls or any(one.kind == "escaped" for one in ends):
+            return
+        entered = _Entered(site)
+        if any(entered.maybe(one.place, 0) for one in calls):
+            return
+        elsewhere = site.program.once(site.file, "SL520", lambda: _rules_entered(site))
+        if elsewhere is None:
+            return
+        here = [one.place.node for one in calls if one.place.file is site.file]
+        yield site.finding(
+            here[0] if here else site.syntax,
+            f"outside of the logical axis rules entered in {elsewhere}",
+            f"On {site.release('flax')} the logical constraints of `{named[0]}` constrain nothing here: they look up "
+            "their names in the rules in context while this is traced.",
+            help="call it under nn.logical_axis_rules(...) too",
+            form="called",
+            why="no call of it in sight stands under them",
+        )
+
+
+def _wrapped(site: Site) -> list[Value]:
+    """What the site's jit compiles."""
+    syntax = site.syntax
+    assert isinstance(syntax, ast.expr)
+    found = wrappings(site.program, site.file, syntax, site.form, (*JITS, "flax.linen.jit"))
+    return [one.inner for one in found]
+
+
+def _ends(site: Site) -> list[End]:
+    """What becomes of the jitted function, as far as it is in sight."""
+    flow = site.program.flow
+    if site.decorated is not None:
+        return flow.in_sight(site.file, site.decorated).found
+    return flow.calls(Place(site.file, site.syntax), every=True).found
+
+
+class _Constrained:
+    """Which linen module with logical constraints a function runs."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.program = site.program
+        self.met: set[ast.AST] = set()
+
+    def of_value(self, value: Value, depth: int) -> str | None:
+        """The name of the module that a callable runs, or None where it enters rules itself or runs none."""
+        while isinstance(value, Transformed):
+            value = value.inner
+        if isinstance(value, Function):
+            return self._of_function(value.place.file, value.node, depth)
+        return None
+
+    def _of_function(self, file: FileFacts, node: ast.AST, depth: int) -> str | None:
+        if node in self.met or depth > _DEPTH or any(name in file.text(node) for name in SETTERS):
+            return None
+        self.met.add(node)
+        for call in [one for one in walk(node) if isinstance(one, ast.Call)]:
+            found = self._of_call(file, call, depth)
+            if found is not None:
+                return found or getattr(node, "name", "lambda")
+        return None
+
+    def _of_call(self, file: FileFacts, call: ast.Call, depth: int) -> str | None:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _RUNS:
+            model = self._given_to_states() if func.attr == "apply_fn" else self._module(file, func.value)
+            if model is not None:
+                return model
+        for option in options(self.program.value(file, func)):
+            if _constraint(option, call):
+                return ""  # by the function itself
+            if isinstance(option, Function) and (found := self.of_value(option, depth + 1)) is not None:
+                return found
+        return None
+
+    def _module(self, file: FileFacts, node: ast.expr) -> str | None:
+        """The class of a linen module that is applied, if its `__call__` constrains something."""
+        value = self.program.followed(self.program.value(file, node))
+        for option in options(value):
+            made = option.by if isinstance(option, CallResult) else None
+            if isinstance(made, ClassValue) and self._constrains(made, 0):
+                return made.node.name
+        return None
+
+    def _given_to_states(self) -> str | None:
+        """The module of which a training state of this program keeps the `apply`."""
+        for file in self.program.together(self.site.file):
+            for mention in file.mentions("apply_fn"):
+                given = mention.value if isinstance(mention, ast.keyword) else None
+                if (
+                    isinstance(given, ast.Attribute)
+                    and (found := self._module(file, given.value)) is not None
+                ):
+                    return found
+        return None
+
+    def _constrains(self, cls: ClassValue, depth: int) -> bool:
+        if cls.node in self.met or depth > _DEPTH:
+            return False
+        self.met.add(cls.node)
+        file = cls.place.file
+        for call in [one for one in walk(cls.node) if isinstance(one, ast.Call)]:
+            for option in options(self.program.value(file, call.func)):
+                if isinstance(option, ClassValue) and self._constrains(option, depth + 1):
+                    return True
+                if _constraint(option, call):
+                    return True
+        return False
+
+
+class _Entered:
+    """Whether axis rules may be in context at a place."""
+
+    def __init__(self, site: Site) -> None:
+        self.program = site.program
+        self.met: set[ast.AST] = set()
+
+    def maybe(self, place: Place, depth: int) -> bool:
+        """Whether a `with`, a decorator, or a caller enters them, or may do so out of sight."""
+        file, node = place.file, place.node
+        if depth > _DEPTH or any(map(file.says, ("enter_context", ".__enter__("))):
+            return True
+        function = file.home(node).function()
+        inner = node
+        for outer in file.ancestors(node):
+            if isinstance(outer, ast.With | ast.AsyncWith) and not isinstance(inner, ast.withitem):
+                if any(self._enters(Place(file, item.context_expr)) for item in outer.items):
+                    return True
+            if function is not None and outer is function.node:
+                break
+            inner = outer
+        if function is None:
+            return False
+        if function.node in self.met:
+            return False
+        self.met.add(function.node)
+        if any("rules" in file.text(one) for one in getattr(function.node, "decorator_list", ())):
+            return True
+        if isinstance(function.node, ast.Lambda):
+            return self.maybe(Place(file, function.node), depth + 1)
+        assert isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ends = self.program.flow.in_sight(file, function.node).found
+        calls = [one for one in ends if one.kind == "called"]
+        if not calls:
+            return not (function.node.name == "main" or file.says("__main__"))
+        return any(self.maybe(one.place, depth + 1) for one in calls)
+
+    def _enters(self, place: Place) -> bool:
+        text = place.text()
+        if any(name in text for name in SETTERS):
+            return True
+        manager = self.program.contexts.manager(place)
+        if manager is None or manager.kind != "unknown":
+            return False
+        if not isinstance(place.node, ast.Call):
+            return True
+        found = options(self.program.value(place.file, place.node.func))
+        while any(isinstance(one, Transformed) for one in found):
+            found = tuple(one.inner if isinstance(one, Transformed) else one for one in found)
+        if not all(isinstance(one, Function | ClassValue) for one in found):
+            return not all(isinstance(one, Api) for one in found)
+        texts = [one.place.text() for one in found if isinstance(one, Function | ClassValue)]
+        return any("rules" in one for one in texts)
+
+
+def _constraint(value: Value, call: ast.Call) -> bool:
+    """Whether a call of this is a logical constraint that needs rules in context."""
+    given = any(one.arg in (None, "rules") for one in call.keywords) or len(call.args) > 2
+    return isinstance(value, Api) and value.name in CONSTRAINTS and not given
+
+
+def _rules_entered(site: Site) -> str | None:
+    """Where a file of the program enters axis rules by `with`."""
+    for file in site.program.together(site.file):
+        for name in SETTERS:
+            for mention in file.mentions(name):
+                call = file.parent(mention)
+                if (
+                    isinstance(call, ast.Call)
+                    and call.func is mention
+                    and isinstance(file.parent(call), ast.withitem)
+                ):
+                    return f"{file.path.name} (line {call.lineno})"
+    return None

@@ -1,0 +1,138 @@
+"""SL606."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.model.values import Function, Table, Transformed, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
+
+_JIT = "haliax.named_jit"
+_COMPUTE = regex(r"(?i)compute|activation")
+_PARAMETERS = ("parameter", "param", "params", "parameters", "weight", "weights")
+_WEIGHTS = regex(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|state|train_?state)$")
+
+
+class WeightsInComputeMapping(Rule):
+    """Weights come out of `named_jit` in the mapping of activations.
+
+    ## What it does
+    Reports `hax.named_jit(..., axis_resources=compute_mapping)` without `out_axis_resources`, of a function that makes
+    or updates a model (`.init(...)`, `apply_updates`) and returns it, in a program that has a mapping for parameters
+    of the same name (`parameter_mapping` beside `compute_mapping`).
+
+    ## Why it hurts
+    What `named_jit` returns is laid out by `out_axis_resources`, and without that by `axis_resources`. A compute
+    mapping splits the batch and leaves the axes whole along which FSDP stores its weights: the model and the state of
+    the optimizer are whole on every device from then on. Nothing is raised.
+
+    ## Use instead
+    `axis_resources=parameter_mapping` where the model is made, and `out_axis_resources=parameter_mapping` for a step.
+
+    ## Evidence
+    Run with haliax 1.4.dev453 on jax 0.12. Left alone: functions that return something else, that shard what they
+    return themselves, and mappings that are known to be equal.
+    """
+
+    code = "SL606"
+    name = "weights-in-compute-mapping"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("beside",)
+    releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    triggers = (Calls(_JIT, file_says=("axis_resources", "ompute", "OMPUTE")),)
+    in_tests = False
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a mapping."""
+        if not isinstance(site.syntax, ast.Call) or not site.wants("beside"):
+            return
+        given = {one.arg: one.value for one in site.call.keywords}
+        mapping = given.get("axis_resources", site.argument("axis_resources"))
+        if mapping is None or None in given or "out_axis_resources" in given:
+            return
+        name = last_name(mapping)
+        if not _COMPUTE.search(name):
+            return
+        function = self._function(site)
+        beside = _beside(site, name)
+        if function is None or beside is None or _same(site, mapping, beside):
+            return
+        kept = _returns_weights(function)
+        if kept is None or "shard(" in function.place.text():
+            return
+        right = site.text(mapping).replace(name, beside)
+        yield site.finding(
+            mapping,
+            f"`{kept}` comes out in the layout of activations",
+            f"On {site.release('haliax')} what named_jit returns is laid out by axis_resources where it has no "
+            "out_axis_resources: axes along which the weights are stored in parts are whole on every device.",
+            help=f"write out_axis_resources={right}, or axis_resources={right} where the model is made",
+            form="beside",
+            why=f"the program has `{beside}` beside `{name}`, and this returns `{kept}`",
+        )
+
+    def _function(self, site: Site) -> Function | None:
+        if site.decorated is not None:
+            found = site.program.evaluator.function(site.file, site.decorated)
+        elif site.call.args:
+            value = options(site.value(site.call.args[0]))[0]
+            while isinstance(value, Transformed):
+                value = value.inner
+            return value if isinstance(value, Function) else None
+        else:
+            return None
+        return found if isinstance(found, Function) else None
+
+
+def _beside(site: Site, name: str) -> str | None:
+    """The mapping for parameters that goes by the same name."""
+    for word in _PARAMETERS:
+        for old, new in (("compute", word), ("COMPUTE", word.upper()), ("Compute", word.capitalize())):
+            if old in name:
+                other = name.replace(old, new)
+                if site.anywhere(other):
+                    return other
+    return None
+
+
+def _same(site: Site, mapping: ast.expr, beside: str) -> bool:
+    """Whether the two are known, and equal."""
+    if not isinstance(mapping, ast.Name):
+        return False
+    mine = site.value(mapping)
+    bound = site.file.bindings(site.file.module, beside)
+    theirs = site.value(bound[0].value) if len(bound) == 1 and bound[0].value is not None else None
+    return isinstance(mine, Table) and mine == theirs
+
+
+def _returns_weights(function: Function) -> str | None:
+    """What a function returns that is a model, or the state of an optimizer, which it makes or updates."""
+    node = function.node
+    makes = any(
+        isinstance(one, ast.Call) and last_name(one.func) in ("init", "apply_updates", "update")
+        for one in walk(node)
+    )
+    if not makes:
+        return None
+    body = node.body
+    results = (
+        [one.value for one in walk(node) if isinstance(one, ast.Return) and one.value is not None]
+        if isinstance(body, list)
+        else [body]
+    )
+    for result in results:
+        for part in result.elts if isinstance(result, ast.Tuple) else [result]:
+            named = last_name(part) if isinstance(part, ast.Name | ast.Attribute) else ""
+            if named and _WEIGHTS.search(named):
+                return named
+            if isinstance(part, ast.Call) and last_name(part.func) in ("init", "apply_updates"):
+                return "the model" if last_name(part.func) == "apply_updates" else ast.unparse(part.func)
+    return None
