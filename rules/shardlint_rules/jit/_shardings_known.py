@@ -9,7 +9,7 @@ from shardlint.model.values import Api, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.placed import placed_around, places
+from shardlint_rules.jit.placed import places
 from shardlint_rules.jit.reads import name_of, reads
 
 _NAMES = ("get_sharding", "get_partition_spec", "get_named_sharding")
@@ -34,8 +34,8 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
         outer = list(_calls_around(site, use))
         reading = [one for one in outer if _reads_shardings(site, one)]
         found += reading
-        placing = any(places(site, one) or _may_place(one, use) for one in outer)
-        if not reading and (placing or placed_around(site, use)):
+        placing = any(_puts(site, one) or _may_place(one, use) for one in outer)
+        if not reading and placing:
             return None
     return min(found, key=lambda one: one.lineno, default=None)
 
@@ -92,16 +92,31 @@ def _computed_from(site: Site, made: ast.expr, depth: int) -> ast.Assign | None:
 
 def _placed(site: Site, call: ast.Call) -> bool:
     """Whether what a call makes may be placed: on the spot, by name, or where it is given with shardings."""
-    if placed_around(site, call) or any(places(site, one) for one in _calls_around(site, call)):
+    if any(_puts(site, one) for one in _calls_around(site, call)):
         return True
     target = name_of(site.file, call)
     if target is None:
         return True
     for use in reads(site.file, target, only=False):
         around = _calls_around(site, use)
-        if placed_around(site, use) or any(places(site, one) or _may_place(one, use) for one in around):
+        if any(_puts(site, one) or _may_place(one, use) for one in around):
             return True
     return False
+
+
+def _puts(site: Site, call: ast.Call) -> bool:
+    """Whether a call puts what it is given where it should be: not a step that takes it so, which is later."""
+    if not places(site, call):
+        return False
+    found = options(site.value(call.func))
+    steps = (isinstance(one, Transformed) and isinstance(one.inner, Function | Transformed) for one in found)
+    return not all(steps) or any(isinstance(one, Transformed) and _hands_through(one) for one in found)
+
+
+def _hands_through(value: Transformed) -> bool:
+    """Whether a jitted function gives back what it is given: `jax.jit(lambda x: x, out_shardings=...)`."""
+    node = value.inner.node if isinstance(value.inner, Function) else None
+    return isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name)
 
 
 def _places_nothing(site: Site, function: ast.AST) -> bool:

@@ -6,7 +6,6 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as PS
 
 RULES = [
-    (r"embed/embedding", PS("model", "fsdp")),
     (r"attention/(q_proj|k_proj|v_proj|o_proj)/kernel", PS("fsdp", "model")),  # mistake: wrong-spec-content
     (r"mlp/(gate_proj|up_proj)/kernel", PS("fsdp", "model")),
     (r"mlp/down_proj/kernel", PS("model", "fsdp")),

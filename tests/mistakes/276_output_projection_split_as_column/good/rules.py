@@ -6,7 +6,6 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as PS
 
 RULES = [
-    (r"embed/embedding", PS("model", "fsdp")),
     (r"attention/(q_proj|k_proj|v_proj)/kernel", PS("fsdp", "model")),
     (r"attention/o_proj/kernel", PS("model", "fsdp")),
     (r"mlp/(gate_proj|up_proj)/kernel", PS("fsdp", "model")),

@@ -1,0 +1,33 @@
+"""The variables of a model whose layers say by which logical axes they are split."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+RULES = (("embed", None), ("hidden", "model"))
+
+
+class Block(nn.Module):
+    width: int
+
+    @nn.compact
+    def __call__(self, x):
+        into = nn.with_logical_partitioning(nn.initializers.lecun_normal(), ("embed", "hidden"))
+        back = nn.with_logical_partitioning(nn.initializers.lecun_normal(), ("hidden", "embed"))
+        hidden = nn.gelu(nn.Dense(4 * self.width, kernel_init=into, use_bias=False)(x))
+        return x + nn.Dense(self.width, kernel_init=back, use_bias=False)(hidden)
+
+
+def create(model, mesh, key, batch):
+    """The variables, each where its axes say, and these shardings."""
+
+    def init(key, batch):
+        return model.init(key, batch)
+
+    variables = jax.jit(init)(key, batch)  # mistake: placement-lost
+    shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(variables), mesh, RULES)
+    return nn.unbox(variables), shardings
+
+
+def sample(width):
+    return jnp.ones((8, width))
