@@ -69,6 +69,8 @@ class HostReadOfGlobal(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
+        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+            return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
         if given is None and site.wants("handed"):
@@ -78,8 +80,6 @@ class HostReadOfGlobal(Rule):
             form = "given-mesh"
             given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)
         if given is None:
-            return
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return
         function = site.scope.function()
         around = site.text(function.node) if function is not None else site.file.source.text

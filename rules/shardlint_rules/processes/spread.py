@@ -43,6 +43,8 @@ def split_by_callers(site: Site, node: ast.expr) -> bool:
 
 def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
     """Whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed on."""
+    if any(isinstance(one, Parameter) for one in options(site.value(node))):
+        return False  # that is asked of the calls
     found = shardings_of(site, node)
     return bool(found) and all(_is_given(site, mesh) and _names_axis(site, spec) for mesh, spec in found)
 
