@@ -18,6 +18,7 @@ from shardlint.config.targets import Targets
 from shardlint.engine.dispatch import Asked, RuleIndex, Word, asked, in_order, sites_at
 from shardlint.model import Program
 from shardlint.model.again import Gone
+from shardlint.model.bits import Bits
 from shardlint.model.needs import Need
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
@@ -94,7 +95,7 @@ class Before:
     """What is known of a file from before something changed, and what of its needs is no longer so, as bits."""
 
     record: Record
-    needed: tuple[Need, ...]
+    places: Bits
     dead: int = 0
     named: tuple[str, ...] = ()
     """The files whose lines may have moved, by name and colon."""
@@ -102,7 +103,7 @@ class Before:
     def after(self, touched: Iterable[int], named: tuple[str, ...]) -> Before:
         """The same after something changed."""
         dead = reduce(or_, (1 << place for place in touched), self.dead)
-        return Before(self.record, self.needed, dead, tuple(dict.fromkeys((*self.named, *named))))
+        return Before(self.record, self.places, dead, tuple(dict.fromkeys((*self.named, *named))))
 
     @property
     def holds(self) -> bool:
@@ -202,8 +203,7 @@ class Look:
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[_Found] = []
-        old = self._before.needed if self._before is not None else ()
-        self._places: dict[Need, int] = {need: place for place, need in enumerate(old)}
+        self._places = self._before.places if self._before is not None else Bits()
         """What was needed before or just now, by anything: which bits stand for it."""
         self._base = 0
 
@@ -220,7 +220,7 @@ class Look:
         if before.record.texts != self._texts:
             now = Text(self.facts.untold.text, self._own)
             edited = Edited.between(before.record.texts, now, self._texts)
-            for place in Gone(edited={str(self.facts.path): edited}).touched(before.needed):
+            for place in Gone(edited={str(self.facts.path): edited}).at(before.places):
                 dead |= 1 << place
         return dead
 
@@ -339,12 +339,11 @@ class Look:
 
     def findings(self) -> Iterator[Finding]:
         """All that was found, in the order of the sites; once."""
-        own = str(self.facts.path)
-        files = [path if path != own else None for path in map(file_of, self._places)]
+        own, needed = str(self.facts.path), self._places.settled()
         for one in sorted(self._found, key=lambda one: one.order):
             finding = one.finding
             if one.made:
-                rests = {files[place] for place in _places(one.fresh)}
+                rests = {file_of(needed[place]) for place in _places(one.fresh)} - {own}
                 finding = replace(finding, rests=tuple(sorted(path for path in rests if path is not None)))
                 edits = finding.fix.edits if finding.fix is not None else ()
                 offsets = (
@@ -362,7 +361,7 @@ class Look:
         for room in rooms:
             room.kept |= room.fresh
         used = reduce(or_, (room.kept for room in rooms), self._base)
-        needed = tuple(self._places)
+        needed = self._places.settled()
         if used.bit_count() < len(needed) // 2:  # the rest is from before
             held = list(_places(used))
             needed = tuple(needed[place] for place in held)

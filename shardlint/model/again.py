@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shardlint.model.bits import Bits
 from shardlint.model.needs import GROUPS, Need, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
@@ -38,6 +39,17 @@ class Gone:
                     yield place
             elif need in asked or (grouped and need[0] in (TOGETHER, JOINED)):
                 yield place
+
+    def at(self, places: Bits) -> Iterator[int]:
+        """The same of needs that have places."""
+        for need in self.asked:
+            place = places.find(need)
+            if place is not None:
+                yield place
+        for path, edited in self.edited.items():
+            yield from (place for place, need in places.by(path) if edited.touches(need))
+        for kind in (TOGETHER, JOINED) if GROUPS in self.asked else ():
+            yield from (place for place, _ in places.by(kind))
 
     def numbers(self, needs: Needs) -> set[int]:
         """The same of all that was ever needed."""

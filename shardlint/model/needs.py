@@ -13,6 +13,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from shardlint.model.bits import Bits
 from shardlint.syntax.edited import file_of
 
 Need = Path | tuple[str, ...]
@@ -49,6 +50,10 @@ class Needs:
         """Sets that were told by name, which are numbered when somebody asks what is in them."""
         self._flat: set[int] = set()
         """The sets that were told by name, once they are numbered: files and questions only, however many."""
+        self._flat_with: dict[int, list[int]] = {}
+        """Those of them that each file or question is in."""
+        self._numbering = 0
+        """How often everything was numbered anew."""
         self._rest: dict[int, bool] = {}
         """Whether sets come to hold `GIVEN`."""
         self._found_by: dict[str, list[int]] = {}
@@ -128,6 +133,9 @@ class Needs:
         made = Needs()
         for name, value in vars(self).items():
             setattr(made, name, value if isinstance(value, int) else value.copy())
+        # What is added to one is not the other's.
+        made._found_by = {name: list(found) for name, found in self._found_by.items()}
+        made._flat_with = {number: list(found) for number, found in self._flat_with.items()}
         return made
 
     @property
@@ -153,10 +161,11 @@ class Needs:
 
     def resting_on(self, gone: set[int]) -> Callable[[int], bool]:
         """Says of sets whether they come to any of some files and questions."""
-        rests, free = set(gone), {0}
+        self._number_all()
+        rests, free = gone.union(*(self._flat_with.get(number, ()) for number in gone)), {0}
 
         def found(asked: int) -> bool:
-            if asked in rests or asked in free:
+            if asked in rests or asked in free or asked in self._flat:
                 return asked in rests
             seen: set[int] = set()
             way: list[tuple[int, Iterator[int]]] = []
@@ -170,23 +179,22 @@ class Needs:
                     todo = way.pop()[1]
                 elif one not in seen and one not in free:
                     seen.add(one)
-                    if one in self._lent:
-                        self._number(one)
-                    parts = self._parts.get(one, ())
-                    if not rests.isdisjoint(parts):
+                    parts = self._parts.get(one, ()) if one not in self._flat else ()
+                    if one in rests or not rests.isdisjoint(parts):
                         rests.update((one, *(number for number, _ in way)))
                         return True
-                    if parts and one not in self._small and one not in self._flat:
+                    if parts and one not in self._small:
                         way.append((one, todo))
                         todo = iter(parts)
 
         return found if gone else lambda asked: False
 
-    def together(self, sets: Sequence[Iterable[int]], places: dict[Need, int]) -> list[int]:
+    def together(self, sets: Sequence[Iterable[int]], places: Bits) -> list[int]:
         """For each of some sets what it comes to, as bits of a number. `places` says which bit stands for what.
 
         What has no place yet is given the next.
         """
+        told = places.told(self, self._numbering)
         order: list[int] = []
         seen: set[int] = set()
         round_about = False
@@ -199,6 +207,8 @@ class Needs:
                 order.append(number)
             elif number not in seen:
                 seen.add(number)
+                if number in told:
+                    continue
                 begun.add(number)
                 todo.append((number, True))
                 if number in self._lent:
@@ -210,7 +220,8 @@ class Needs:
         for number in sorted(seen & self._needs.keys()):
             need = self._needs[number]
             if need != GIVEN:
-                bits[number] = 1 << places.setdefault(need, len(places))
+                bits[number] = places.bit(need)
+        bits.update((number, told[number]) for number in seen & told.keys())
         again = True
         while again:
             again = False
@@ -220,15 +231,17 @@ class Needs:
                     found |= bits[part]
                 again = again or (round_about and found != bits[number])
                 bits[number] = found
+        told.update((number, bits[number]) for number in seen & self._flat)
         return [reduce(or_, (bits[number] for number in one), 0) for one in sets]
 
     def renumber(self, *kept: Memo[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
+        self._numbering += 1
         now = self.whole(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
         for table in (
             self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest,
-            self._found_by, self._to_find, self._flat,
+            self._found_by, self._to_find, self._flat, self._flat_with,
         ):  # fmt: skip
             table.clear()
         for need in now:
@@ -244,8 +257,10 @@ class Needs:
         return number
 
     def _number(self, lent: int) -> None:
-        self._parts[lent] = tuple(map(self._numbered, self._lent.pop(lent)))
+        parts = self._parts[lent] = tuple(map(self._numbered, self._lent.pop(lent)))
         self._flat.add(lent)
+        for part in parts:
+            self._flat_with.setdefault(part, []).append(lent)
 
     def _number_all(self) -> None:
         for lent in list(self._lent):

@@ -14,6 +14,8 @@ from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.model.again import Gone
+from shardlint.model.bits import Bits
+from shardlint.model.needs import Need
 from shardlint.model.project import Project
 from shardlint.source.find import matches, survey
 from shardlint.source.store import changed as changed_at
@@ -46,6 +48,8 @@ class Kept:
         """Seconds of a processor that the last check of each took."""
         self._before: dict[Path, Before] = {}
         """What is known of open files from before something changed."""
+        self._bits: dict[Path, Bits] = {}
+        """Which bit stands for what each needed: they are many and mostly stay."""
         self._walks: dict[str, _Walk] = {}
         self._looked = 0.0
         self._start({})
@@ -56,6 +60,7 @@ class Kept:
         self.overlay = overlay
         self.outcomes.clear()
         self._before.clear()
+        self._bits.clear()
         self._walks.clear()
 
     def forget(self) -> None:
@@ -111,18 +116,27 @@ class Kept:
         named = tuple(f"{path.name}:" for path in changed)
         for path in self._before.keys() - overlay.keys():
             del self._before[path]
+        for path in self._bits.keys() - overlay.keys():
+            del self._bits[path]
         for path, known in list(self._before.items()):
-            self._before[path] = known.after(gone.touched(known.needed), named)
+            self._before[path] = known.after(gone.at(known.places), named)
         for path, outcome in list(self.outcomes.items()):
             if path in overlay and outcome.record is not None and outcome.needed is not None:
-                known = Before(outcome.record, outcome.needed)
-                known = known.after(gone.touched(known.needed), named)
+                known = Before(outcome.record, self._bits_of(path, outcome.needed))
+                known = known.after(gone.at(known.places), named)
                 if path not in changed and known.holds:
                     continue
                 self._before[path] = known
             elif path in overlay and path not in changed and not _dead(outcome, gone):
                 continue
             del self.outcomes[path]
+
+    def _bits_of(self, path: Path, needed: tuple[Need, ...]) -> Bits:
+        """Which bit stands for what an outcome needed: as in the last edit, where it is the same."""
+        known = self._bits.get(path)
+        if known is None or known.needed is not needed:
+            known = self._bits[path] = Bits(needed)
+        return known
 
     def _known(self, path: str) -> Before | None:
         return self._before.get(Path(path))

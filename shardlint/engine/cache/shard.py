@@ -203,6 +203,7 @@ class Shard:
     def known_before(self, real: str) -> Before | None:
         """What is known of a file from before something changed."""
         from shardlint.engine.groups import Before
+        from shardlint.model.bits import Bits
 
         name = self.files.name(real)
         needs, mark = self.before.get(name or "", ([], ""))
@@ -210,7 +211,7 @@ class Shard:
         if record is None:
             return None
         dead = sum(1 << place for place, index in enumerate(needs) if index in self._dead)
-        return Before(record, tuple(self._asked(self.needs[index]) for index in needs), dead, self._named)
+        return Before(record, Bits(self._asked(self.needs[index]) for index in needs), dead, self._named)
 
     def _asked(self, need: tuple[str, ...]) -> Need:
         """A need as it is noted."""

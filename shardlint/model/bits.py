@@ -1,0 +1,66 @@
+"""The needs of one file's findings as bits of numbers: which bit stands for which need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from shardlint.syntax.edited import file_of
+
+if TYPE_CHECKING:
+    from shardlint.model.needs import Need, Needs
+
+# More bits than this are not kept for what large sets come to.
+_MOST_BITS = 1 << 29
+
+
+class Bits:
+    """Which bit stands for which need. What has none yet is given the next; none is ever taken away.
+
+    An editor keeps them from edit to edit, with what large sets of needs come to.
+    """
+
+    def __init__(self, needed: Iterable[Need] = ()) -> None:
+        self.needed: tuple[Need, ...] = tuple(needed)
+        """Those that have a place, in order, as of the last `settled`."""
+        self._at: dict[Need, int] = {need: place for place, need in enumerate(self.needed)}
+        self._found_by: dict[str, list[tuple[int, Need]]] = {}
+        self._indexed = 0
+        self._told: dict[int, int] = {}
+        self._told_of: tuple[Needs, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __iter__(self) -> Iterator[Need]:
+        return iter(self._at)
+
+    def bit(self, need: Need) -> int:
+        """The bit of a need, as a number."""
+        return 1 << self._at.setdefault(need, len(self._at))
+
+    def find(self, need: Need) -> int | None:
+        """The place of a need, if it has one."""
+        return self._at.get(need)
+
+    def by(self, name: str) -> list[tuple[int, Need]]:
+        """The places of what was noted of a file, by its path, or of the questions of a kind."""
+        for place, need in enumerate(islice(self._at, self._indexed, None), self._indexed):
+            found = file_of(need) or need[0]  # type: ignore[index]
+            self._found_by.setdefault(found, []).append((place, need))
+        self._indexed = len(self._at)
+        return self._found_by.get(name, [])
+
+    def settled(self) -> tuple[Need, ...]:
+        """All that have a place now: the same object as before, where none came."""
+        if len(self._at) != len(self.needed):
+            self.needed = tuple(self._at)
+        return self.needed
+
+    def told(self, needs: Needs, numbering: int) -> dict[int, int]:
+        """What sets of needs are known to come to, by their numbers; to be added to. Holds for one numbering only."""
+        known = self._told_of
+        if known is None or known[0] is not needs or known[1] != numbering or len(self) * len(self._told) > _MOST_BITS:
+            self._told, self._told_of = {}, (needs, numbering)
+        return self._told
