@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
+from shardlint.model.process.whole_program import Together
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
@@ -27,6 +28,15 @@ def alone(program: Program, place: Place) -> bool:
             return False
         inner = outer
     return False
+
+
+def branches(program: Program, found: Together) -> list[Place]:
+    """The conditions that may go around a call, but those that ask whether there are several processes."""
+    return [
+        place
+        for place, truth in found.branches
+        if not isinstance(place.node, ast.expr) or asks_one(program, place.file, place.node) is not (not truth)
+    ]
 
 
 def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> bool:

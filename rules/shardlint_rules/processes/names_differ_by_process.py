@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._compiled_in import compiled_in
 from shardlint_rules.processes._own_clock import CLOCKS, Decided, decided
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import at, short
 
@@ -163,4 +163,6 @@ def _enough(site: Site, found: Decided) -> bool:
     """Whether the call under the condition is told well enough: not by a name alone."""
     if found.waits.name == FLAX_SAVE:
         return False
-    return found.waits.sure or found.waits.computes or "annotation" in found.waits.why
+    if found.waits.sure and not found.waits.computes:
+        return not branches(site.program, found.waits)
+    return found.waits.computes or "annotation" in found.waits.why
