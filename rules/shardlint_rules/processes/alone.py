@@ -30,13 +30,16 @@ def alone(program: Program, place: Place) -> bool:
     return False
 
 
-def branches(program: Program, found: Together) -> list[Place]:
-    """The conditions that may go around a call, but those that ask whether there are several processes."""
-    return [
-        place
-        for place, truth in found.branches
-        if not isinstance(place.node, ast.expr) or asks_one(program, place.file, place.node) is not (not truth)
-    ]
+def branches(program: Program, found: Together) -> list[Place] | None:
+    """The conditions that may go around a call, but those that ask for several processes; None where there is one."""
+    left = []
+    for place, truth in found.branches:
+        one = asks_one(program, place.file, place.node) if isinstance(place.node, ast.expr) else None
+        if one is truth:
+            return None
+        if one is None:
+            left.append(place)
+    return left
 
 
 def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> bool:

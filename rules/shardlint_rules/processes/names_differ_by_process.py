@@ -164,5 +164,5 @@ def _enough(site: Site, found: Decided) -> bool:
     if found.waits.name == FLAX_SAVE:
         return False
     if found.waits.sure and not found.waits.computes:
-        return not branches(site.program, found.waits)
+        return branches(site.program, found.waits) == []
     return found.waits.computes or "annotation" in found.waits.why

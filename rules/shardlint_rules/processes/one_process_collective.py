@@ -72,7 +72,7 @@ class OneProcessCollective(Rule):
         computes = False
         for one in joined(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
-            if one.computes and computes:
+            if (one.computes and computes) or branches(site.program, one) is None:
                 continue  # one computation tells it
             computes |= one.computes
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
@@ -87,7 +87,7 @@ class OneProcessCollective(Rule):
         guard = decorated(site.program, site.file, function.node) if one is not None else None
         if one is None or one.place.node is not call or guard is None or not _waits(site, one):
             return
-        if alone(site.program, one.place):
+        if alone(site.program, one.place) or branches(site.program, one) is None:
             return
         form, why = self._form(site, guard.proven, one)
         text = site.text(guard.test)
@@ -104,7 +104,7 @@ class OneProcessCollective(Rule):
 
     def _form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
         """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
-        around = branches(site.program, one)
+        around = branches(site.program, one) or ()
         if not one.sure:
             return "maybe", one.why or "it may be another function"
         if not proven:
