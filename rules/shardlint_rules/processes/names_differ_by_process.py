@@ -48,8 +48,8 @@ class NamesDifferByProcess(Rule):
 
     ## Why it hurts
     The barrier raises: its name is compared. Programs that differ wait for each other or compute nonsense. A
-    checkpoint of which every process has another folder is never complete. Keys that differ make parameters differ that are
-    declared the same, and nothing says so.
+    checkpoint of which every process has another folder is never complete. Keys that differ make parameters differ
+    that are declared the same, and nothing says so.
 
     ## Evidence
     Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`; a replicated

@@ -25,6 +25,7 @@ from shardlint.model.manual.varying import (
     axes_of,
     leaves,
 )
+from shardlint.model.manual.wholes import Wholes
 from shardlint.model.mesh.meshes import Mesh, mesh_of, spec_of
 from shardlint.model.signatures import parameters_of, wrappings
 from shardlint.model.values import (
@@ -173,6 +174,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
         return None
     given = _copied_states(program, one, _told_by_calls(program, one, given))
     given, copies = _copied_keys(program, one, given)
+    body.wholes = Wholes(program, inner, given)
     place = one.settings.place
     result = body.calls.apply(Known(inner), given, {}, place)
     ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
