@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardlint.model import Program
 
 _DEPTH = 3
+_LONG = 3
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Wholes:
         array, index = sized
         text, bound = place.file.text(array), _bound(place.file, array)
         for one in self._found:
-            if one.file is place.file and one.text == text and one.bound == bound and index < len(one.spec):
+            # From behind only where the spec is long: it need not name the last dimensions.
+            known = -len(one.spec) <= index < len(one.spec) and (index >= 0 or len(one.spec) >= _LONG)
+            if one.file is place.file and one.text == text and one.bound == bound and known:
                 return one.spec[index]
         return NONE
 
@@ -69,7 +72,12 @@ def _sized(file: FileFacts, node: ast.AST, depth: int) -> tuple[ast.expr, int] |
     """The array and the dimension whose size an expression is: `w.shape[0]`, `len(w)`, or a name of it."""
     match node:
         case ast.Subscript(value=ast.Attribute(value=array, attr="shape"), slice=ast.Constant(value=int(index))):
-            return (array, index) if index >= 0 else None
+            return array, index
+        case ast.Subscript(
+            value=ast.Attribute(value=array, attr="shape"),
+            slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(index))),
+        ):
+            return array, -index
         case ast.Call(func=ast.Name(id="len"), args=[array]):
             return array, 0
         case ast.Name(id=name) if depth < _DEPTH:
