@@ -68,14 +68,15 @@ def asks_one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
                     return isinstance(op, ast.And)
             return None
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            names = {_counted(program, file, left), _counted(program, file, right)}
+            names = {counted(program, file, left), counted(program, file, right)}
             if names == {"all", "own"}:
                 return isinstance(op, ast.Eq | ast.LtE | ast.GtE)
     asked = one_of_it(program, Place(file, test))
     return asked.truth if asked is not None and asked.what == "processes" else None
 
 
-def _counted(program: Program, file: FileFacts, node: ast.expr) -> str:
+def counted(program: Program, file: FileFacts, node: ast.expr) -> str:
+    """Which devices a number is that of: "all", "own" for those of this process, or nothing."""
     node = settled_expression(file, node)
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
         node = settled_expression(file, node.args[0])

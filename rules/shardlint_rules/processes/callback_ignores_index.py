@@ -5,18 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import several
+from shardlint.model.process.processes import guard, several
 from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._drawn import Generator, drawn_from
 from shardlint_rules.processes._first_share import first_shares
 from shardlint_rules.processes._same_data import same_data, told_apart
+from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given import given_field, kept
 from shardlint_rules.processes.replicated import whole
+from shardlint_rules.processes.starting import at, short
 
 _MAKE = "jax.make_array_from_callback"
 _COUNT = "jax.process_count"
@@ -49,7 +52,12 @@ class CallbackIgnoresIndex(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("same-rows", "first-share")
-    triggers = (Calls(_MAKE), Calls(_OWN_ROWS), Calls(_COUNT, file_says=("//",), function_says=("//",)))
+    triggers = (
+        Calls(_MAKE),
+        Calls(_OWN_ROWS),
+        Calls(_COUNT, file_says=("//",), function_says=("//",)),
+        Calls(SPLIT, *DRAWS, RESHAPE, file_says=("local_device_count", "local_devices(")),
+    )
     fixes = "none"
     forms = ("call",)
 
@@ -61,6 +69,9 @@ class CallbackIgnoresIndex(Rule):
         if site.api == _OWN_ROWS:
             yield from self._rows(site)
             return
+        if site.api != _MAKE:
+            yield from self._keys(site)
+            return
         given = site.argument("data_callback")
         if given is None or self._replicated(site):
             return
@@ -71,6 +82,10 @@ class CallbackIgnoresIndex(Rule):
         file, node = function.place.file, function.node
         args = [*node.args.posonlyargs, *node.args.args][1 if function.bound else 0 :]
         if len(args) != 1 or node.args.vararg is not None or _used(file, node, args[0].arg):
+            return
+        generator = drawn_from(site.program, function) if site.wants("drawn") else None
+        if generator is not None:
+            yield self._drawn(site, function, generator)
             return
         given_back = _result(file, node)
         if given_back is None or not self._of_it(site, Place(file, given_back)):
@@ -100,6 +115,38 @@ class CallbackIgnoresIndex(Rule):
                 form="first-share",
                 why="it is as long as the share of one process, and nothing here asks which one this is",
             )
+
+    def _drawn(self, site: Site, function: Function, generator: Generator) -> Finding:
+        """A callback that draws the next numbers, whichever part it is asked for."""
+        node = generator.call if function.place.file is site.file else site.call
+        return site.finding(
+            node,
+            "the next numbers, whichever part is asked for",
+            f"`{generator.name}` is as far on in each process, and each asks for its own shards only: those of several "
+            "processes hold the same numbers.",
+            help=f"make a generator for each part, by its index: {generator.name}.spawn(n)[index[0].start // rows]",
+            form="drawn",
+            why=generator.why,
+        )
+
+    def _keys(self, site: Site) -> Iterator[Finding]:
+        """Keys, or numbers drawn, for the devices of one process, the same in each."""
+        if not site.wants("same-keys") or site.program.project.is_test(site.file.path):
+            return
+        found = alike(site) if several(site.program, site.file) else None
+        place = Place(site.file, site.call)
+        if found is None or guard(site.program, site.file, site.call) or alone(site.program, place):
+            return
+        key, made = found
+        yield site.finding(
+            key,
+            "the same in each process",
+            f"`{short(made)}`{at(made, site.file, key)} is the same in each process, and nothing on the way tells them "
+            "apart: the devices of each get what those of the others get.",
+            help=f"fold the process in first: jax.random.fold_in({site.text(key)}, jax.process_index())",
+            form="same-keys",
+            why="it is made for each of the devices of this process",
+        )
 
     def _rows(self, site: Site) -> Iterator[Finding]:
         """Rows of which each process gives the same."""
