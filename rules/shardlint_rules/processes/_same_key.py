@@ -23,7 +23,6 @@ RESHAPE = "jax.numpy.reshape"
 _MADE = ("jax.random.PRNGKey", "jax.random.key")
 _HANDED = ("jax.random.split", "jax.random.fold_in", "jax.random.clone", "jax.random.wrap_key_data")
 _DEPTH = 16
-_SHAPE_AT = {"randint": 1}
 
 
 class _Unknown(Exception):
@@ -51,7 +50,8 @@ def _keys(site: Site) -> Iterator[ast.expr]:
     """The keys that a site gives, where it makes one part for each device of this process."""
     call = site.call
     if site.api == SPLIT:
-        count = site.argument("num")
+        count = next((one.value for one in call.keywords if one.arg == "num"), None)
+        count = call.args[1] if count is None and len(call.args) > 1 else count
         if call.args and count is not None and _local(site, count):
             yield call.args[0]
     elif site.api in DRAWS:
@@ -69,6 +69,9 @@ def _local(site: Site, node: ast.expr) -> bool:
     """Whether a number, or the first of a shape, is that of this process' devices."""
     node = settled_expression(site.file, node)
     match node:
+        case ast.Name(id=name):
+            values = [one.value for one in lookup(site.file, node, name)[0] if one.kind == "assign"]
+            return len(values) > 1 and all(one is not None and _local(site, one) for one in values)
         case ast.BinOp(left=left, op=ast.Add()):
             return _local(site, left)
         case ast.Tuple(elts=[first, *_]) | ast.List(elts=[first, *_]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import guard, several
+from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -133,7 +133,8 @@ class CallbackIgnoresIndex(Rule):
         """Keys, or numbers drawn, for the devices of one process, the same in each."""
         if not site.wants("same-keys") or site.program.project.is_test(site.file.path):
             return
-        found = alike(site) if several(site.program, site.file) else None
+        program = asks_itself(site.file) or (site.file.path.suffix != ".ipynb" and several(site.program, site.file))
+        found = alike(site) if program else None
         place = Place(site.file, site.call)
         if found is None or guard(site.program, site.file, site.call) or alone(site.program, place):
             return
