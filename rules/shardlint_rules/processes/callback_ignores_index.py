@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.processes import guard, several
 from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -35,23 +35,28 @@ class CallbackIgnoresIndex(Rule):
     is not made of the array whose shape the whole has: zeros, a constant, the index of the process. Likely, in programs
     for several processes: `make_array_from_process_local_data(sharding, rows)` where the rows are seeded, counted or
     read alike in each process, also through classes and callers, and nothing on the way tells the processes apart.
-    Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is.
+    Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is; and
+    `jax.random.split(key, jax.local_device_count())`, or numbers drawn for the devices of this process, of a key that
+    comes of one seed with no process in it. Possible: a callback that draws from a generator which all processes have
+    in the same state.
 
     ## Why it hurts
     It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
     raises `ValueError` for the shape; with a part, every device gets the same one, so that the examples of the
-    others are lost and those of one are counted again and again. What each process gives as its own rows is put one
+    others are lost and those of one are counted again and again. Keys that are the same in each process give the
+    devices of all of them the same dropout, noise and samples. What each process gives as its own rows is put one
     after another: a batch of 64 becomes one of 128 with each example twice.
 
     ## Evidence
-    Run on jax 0.12: an array of eight equal shards where eight different ones were meant.
+    Run on jax 0.12: an array of eight equal shards where eight different ones were meant; the dropout masks of two
+    processes are equal. The keys of three public trainers are so.
     """
 
     code = "SL805"
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("same-rows", "first-share")
+    likely = ("same-rows", "first-share", "same-keys")
     triggers = (
         Calls(_MAKE),
         Calls(_OWN_ROWS),
@@ -133,8 +138,9 @@ class CallbackIgnoresIndex(Rule):
         """Keys, or numbers drawn, for the devices of one process, the same in each."""
         if not site.wants("same-keys") or site.program.project.is_test(site.file.path):
             return
-        program = asks_itself(site.file) or (site.file.path.suffix != ".ipynb" and several(site.program, site.file))
-        found = alike(site) if program else None
+        if site.file.path.suffix == ".ipynb":
+            return  # of one process, whatever else the project starts
+        found = alike(site) if several(site.program, site.file) else None
         place = Place(site.file, site.call)
         if found is None or guard(site.program, site.file, site.call) or alone(site.program, place):
             return
