@@ -37,7 +37,7 @@ class CallbackIgnoresIndex(Rule):
     read alike in each process, also through classes and callers, and nothing on the way tells the processes apart.
     Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is; and
     `jax.random.split(key, jax.local_device_count())`, or numbers drawn for the devices of this process, of a key that
-    comes of one seed with no process in it. Possible: a callback that draws from a generator which all processes have
+    comes of one seed with no process in it; and a callback that draws from a generator which all processes have
     in the same state.
 
     ## Why it hurts
@@ -56,7 +56,7 @@ class CallbackIgnoresIndex(Rule):
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("same-rows", "first-share", "same-keys")
+    likely = ("same-rows", "first-share", "same-keys", "drawn")
     triggers = (
         Calls(_MAKE),
         Calls(_OWN_ROWS),
