@@ -362,6 +362,10 @@ class Project:
         """The project's file for an absolute module name, seen from the file that imports it."""
         return self._module(("module", str(self._top(importer.parent)), dotted))
 
+    def in_root(self, dotted: str) -> Path | None:
+        """The project's file for a module name, seen from the root."""
+        return self._module(("module", str(self.root), dotted))
+
     @property
     def marked(self) -> bool:
         """Whether the root is that of a project, so that what is nowhere below it is not in the project.

@@ -162,6 +162,8 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     found: list[Binding] = []
     later: list[tuple[Binding, ast.AST]] = []
     settled = False
+    passed: list[tuple[Binding, Sequence[ast.AST]]] = []
+    """Those found in a branch that the use is not in, for what stands above them in it."""
     if not again and bindings and bindings[0].scope.kind != "comprehension":
         bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
         for first, end in _other_branches(chain):
@@ -197,9 +199,12 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
                 found.append(binding)
                 later.append((binding, _innermost_loop(chain[:shared])))
             continue
-        if settled:
+        if settled or (not again and any(_bound_below(one, there, other) for one, there in passed)):
             continue
         found.append(binding)
+        if len(other) > shared + 1 and binding.kind in ("assign", "unpack"):
+            if not any(isinstance(one, (*_TRIES, *_LOOPS)) for one in other[shared:]):
+                passed.append((binding, other))
         if not _conditional(binding, chain, other, shared):
             settled = True
             # What a round of a loop leaves is not read by the next one if that binds the name first.
@@ -348,6 +353,12 @@ def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.A
     if isinstance(last, _LOOPS) and binding.kind == "for":
         return not using or using[0] is not last  # after the loop the target may be unbound
     return isinstance(last, ast.ExceptHandler | ast.match_case)
+
+
+def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:
+    """Whether control that comes from a place passes a binding below it: both stand in one branch of an `if`."""
+    shared = _shared(chain, there)
+    return not _exclusive(chain, there, shared) and not _conditional(later, chain, there, shared)
 
 
 def _falls_through(handler: ast.ExceptHandler) -> bool:

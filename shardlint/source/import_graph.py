@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from shardlint.source.patterns import regex
@@ -26,6 +26,7 @@ _FOREIGN = frozenset(sys.stdlib_module_names) | {
     "numpy",
     "optax",
 }
+_OTHERS = _FOREIGN | {"torch", "torchvision", "tensorflow", "keras", "transformers", "datasets", "diffusers", "scipy"}
 _WORD = rb"[\w.\x80-\xff]"
 _IMPORT = regex(rb"import(?![\w\x80-\xff])[ \t]*")
 # How a statement begins, up to the word `import`.
@@ -94,6 +95,23 @@ def _dynamic(data: bytes) -> Iterator[bytes]:
         yield ANY.encode()
         for quoted in _QUOTED.finditer(data):
             yield quoted[1] if len(quoted[2]) == 1 else quoted[1] + b".*"
+
+
+def in_root(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> bool:
+    """Whether a file imports what lies in the project's root by a name of the root itself, that of its package.
+
+    `lmpo.utils.configs` is utils/configs.py where the clone is called otherwise, or is put on the path as `lmpo`. At
+    least two such modules must be there, so that `other.utils` is not taken for the project's.
+    """
+    if head in _OTHERS or found(head):
+        return False
+    rests = {name.partition(".")[2].removesuffix(".*") for name in imports if name.startswith(f"{head}.")}
+    there = 0
+    for rest in sorted(rests - {"", "*"}):
+        if found(f"{head}.{rest}"):
+            return False
+        there += found(rest)
+    return there > 1
 
 
 class ImportGraph:
@@ -227,12 +245,24 @@ class ImportGraph:
                 continue
             if (folder, name) not in self._resolved:
                 self._resolved[folder, name] = frozenset(self._find(folder, name))
-            found |= self._resolved[folder, name]
+            found |= self._resolved[folder, name] or self._of_root(path, name)
         found.update(self._packages(folder))
         if _is_test(path):
             found.update(self._conftests(folder))
         found.discard(place)
         return frozenset(found)
+
+    def _of_root(self, path: str, name: str) -> set[int]:
+        """What a name may stand for that begins with a name of the root itself: see `in_root`."""
+        head, _, rest = name.partition(".")
+        if not head or not rest:
+            return set()
+
+        def found(dotted: str) -> bool:
+            inside = f"{self.root}/{dotted.replace('.', '/')}"
+            return f"{inside}.py" in self._place or f"{inside}/__init__.py" in self._place
+
+        return set(self._find(self.root, rest)) if in_root(self.imports[path], head, found) else set()
 
     def _inside(self, folder: str) -> Iterator[int]:
         top = folder

@@ -139,4 +139,13 @@ def test_what_is_made_of_itself_is_asked_once(tmp_path: Path) -> None:
     # Each reads any of the others: on all ways together there are more than could ever be tried.
     again = "    x = jax.device_put(x, sharding)\n" * 40
     assert shape(tmp_path, f"x = jnp.zeros((8, 4))\nfor step in steps:\n{again}x") is None
-    assert shape(tmp_path, f"x = jnp.zeros((8, 4))\nif a:\n{again}x") == (8, 4)
+    apart = "if a:\n    x = jax.device_put(x, sharding)\n" * 40
+    assert shape(tmp_path, f"x = jnp.zeros((8, 4))\n{apart}x") == (8, 4)
+
+
+def test_what_a_branch_binds_again_is_gone(tmp_path: Path) -> None:
+    text = "if a:\n    x = jnp.zeros((2, 2))\n    if b:\n        x = jnp.ones((3, 3))\n    x = jnp.zeros((8, 4))\n"
+    assert shape(tmp_path, f"{text}else:\n    x = jnp.zeros((8, 4))\nx") == (8, 4)
+    assert shape(tmp_path, f"{text}else:\n    x = jnp.zeros((5,))\nx") is None
+    in_a_loop = "for step in steps:\n    x = jnp.zeros((5,))\n    if step:\n        break\n    x = jnp.zeros((8, 4))\n"
+    assert shape(tmp_path, f"{in_a_loop}x") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
+from shardlint.model.process.whole_program import Together
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
@@ -27,6 +28,18 @@ def alone(program: Program, place: Place) -> bool:
             return False
         inner = outer
     return False
+
+
+def branches(program: Program, found: Together) -> list[Place] | None:
+    """The conditions that may go around a call, but those that ask for several processes; None where there is one."""
+    left = []
+    for place, truth in found.branches:
+        one = asks_one(program, place.file, place.node) if isinstance(place.node, ast.expr) else None
+        if one is truth:
+            return None
+        if one is None:
+            left.append(place)
+    return left
 
 
 def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> bool:
@@ -55,14 +68,15 @@ def asks_one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
                     return isinstance(op, ast.And)
             return None
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            names = {_counted(program, file, left), _counted(program, file, right)}
+            names = {counted(program, file, left), counted(program, file, right)}
             if names == {"all", "own"}:
                 return isinstance(op, ast.Eq | ast.LtE | ast.GtE)
     asked = one_of_it(program, Place(file, test))
     return asked.truth if asked is not None and asked.what == "processes" else None
 
 
-def _counted(program: Program, file: FileFacts, node: ast.expr) -> str:
+def counted(program: Program, file: FileFacts, node: ast.expr) -> str:
+    """Which devices a number is that of: "all", "own" for those of this process, or nothing."""
     node = settled_expression(file, node)
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
         node = settled_expression(file, node.args[0])

@@ -5,18 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import several
-from shardlint.model.values import Items, Place, options
+from shardlint.model.process.processes import guard, several
+from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._drawn import Generator, drawn_from
 from shardlint_rules.processes._first_share import first_shares
 from shardlint_rules.processes._ignored_index import ignores
 from shardlint_rules.processes._same_data import same_data, told_apart
+from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given import given_field, kept
 from shardlint_rules.processes.replicated import whole
+from shardlint_rules.processes.starting import at, short
 
 _MAKE = "jax.make_array_from_callback"
 _COUNT = "jax.process_count"
@@ -32,24 +35,34 @@ class CallbackIgnoresIndex(Rule):
     is not made of the array whose shape the whole has: zeros, a constant, the index of the process. Likely, in programs
     for several processes: `make_array_from_process_local_data(sharding, rows)` where the rows are seeded, counted or
     read alike in each process, also through classes and callers, and nothing on the way tells the processes apart.
-    Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is.
+    Likely, too: `files[: len(files) // jax.process_count()]` in a file that never asks which process this is; and
+    `jax.random.split(key, jax.local_device_count())`, or numbers drawn for the devices of this process, of a key that
+    comes of one seed with no process in it; and a callback that draws from a generator which all processes have
+    in the same state.
 
     ## Why it hurts
     It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
     raises `ValueError` for the shape; with a part, every device gets the same one, so that the examples of the
-    others are lost and those of one are counted again and again. What each process gives as its own rows is put one
+    others are lost and those of one are counted again and again. Keys that are the same in each process give the
+    devices of all of them the same dropout, noise and samples. What each process gives as its own rows is put one
     after another: a batch of 64 becomes one of 128 with each example twice.
 
     ## Evidence
-    Run on jax 0.12: an array of eight equal shards where eight different ones were meant.
+    Run on jax 0.12: an array of eight equal shards where eight different ones were meant; the dropout masks of two
+    processes are equal. The keys of three public trainers are so.
     """
 
     code = "SL805"
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("same-rows", "first-share")
-    triggers = (Calls(_MAKE), Calls(_OWN_ROWS), Calls(_COUNT, file_says=("//",), function_says=("//",)))
+    likely = ("same-rows", "first-share", "same-keys", "drawn")
+    triggers = (
+        Calls(_MAKE),
+        Calls(_OWN_ROWS),
+        Calls(_COUNT, file_says=("//",), function_says=("//",)),
+        Calls(SPLIT, *DRAWS, RESHAPE, file_says=("local_device_count", "local_devices(")),
+    )
     fixes = "none"
     forms = ("call",)
 
@@ -61,12 +74,23 @@ class CallbackIgnoresIndex(Rule):
         if site.api == _OWN_ROWS:
             yield from self._rows(site)
             return
+        if site.api != _MAKE:
+            yield from self._keys(site)
+            return
         given = site.argument("data_callback")
         if given is None or self._replicated(site):
             return
         found = options(site.value(given))
         ignoring = ignores(site.program, found[0]) if len(found) == 1 else None
-        if ignoring is None or not self._of_it(site, ignoring.result):
+        if ignoring is None:
+            return
+        function = found[0]
+        if isinstance(function, Function) and site.wants("drawn"):
+            generator = drawn_from(site.program, function)
+            if generator is not None:
+                yield self._drawn(site, function, generator)
+                return
+        if not self._of_it(site, ignoring.result):
             return
         what = " ".join(ignoring.result.text().split())
         index = ignoring.index
@@ -94,6 +118,40 @@ class CallbackIgnoresIndex(Rule):
                 form="first-share",
                 why="it is as long as the share of one process, and nothing here asks which one this is",
             )
+
+    def _drawn(self, site: Site, function: Function, generator: Generator) -> Finding:
+        """A callback that draws the next numbers, whichever part it is asked for."""
+        node = generator.call if function.place.file is site.file else site.call
+        return site.finding(
+            node,
+            "the next numbers, whichever part is asked for",
+            f"`{generator.name}` is as far on in each process, and each asks for its own shards only: those of several "
+            "processes hold the same numbers.",
+            help=f"make a generator for each part, by its index: {generator.name}.spawn(n)[index[0].start // rows]",
+            form="drawn",
+            why=generator.why,
+        )
+
+    def _keys(self, site: Site) -> Iterator[Finding]:
+        """Keys, or numbers drawn, for the devices of one process, the same in each."""
+        if not site.wants("same-keys") or site.program.project.is_test(site.file.path):
+            return
+        if site.file.path.suffix == ".ipynb":
+            return  # of one process, whatever else the project starts
+        found = alike(site) if several(site.program, site.file) else None
+        place = Place(site.file, site.call)
+        if found is None or guard(site.program, site.file, site.call) or alone(site.program, place):
+            return
+        key, made = found
+        yield site.finding(
+            key,
+            "the same in each process",
+            f"`{short(made)}`{at(made, site.file, key)} is the same in each process, and nothing on the way tells them "
+            "apart: the devices of each get what those of the others get.",
+            help=f"fold the process in first: jax.random.fold_in({site.text(key)}, jax.process_index())",
+            form="same-keys",
+            why="it is made for each of the devices of this process",
+        )
 
     def _rows(self, site: Site) -> Iterator[Finding]:
         """Rows of which each process gives the same."""

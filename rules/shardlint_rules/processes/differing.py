@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model import Program
@@ -10,9 +11,10 @@ from shardlint.model.held import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.given import given
+from shardlint_rules.processes.given import given, given_field
 
-_DEPTH = 5
+_DEPTH = 8
+_SOURCES_AT_MOST = 8
 _TIMES = ("time.time", "time.time_ns", "time.perf_counter", "time.monotonic", "time.strftime", "time.ctime")
 _SOURCES = {
     **dict.fromkeys(_TIMES, "the time"),
@@ -54,6 +56,11 @@ _PASSING = (
     "Path",
     "format",
     "isoformat",
+    "abspath",
+    "realpath",
+    "expanduser",
+    "normpath",
+    "epath",
 )
 _METHODS = (
     "strftime",
@@ -64,6 +71,10 @@ _METHODS = (
     "lower",
     "split",
     "joinpath",
+    "resolve",
+    "absolute",
+    "expanduser",
+    "as_posix",
     "total_seconds",
 )
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
@@ -77,66 +88,99 @@ class Differing:
     what: str
 
 
-def differing(program: Program, place: Place, depth: int = 0) -> Differing | None:
+@dataclass(frozen=True)
+class Way:
+    """How far the way to an expression went, and what was looked at."""
+
+    depth: int
+    seen: set[ast.AST]
+    but: frozenset[ast.AST] = frozenset()
+    """Calls that are known and not asked for."""
+
+    @property
+    def deeper(self) -> Way:
+        """One step on."""
+        return Way(self.depth + 1, self.seen, self.but)
+
+
+def sources(program: Program, place: Place) -> Iterator[Differing]:
+    """All that makes an expression differ by process, on the ways to it."""
+    known: set[ast.AST] = set()
+    while len(known) < _SOURCES_AT_MOST:
+        found = differing(program, place, Way(0, set(), frozenset(known)))
+        if found is None:
+            return
+        yield found
+        known.add(found.place.node)
+
+
+def differing(program: Program, place: Place, way: Way | None = None) -> Differing | None:
     """What makes an expression differ by process; None where nothing in sight does."""
     node, file = place.node, place.file
-    if depth > _DEPTH:
+    way = way or Way(0, set())
+    if way.depth > _DEPTH or node in way.seen:
         return None
+    way.seen.add(node)
     match node:
         case ast.Call():
-            return _call(program, file, node, depth)
+            return _call(program, file, node, way)
         case ast.Name(id=name):
             bindings, scope = lookup(file, node, name)
-            if scope is not None and [one.kind for one in bindings] == ["param"]:
-                told = (differing(program, one, depth + 1) for one in given(program, file, scope, name))
-                return next((one for one in told if one is not None), None)
-            if (
-                len(bindings) == 1
-                and bindings[0].kind in ("assign", "walrus")
-                and bindings[0].value is not None
-            ):
-                return differing(program, Place(file, bindings[0].value), depth + 1)
-            return None
+            places: list[Place] = []
+            for one in bindings:
+                if one.kind in ("assign", "walrus") and one.value is not None:
+                    places.append(Place(file, one.value))
+                elif one.kind == "param" and scope is not None:
+                    places += given(program, file, scope, name)
+            told = (differing(program, one, way.deeper) for one in places)
+            return next((one for one in told if one is not None), None)
         case ast.Attribute(value=ast.Name(id="self")):
-            return _stored(program, file, node, depth) or _field(program, file, node, depth)
+            return (
+                _stored(program, file, node, way)
+                or _field(program, file, node, way)
+                or _given(program, file, node, way)
+            )
         case ast.Attribute(value=inner, attr="hex" | "int" | "name" | "year" | "microsecond"):
-            return differing(program, Place(file, inner), depth)
+            return differing(program, Place(file, inner), way)
         case ast.Attribute():
-            return _field(program, file, node, depth)
+            return _field(program, file, node, way)
         case ast.JoinedStr(values=parts):
             inner_parts = [one.value for one in parts if isinstance(one, ast.FormattedValue)]
-            return _any(program, file, inner_parts, depth)
-        case ast.BinOp(left=left, right=right):
-            return _any(program, file, [left, right], depth)
+            return _any(program, file, inner_parts, way)
+        case ast.IfExp(body=left, orelse=right) | ast.BinOp(left=left, right=right):
+            return _any(program, file, [left, right], way)
+        case ast.BoolOp(values=values) | ast.Tuple(elts=values) | ast.List(elts=values):
+            return _any(program, file, values, way)
         case ast.Subscript(value=inner):
-            return differing(program, Place(file, inner), depth)
+            return differing(program, Place(file, inner), way)
     return None
 
 
-def _any(program: Program, file: FileFacts, nodes: list[ast.expr], depth: int) -> Differing | None:
-    found = (differing(program, Place(file, node), depth) for node in nodes)
+def _any(program: Program, file: FileFacts, nodes: list[ast.expr], way: Way) -> Differing | None:
+    found = (differing(program, Place(file, node), way) for node in nodes)
     return next((one for one in found if one is not None), None)
 
 
-def _call(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Differing | None:
+def _call(program: Program, file: FileFacts, call: ast.Call, way: Way) -> Differing | None:
     func = call.func
     for option in options(program.value(file, func)):
         if isinstance(option, Api):
             what = _drawn(file, option.name)
             if what is not None:
-                return Differing(Place(file, call), what)
+                return Differing(Place(file, call), what) if call not in way.but else None
         if isinstance(option, Function) and not isinstance(option.node, ast.Lambda):
             inside = option.place.file
             returns = inside.walked(inside.scope(option.node)).returns
             if len(returns) == 1 and returns[0].value is not None:
-                return differing(program, Place(inside, returns[0].value), depth + 1)
+                return differing(program, Place(inside, returns[0].value), way.deeper)
             return None
     name = last_name(func)
     if isinstance(func, ast.Attribute) and name in _METHODS:
-        found = differing(program, Place(file, func.value), depth)
+        found = differing(program, Place(file, func.value), way)
         if found is not None:
             return found
-    return _any(program, file, call.args, depth) if name in _PASSING else None
+    given = [*call.args, *(one.value for one in call.keywords)]
+    return _any(program, file, given, way) if name in _PASSING else None
 
 
 def _drawn(file: FileFacts, name: str) -> str | None:
@@ -148,14 +192,20 @@ def _drawn(file: FileFacts, name: str) -> str | None:
     return None
 
 
-def _stored(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
+def _stored(program: Program, file: FileFacts, node: ast.Attribute, way: Way) -> Differing | None:
     """An attribute of the object that one value is assigned to."""
     cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     values = list(assigned(file, cls, node.attr)) if cls is not None else []
-    return differing(program, Place(file, values[0]), depth + 1) if len(values) == 1 else None
+    return differing(program, Place(file, values[0]), way.deeper) if len(values) == 1 else None
 
 
-def _field(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
+def _given(program: Program, file: FileFacts, node: ast.Attribute, way: Way) -> Differing | None:
+    """What the calls that make an object of the class around give the attribute."""
+    told = (differing(program, one, way.deeper) for one in given_field(program, file, node))
+    return next((one for one in told if one is not None), None)
+
+
+def _field(program: Program, file: FileFacts, node: ast.Attribute, way: Way) -> Differing | None:
     """A field of an object whose making is in sight: what it is given, or its default."""
     for option in options(program.followed(program.value(file, node.value))):
         if not isinstance(option, CallResult) or not isinstance(option.by, ClassValue) or option.call is None:
@@ -170,20 +220,20 @@ def _field(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -
             continue
         place = option.call.get(node.attr, tuple(fields))
         if place is not None:
-            return differing(program, place, depth + 1)
+            return differing(program, place, way.deeper)
         default = fields[node.attr]
-        return _default(program, cls.file, default, depth) if default is not None else None
+        return _default(program, cls.file, default, way) if default is not None else None
     return None
 
 
-def _default(program: Program, file: FileFacts, default: ast.expr, depth: int) -> Differing | None:
+def _default(program: Program, file: FileFacts, default: ast.expr, way: Way) -> Differing | None:
     """The default of a field, which `default_factory` may make."""
     made = default.keywords if isinstance(default, ast.Call) else []
     factory = next((one.value for one in made if one.arg == "default_factory"), None)
     if factory is None:
-        return differing(program, Place(file, default), depth + 1)
+        return differing(program, Place(file, default), way.deeper)
     if isinstance(factory, ast.Lambda):
-        return differing(program, Place(file, factory.body), depth + 1)
+        return differing(program, Place(file, factory.body), way.deeper)
     for option in options(program.value(file, factory)):
         what = _drawn(file, option.name) if isinstance(option, Api) else None
         if what is not None:
@@ -191,5 +241,5 @@ def _default(program: Program, file: FileFacts, default: ast.expr, depth: int) -
         if isinstance(option, Function) and not isinstance(option.node, ast.Lambda):
             returns = option.place.file.walked(option.place.file.scope(option.node)).returns
             if len(returns) == 1 and returns[0].value is not None:
-                return differing(program, Place(option.place.file, returns[0].value), depth + 1)
+                return differing(program, Place(option.place.file, returns[0].value), way.deeper)
     return None

@@ -11,15 +11,18 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._compiled_in import compiled_in
+from shardlint_rules.processes._folders import DATED, FOLDERS, beside, dated, folder_of, made_of
 from shardlint_rules.processes._own_clock import CLOCKS, Decided, decided
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import at, short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 _METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
 _KEYS = ("jax.random.PRNGKey", "jax.random.key")
-_FOLDERS = ("orbax.checkpoint.CheckpointManager",)
+
+
+_HANGS = "what Orbax waits for in it never comes"
 
 
 class NamesDifferByProcess(Rule):
@@ -31,7 +34,7 @@ class NamesDifferByProcess(Rule):
 
     - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
     - what becomes part of the compiled program: `set_xla_metadata(...)`;
-    - the folder of a checkpoint manager;
+    - the folder of a checkpoint manager (likely), reported where the time is read;
     - a key: `jax.random.key(int(time.time()))`;
     - a condition that ends a loop, or leads to a call, in which all processes wait for each other (likely):
       `if time.time() - last > 600: manager.save(step, ...)`, `while time.time() < deadline: state = step(state)`.
@@ -44,25 +47,27 @@ class NamesDifferByProcess(Rule):
     alone does may have its own name.
 
     ## Why it hurts
-    The barrier raises: its name is compared. Programs that differ wait for each other or compute nonsense. Every
-    process writes a part of the checkpoint into a folder of its own. Keys that differ make parameters differ that are
-    declared the same, and nothing says so.
+    The barrier raises: its name is compared. Programs that differ wait for each other or compute nonsense. A
+    checkpoint of which every process has another folder is never complete. Keys that differ make parameters differ
+    that are declared the same, and nothing says so.
 
     ## Evidence
     Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`; a replicated
-    `x + jax.process_index()` of a jitted function is 0 on one and 1 on the other. Twelve commits in
+    `x + jax.process_index()` of a jitted function is 0 on one and 1 on the other; a manager in another folder on each
+    does not end. Twelve commits in
     nine repositories fixed one of them, among them MaxText, orbax, jaxline and levanter.
     """
 
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
-    likely = ("program", "mapped", "clock")
+    likely = ("program", "mapped", "clock", "folder")
     behind = ("SL245",)
     triggers = (
-        Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),
+        Calls(_BARRIER, _METADATA, *_KEYS, *FOLDERS),
         Calls(*INDEX, file_says=("jax",)),
         Calls(*CLOCKS, file_says=("jax", "orbax", "multihost")),
+        Calls(*DATED, file_says=("jax", "orbax")),
     )
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
@@ -78,10 +83,14 @@ class NamesDifferByProcess(Rule):
         if site.api in CLOCKS:
             yield from self._clock(site)
             return
+        if site.api in DATED:
+            yield from self._dated(site)
+            return
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))
             if found is not None and self._matters(site):
-                yield self._finding(site, node, found)
+                if site.api not in FOLDERS or beside(site, found) or not dated(site, found):
+                    yield self._finding(site, node, found)
                 return
 
     def _index(self, site: Site) -> Iterator[Finding]:
@@ -121,6 +130,25 @@ class NamesDifferByProcess(Rule):
             why=found.waits.why or "the program is one for several processes",
         )
 
+    def _dated(self, site: Site) -> Iterator[Finding]:
+        """A time or an id of which another function makes the folder of a checkpoint."""
+        if not site.wants("folder"):
+            return
+        folder = folder_of(site)
+        if folder is None or not self._matters(site):
+            return
+        yield site.finding(
+            made_of(site),
+            "another in each process",
+            f"It becomes the folder of a checkpoint (`{short(folder)}`{at(folder, site.file, site.call)}), and each "
+            f"process has its own: {_HANGS}.",
+            harm=Harm.CRASH,
+            help="take it from process 0 by multihost_utils.broadcast_one_to_all, or from the configuration",
+            form="folder",
+            certainty=Certainty.POSSIBLE,
+            why="the program is one for several processes",
+        )
+
     def _asked(self, site: Site) -> list[ast.expr]:
         call = site.call
         if site.api == _METADATA:
@@ -157,11 +185,13 @@ class NamesDifferByProcess(Rule):
             return "program", "they compile programs that differ.", Harm.CRASH
         if site.api in _KEYS:
             return "seed", "what they draw differs where it is taken for the same.", Harm.SILENT
-        return "folder", "each writes its part of a checkpoint into a folder of its own.", Harm.SILENT
+        return "folder", f"each has a folder of its own for the checkpoint, and {_HANGS}.", Harm.CRASH
 
 
 def _enough(site: Site, found: Decided) -> bool:
     """Whether the call under the condition is told well enough: not by a name alone."""
     if found.waits.name == FLAX_SAVE:
         return False
-    return found.waits.sure or found.waits.computes or "annotation" in found.waits.why
+    if found.waits.sure and not found.waits.computes:
+        return branches(site.program, found.waits) == []
+    return found.waits.computes or "annotation" in found.waits.why

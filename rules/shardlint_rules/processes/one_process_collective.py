@@ -10,7 +10,7 @@ from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Togeth
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
 
 _WORDS = "process|host|rank|main|master|chief|lead|primary|coordinator|worker|proc|pid|first|zero|root"
@@ -43,7 +43,7 @@ class OneProcessCollective(Rule):
     name = "one-process-collective"
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
-    likely = ("global-array",)
+    likely = ("global-array", "branch")
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
@@ -72,7 +72,7 @@ class OneProcessCollective(Rule):
         computes = False
         for one in joined(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
-            if one.computes and computes:
+            if (one.computes and computes) or branches(site.program, one) is None:
                 continue  # one computation tells it
             computes |= one.computes
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
@@ -87,9 +87,9 @@ class OneProcessCollective(Rule):
         guard = decorated(site.program, site.file, function.node) if one is not None else None
         if one is None or one.place.node is not call or guard is None or not _waits(site, one):
             return
-        if alone(site.program, one.place):
+        if alone(site.program, one.place) or branches(site.program, one) is None:
             return
-        sure = guard.proven and one.sure
+        form, why = self._form(site, guard.proven, one)
         text = site.text(guard.test)
         yield site.finding(
             call,
@@ -97,10 +97,24 @@ class OneProcessCollective(Rule):
             f"`@{text}` lets one process alone run `{function.name}`, and {one.name.rpartition('.')[2]} waits for all "
             "of them: the program hangs.",
             help="make this call on all processes, and let one of them use what it gives",
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-            form="" if sure else "by-name" if one.sure else "maybe",
-            why=one.why if one.why else "" if guard.proven else f"`@{text}` says so by its name",
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            form=form,
+            why=why or f"`@{text}` says so by its name" if form else "",
         )
+
+    def _form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
+        """How sure it is: nothing where the text proves it, else the form, and why, where the call tells it."""
+        around = branches(site.program, one) or ()
+        if not one.sure:
+            return "maybe", one.why or "it may be another function"
+        if not proven:
+            return ("maybe" if around else "by-name"), ""
+        if not around:
+            return "", ""
+        calls = [place.node for place in (*one.through, one.place)]  # one stands for an exception that is caught
+        if any(place.node in calls or _given(place) or first(site.program, place) for place in around):
+            return "maybe", "a branch may go around it"
+        return "branch", f"it waits wherever `{short(around[0])}` lets it"
 
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
@@ -112,9 +126,7 @@ class OneProcessCollective(Rule):
             if one.through
             else ""
         )
-        sure = found.proven and one.sure
         test = " ".join(site.text(statement.test).split())
-        why = one.why if one.why else "" if found.proven else f"`{test}` asks for the process by its name"
         if one.computes:
             return site.finding(
                 start.node,
@@ -124,17 +136,17 @@ class OneProcessCollective(Rule):
                 help="compute on all processes, and let one of them use the result",
                 certainty=Certainty.POSSIBLE,
                 form="global-array" if found.proven else "global-array-by-name",
-                why=why,
+                why=one.why,
             )
-        form = "" if sure else "by-name" if one.sure else "maybe"
+        form, why = self._form(site, found.proven, one)
         return site.finding(
             start.node,
             "one process alone",
             f"By `{test}` one process alone comes here, and {name}{where} waits for all of them: the program hangs.",
             help="make this call on all processes, and let one of them use what it gives",
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=why,
+            why=why or f"`{test}` asks for the process by its name" if form else "",
         )
 
 
@@ -166,3 +178,13 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block[block.index(statement) + 1 :]
     return []
+
+
+def _given(place: Place) -> bool:
+    """Whether a condition reads a parameter of its function, so that each call may answer it."""
+    function = place.file.home(place.node).function()
+    arguments = getattr(getattr(function, "node", None), "args", None)
+    if arguments is None:
+        return False
+    names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self"}
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(place.node))

@@ -26,6 +26,8 @@ class ShardOffset(Rule):
     Reports, in the bodies of `shard_map`,
 
     - `jax.lax.axis_index("data") * table.shape[0]` where that dimension of `table` is split over other axes only;
+    - the same where `table.shape[0]` is taken around the body, of the table before it is split: that is the size of
+      the whole;
     - a table that every device holds whole, of which a body takes the rows `[:x.shape[0]]` or `[jnp.arange(n)]`, where
       `n` is the length of a dimension that is split: each device takes the rows of the first;
     - such numbers whose sine or cosine is taken, as rotary embeddings do, or that a mask compares with those of
@@ -49,7 +51,7 @@ class ShardOffset(Rule):
     name = "shard-offset"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "labels", "rows", "positions")
+    likely = ("other-axis", "labels", "rows", "positions", "whole")
     assumes = True
     triggers = (
         Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING, Mapped(calling=(("arange",), _NEAR))
@@ -67,6 +69,8 @@ class ShardOffset(Rule):
         if site.api != _INDEX:
             yield from self._rows(site)
             yield from self._positions(site)
+            if site.api not in _COUNTS:
+                yield from self._wholes(site)
             return
         event = self._of_others(site)
         if event is not None:
@@ -96,6 +100,23 @@ class ShardOffset(Rule):
                 "that splits it",
                 form="rows",
                 why="the in_specs split the dimension whose length it takes",
+            )
+
+    def _wholes(self, site: Site) -> Iterator[Finding]:
+        """Shards that are counted by the size that the whole dimension has."""
+        done: set[ast.AST] = set()
+        for _, event, node in events(site, "index by whole") if site.wants("whole") else ():
+            if node in done:
+                continue
+            done.add(node)
+            yield site.finding(
+                node,
+                f"counts shards along {shown(event.axes)} by the size of the whole{elsewhere(site, event)}",
+                f"On {site.release('jax')} the size is taken outside of the body, of the array before it is split over "
+                f"{shown(event.axes)}: every device but the first begins beyond the end.",
+                help="take the size of the shard, in the body",
+                form="whole",
+                why="the in_specs split the dimension whose size it is",
             )
 
     def _positions(self, site: Site) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
+from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
 from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")
@@ -43,6 +44,7 @@ class WrongReducer(Rule):
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
     Likely, too: `psum` of the gradients of a mean, and `pmean` of a root, a logarithm or an exponential of a mean.
+    Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides.
     Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
@@ -59,14 +61,22 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients", "curved")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named")
     assumes = True
-    triggers = (*MAPPING, Calls("jax.lax.pmean"), Mapped(calling=(("psum", "pmean"),)))
+    triggers = (
+        *MAPPING,
+        Calls("jax.lax.pmean"),
+        Calls(*SUMS, file_says=SAYS),
+        Mapped(calling=(("psum", "pmean"),)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done: set[ast.AST] = set()
+        if site.api in SUMS:
+            yield from self._named(site)
+            return
         if site.api == "jax.lax.pmean":
             yield from self._moments(site)
             return
@@ -102,6 +112,22 @@ class WrongReducer(Rule):
                 help=instead,
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
+            )
+
+    def _named(self, site: Site) -> Iterator[Finding]:
+        """A sum in a function that is called a mean."""
+        name = called_a_mean(site) if site.form == "call" and site.wants("named") else None
+        if name is not None:
+            scattered = site.api == "jax.lax.psum_scatter"
+            yield site.finding(
+                site.call,
+                f"adds up, and `{name}` says that it averages",
+                f"On {site.release('jax')} this is the sum over the devices along the axis, and nothing in `{name}` "
+                "divides it: it is as many times the mean as there are devices.",
+                help="divide by jax.lax.axis_size(axis)" if scattered else "write jax.lax.pmean",
+                certainty=Certainty.POSSIBLE,
+                form="named",
+                why=f"`{name}` is called a mean",
             )
 
     def _moments(self, site: Site) -> Iterator[Finding]:

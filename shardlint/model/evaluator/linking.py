@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.values import Api, ModuleValue, Unknown, Value, choice
+from shardlint.source.import_graph import in_root
 from shardlint.syntax import Binding, FileFacts
 
 if TYPE_CHECKING:
@@ -34,14 +36,14 @@ class Linker:
                 if statement.level:
                     submodule = self.evaluator.project.relative(file.path, statement.level, dotted)
                 else:
-                    submodule = self.evaluator.project.resolve(dotted, file.path)
+                    submodule = self._path(dotted, file)
                 return self._module_value(submodule) or member
             return member
         if isinstance(module, Api):
             dotted = f"{module.written}.{alias.name}" if module.written else alias.name
             # A folder without __init__.py is a package too: its files are found under their whole names.
             in_library = module.written.partition(".")[0] in api.LIBRARIES
-            submodule = None if in_library else self.evaluator.project.resolve(dotted, file.path)
+            submodule = None if in_library else self._path(dotted, file)
             return self._module_value(submodule) or self.library(dotted)
         return Unknown(f"{alias.name} is imported from a module that is not here")
 
@@ -55,10 +57,21 @@ class Linker:
     def module(self, dotted: str, file: FileFacts) -> Value:
         """A module by absolute name: a library, or a file of the project."""
         if dotted.partition(".")[0] not in api.LIBRARIES:
-            found = self._module_value(self.evaluator.project.resolve(dotted, file.path))
+            found = self._module_value(self._path(dotted, file))
             if found is not None:
                 return found
         return Api(api.canonical(dotted), dotted)
+
+    def _path(self, dotted: str, file: FileFacts) -> Path | None:
+        """The project's file of an absolute name; the root itself may be the package that it begins with."""
+        project = self.evaluator.project
+        path = project.resolve(dotted, file.path)
+        head, _, rest = dotted.partition(".")
+        if path is not None or not rest or project.in_root(rest) is None:
+            return path
+        named = (one for binding in file.imports for one in _names(file, binding))
+        known = in_root(named, head, lambda name: project.in_root(name) is not None)
+        return project.in_root(rest) if known else None
 
     def library(self, dotted: str) -> Api:
         """A dotted name of a library, under its canonical name."""
@@ -116,3 +129,13 @@ class Linker:
             elif isinstance(module, Api):
                 return Unknown(f"{name} may come from `from {module.written} import *`")
         return None
+
+
+def _names(file: FileFacts, binding: Binding) -> Iterator[str]:
+    """The modules that an import of a file's own block may bring, by absolute name."""
+    statement = file.parent(binding.node)
+    if isinstance(statement, ast.ImportFrom) and not statement.level and statement.module:
+        yield statement.module
+        yield f"{statement.module}.{binding.name}"
+    elif isinstance(binding.node, ast.alias) and isinstance(statement, ast.Import):
+        yield binding.node.name

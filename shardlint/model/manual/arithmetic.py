@@ -35,6 +35,7 @@ from shardlint.model.manual.varying import (
     kept_kind,
     kept_spec,
 )
+from shardlint.model.manual.wholes import Wholes
 from shardlint.model.values import CallResult, Constant, Parameter, Place, Value
 from shardlint.syntax import last_name
 
@@ -54,6 +55,8 @@ class Arithmetic(ABC):
         self.cancelled: set[int] = set()
         self.along: list[tuple[Place, Axes, Leaf, str]] = []
         """Statistics along a split dimension: where, the axes it is split over, what of, and which."""
+        self.wholes: Wholes | None = None
+        """The arrays around the body of which it has shards."""
         self.sums: list[Axes] = []
         """The axes of each sum over devices."""
         self.rows: list[tuple[Axes, Place, tuple[Place, ...]]] = []
@@ -139,6 +142,12 @@ class Arithmetic(ABC):
             if isinstance(index, Leaf) and index.kind == "index" and isinstance(size, Size):
                 if size.axes and not index.over & size.axes:
                     self.calls.note("index of others", place, tuple(index.over), index, _listed(size.axes))
+            elif isinstance(index, Leaf) and index.kind == "index" and isinstance(size, Known):
+                node = place.node
+                factor = (node.right if size is right else node.left) if isinstance(node, ast.BinOp) else None
+                axes = self.wholes.split(Place(place.file, factor)) if factor is not None and self.wholes else NONE
+                if axes & index.over:
+                    self.calls.note("index by whole", place, tuple(axes & index.over), index)
 
     def turned(self, op: ast.operator | None, left: Local, right: Local) -> str:
         """The kind of numbers that count a split dimension, times what all devices hold: angles of positions."""

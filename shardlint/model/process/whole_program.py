@@ -42,7 +42,7 @@ _SAVING = ("save", "restore", "wait_until_finished")
 class Together:
     """A call that all processes must make: `name`, where it stands, and the calls that lead to it, the first first.
 
-    Not `sure` where a branch may go around it, or only a name says what it is.
+    Not `sure` where only a name says what it is, or where it may be another function that is called.
     """
 
     name: str
@@ -52,19 +52,27 @@ class Together:
     why: str = ""
     computes: bool = False
     """It is a computation with arrays of which every process holds a part."""
+    branches: tuple[tuple[Place, bool], ...] = ()
+    """The conditions on the way to it, in the functions that are called, and what each must be."""
 
 
 def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
     """The calls under some nodes that all processes must make, of each call at most one."""
     for node in nodes:
-        for call, branch in _calls(node, False):
+        for call, tests in _calls(node, ()):
             found = _one(program, Place(file, call), depth)
+            if found is not None and depth:
+                found = replace(found, branches=(*_branches(file, call, tests), *found.branches))
             if found is not None:
-                yield found if not branch or not depth else _unsure(found, "a branch may go around it")
+                yield found
 
 
-def _unsure(found: Together, why: str) -> Together:
-    return replace(found, sure=False, why=found.why or why)
+_Tests = tuple[tuple[ast.expr | None, bool], ...]
+
+
+def _branches(file: FileFacts, call: ast.Call, tests: _Tests) -> Iterator[tuple[Place, bool]]:
+    """The conditions around a call; what says nothing of itself, as an exception that is caught, is its own place."""
+    return ((Place(file, test or call), truth) for test, truth in tests)
 
 
 def _one(program: Program, place: Place, depth: int) -> Together | None:
@@ -178,17 +186,18 @@ def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     return ""
 
 
-def _calls(node: ast.AST, branch: bool) -> Iterator[tuple[ast.Call, bool]]:
-    """The calls that a node makes, the inner ones first, and whether a branch may go around each."""
+def _calls(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
+    """The calls that a node makes, the inner ones first, and the conditions under which it makes each."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
         return
     for name, value in ast.iter_fields(node):
-        inside = branch or (
-            isinstance(node, ast.If | ast.IfExp | ast.While | ast.ExceptHandler)
-            and name in ("body", "orelse")
-        )
+        inside = tests
+        if name in ("body", "orelse") and isinstance(node, ast.If | ast.IfExp | ast.While):
+            inside = (*tests, (node.test, name == "body"))
+        elif name == "body" and isinstance(node, ast.ExceptHandler):
+            inside = (*tests, (None, True))
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _calls(child, inside)
     if isinstance(node, ast.Call):
-        yield node, branch
+        yield node, tests

@@ -1,0 +1,168 @@
+"""Random keys that every process makes alike, of which its own devices or rows are drawn."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model import Program
+from shardlint.model.held import classes, stored
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._same_data import TOLD, told_apart
+from shardlint_rules.processes.alone import counted
+from shardlint_rules.processes.given import given
+
+SPLIT = "jax.random.split"
+DRAWS = tuple(f"jax.random.{name}" for name in ("normal", "uniform", "randint", "truncated_normal", "bernoulli"))
+RESHAPE = "jax.numpy.reshape"
+_MADE = ("jax.random.PRNGKey", "jax.random.key")
+_HANDED = ("jax.random.split", "jax.random.fold_in", "jax.random.clone", "jax.random.wrap_key_data")
+_DEPTH = 16
+
+
+class _Unknown(Exception):
+    """Something on the way may tell processes apart, or is not seen."""
+
+
+def alike(site: Site) -> tuple[ast.expr, Place] | None:
+    """The key that a site draws for each device of this process with, and where all processes make it alike."""
+    for key in _keys(site):
+        made = same_key(site.program, Place(site.file, key))
+        if made is not None:
+            return key, made
+    return None
+
+
+def same_key(program: Program, place: Place) -> Place | None:
+    """Where a key is made that is the same in each process; None where the text does not tell so on all ways."""
+    try:
+        return _origin(program, place, set(), 0)
+    except _Unknown:
+        return None
+
+
+def _keys(site: Site) -> Iterator[ast.expr]:
+    """The keys that a site gives, where it makes one part for each device of this process."""
+    call = site.call
+    if site.api == SPLIT:
+        count = next((one.value for one in call.keywords if one.arg == "num"), None)
+        count = call.args[1] if count is None and len(call.args) > 1 else count
+        if call.args and count is not None and _local(site, count):
+            yield call.args[0]
+    elif site.api in DRAWS:
+        shape = next((one.value for one in call.keywords if one.arg == "shape"), None)
+        shape = call.args[1] if shape is None and len(call.args) > 1 else shape
+        if call.args and shape is not None and _local(site, shape):
+            yield call.args[0]
+    elif len(call.args) > 1 and _local(site, call.args[1]) and isinstance(call.args[0], ast.Name):
+        for one in lookup(site.file, call.args[0], call.args[0].id)[0]:
+            if isinstance(one.value, ast.Call) and isinstance(one.value.func, ast.Name):
+                yield from one.value.args[:1]
+
+
+def _local(site: Site, node: ast.expr) -> bool:
+    """Whether a number, or the first of a shape, is that of this process' devices."""
+    node = settled_expression(site.file, node)
+    match node:
+        case ast.Name(id=name):
+            values = [one.value for one in lookup(site.file, node, name)[0] if one.kind == "assign"]
+            return len(values) > 1 and all(one is not None and _local(site, one) for one in values)
+        case ast.BinOp(left=left, op=ast.Add()):
+            return _local(site, left)
+        case ast.Tuple(elts=[first, *_]) | ast.List(elts=[first, *_]):
+            return _local(site, first)
+    return counted(site.program, site.file, node) == "own"
+
+
+def _origin(program: Program, place: Place, seen: set[ast.AST], depth: int) -> Place | None:
+    node, file = place.node, place.file
+    if node in seen:
+        return None
+    seen.add(node)
+    if depth > _DEPTH:
+        raise _Unknown
+    match node:
+        case ast.Name():
+            return _all(program, _bound(program, file, node), seen, depth)
+        case ast.Subscript(value=inner, slice=index):
+            if not _plain(program, file, index, 0):
+                raise _Unknown
+            return _origin(program, Place(file, inner), seen, depth + 1)
+        case ast.IfExp(body=one, orelse=other):
+            return _all(program, [Place(file, one), Place(file, other)], seen, depth)
+        case ast.Attribute(value=ast.Name(id="self")):
+            found = [
+                Place(cls.place.file, one)
+                for cls in classes(program, Place(file, node.value))
+                if isinstance(cls.place.node, ast.ClassDef)
+                for one in stored(cls.place.file, cls.place.node, node.attr)
+            ]
+            return _all(program, found, seen, depth)
+        case ast.Call():
+            return _call(program, file, node, seen, depth)
+    raise _Unknown
+
+
+def _all(program: Program, places: list[Place], seen: set[ast.AST], depth: int) -> Place | None:
+    if not places:
+        raise _Unknown
+    found = [_origin(program, one, seen, depth + 1) for one in places]
+    return next((one for one in found if one is not None), None)
+
+
+def _bound(program: Program, file: FileFacts, node: ast.Name) -> list[Place]:
+    found: list[Place] = []
+    for one in lookup(file, node, node.id)[0]:
+        if one.kind == "param":
+            places = list(given(program, file, one.scope, one.name))
+            if not places:
+                raise _Unknown
+            found += places
+        elif one.kind in ("assign", "walrus", "unpack") and one.value is not None:
+            found.append(Place(file, one.value))
+        else:
+            raise _Unknown
+    return found
+
+
+def _call(program: Program, file: FileFacts, call: ast.Call, seen: set[ast.AST], depth: int) -> Place | None:
+    found = options(program.value(file, call.func))
+    if len(found) != 1 or any(isinstance(one, ast.Starred) for one in call.args):
+        raise _Unknown
+    arguments = [*call.args, *(one.value for one in call.keywords)]
+    if isinstance(found[0], Api) and found[0].name in _MADE and arguments:
+        if not _plain(program, file, arguments[0], 0):
+            raise _Unknown
+        return Place(file, call)
+    if isinstance(found[0], Api) and found[0].name in _HANDED and call.args:
+        if not all(_plain(program, file, one, 0) for one in arguments[1:] if found[0].name != SPLIT):
+            raise _Unknown
+        return _origin(program, Place(file, call.args[0]), seen, depth + 1)
+    if isinstance(found[0], Function) and isinstance(found[0].node, ast.FunctionDef):
+        inside, node = found[0].place.file, found[0].node
+        returns = [one.value for one in inside.walked(inside.scope(node)).returns]
+        if not told_apart(node) and len(returns) == 1 and returns[0] is not None:
+            return _origin(program, Place(inside, returns[0]), seen, depth + 1)
+    raise _Unknown
+
+
+def _plain(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
+    """Whether nothing tells that a number is another in each process: it is sent, or speaks of none of them."""
+    if any(isinstance(one, ast.Call) and "broadcast" in last_name(one.func) for one in walk(node)):
+        return True
+    if depth > 4 or TOLD.search(file.text(node)) or "axis_index" in file.text(node):
+        return False
+    for name in (one for one in walk(node) if isinstance(one, ast.Name)):
+        for binding in lookup(file, name, name.id)[0]:
+            if binding.kind == "param":
+                told = list(given(program, file, binding.scope, binding.name))
+                if not all(_plain(program, one.file, one.node, depth + 1) for one in told):
+                    return False
+            elif binding.value is not None and not _plain(program, file, binding.value, depth + 1):
+                return False
+    return True
