@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran, against, definition
 from shardlint.model.manual.varying import Axes, Event, Leaf, Local, Record, Tree, leaves
 from shardlint.model.values import Function, Place, Transformed
@@ -25,7 +26,8 @@ class MissingReduction(Rule):
     arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
     not name, where no collective over that axis is on its way. Likely: gradients in the body of a `pmap` with an axis
     name that are given to the optimizer as each device has them, where the file makes copies of a state for all
-    devices, or takes one of them; possible where it does not: each device may train a model of its own.
+    devices, or takes one of them; possible where it does not: each device may train a model of its own. Likely too:
+    such gradients in the body of a `shard_map` whose check is off, of a loss that calls a model which is not seen.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
@@ -42,7 +44,7 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    likely = ("pmap",)
+    likely = ("pmap", "gradients")
     triggers = IN_BODIES
     fixes = "none"
 
@@ -58,6 +60,32 @@ class MissingReduction(Rule):
                 if (node, shown(axes)) not in done:
                     done.add((node, shown(axes)))
                     yield self._finding(site, ran, leaf, axes, node)
+            if not done and not told_there(site, ran):
+                yield from self._own_gradients(site, ran)
+
+    def _own_gradients(self, site: Site, ran: Ran) -> Iterator[Finding]:
+        """Parameters that are declared the same everywhere, made of gradients through a model that is not seen."""
+        if ran.mapped.check != "off" or not site.wants("gradients"):
+            return
+        sizes = _sizes(ran)
+        for leaf, named, _ in against(site.program, ran.result, ran.mapped.out_specs):
+            left = frozenset(axis for axis in leaf.own_gradient - named if sizes.get(str(axis)) != 1)
+            for event in ran.events:
+                place = event.seen_from(site.file)
+                axes = left & frozenset(event.axes)
+                if event.kind in _UNREDUCED and axes and place is not None:
+                    yield site.finding(
+                        place.node,
+                        f"gradients that were reduced over no axis{elsewhere(site, event)}, declared the same along "
+                        f"{shown(axes)}",
+                        f"On {site.release('jax')} each device updates its parameters with the gradients of its own "
+                        "part of the batch, and the check that would raise is off: they drift apart.",
+                        help=f"average them first: grads = jax.lax.pmean(grads, {shown(axes).strip('`')})",
+                        certainty=Certainty.POSSIBLE,
+                        form="gradients",
+                        why="what the loss calls and is not seen does not reduce gradients, as models do not",
+                    )
+                    return
 
     def _pmapped(self, site: Site, ran: Ran) -> Iterator[Finding]:
         """Gradients of a pmapped step that are given to the optimizer as each device has them."""
@@ -84,7 +112,7 @@ class MissingReduction(Rule):
             return
 
     def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
-        off = ran.mapped.check == "off"
+        off, assumed = ran.mapped.check == "off", isinstance(site.program.evaluator, Assuming)
         updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
         updated = updated and not site.text(node).startswith(
             ("jax.lax.axis_index", "lax.axis_index", "axis_index")
@@ -98,7 +126,7 @@ class MissingReduction(Rule):
             "own: no collective is on its way, and the check that would raise is off.",
             help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
             certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
-            form="" if off else "check-not-known",
+            form="check-not-known" if not off else "gradients" if updated and assumed else "",
         )
 
 
