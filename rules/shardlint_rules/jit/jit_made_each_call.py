@@ -44,6 +44,8 @@ _ONCE = regex(
     r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
     r"check|verify|validate)(?:_|$)|^Make"
 )
+# What a program does again and again, by name: one step of it.
+_STEPS = regex(r"^_*(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?$")
 
 
 class JitMadeEachCall(Rule):
@@ -53,7 +55,8 @@ class JitMadeEachCall(Rule):
     Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
     (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop, also by the
     class that its class inherits from. One that is called where it is made, in a function that is not named like what
-    runs once (`init`, `train`), is likely. So is a call, in a loop, of a function that makes a jitted function, for the
+    runs once (`init`, `train`), is likely, and so is one in a function that is named like a step (`update_params`,
+    `train_step`). So is a call, in a loop, of a function that makes a jitted function, for the
     same in each turn: `make_update(config)(state, batch)`.
 
     ## Why it hurts
@@ -75,7 +78,7 @@ class JitMadeEachCall(Rule):
     name = "jit-made-each-call"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop", "each-call", "maker")
+    likely = ("in-a-loop", "each-call", "each-step", "maker")
     triggers = (
         Calls(*_JAX, *_OTHERS, file_says=_INSIDE),
         Uses(*_JAX, *_OTHERS, file_says=_INSIDE),
@@ -111,6 +114,9 @@ class JitMadeEachCall(Rule):
             where = site.where(call)
             why = f"it is called in a loop at {where}"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, form)
+        elif _STEPS.search(scope.name) and site.wants("each-step") and not _kept(site, made):
+            why = f"by its name `{scope.name}` is a step, which runs again and again"
+            yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-step")
         elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
             why = f"by its name `{scope.name}` does not run only once, and the function uses nothing that is made in it"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
@@ -244,12 +250,18 @@ def _called_often(site: Site, made: ast.AST) -> bool:
         return False
     if site.program.project.is_test(site.file.path):
         return False
-    around = [
-        one for one in site.file.ancestors(made) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    kept = any("cache" in site.text(each) for one in around for each in one.decorator_list)
-    once = any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
-    return bool(around) and not kept and not once and not any(_ONCE.search(one.name) for one in around)
+    around = _functions_around(site, made)
+    return bool(around) and not _kept(site, made) and not any(_ONCE.search(one.name) for one in around)
+
+
+def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _kept(site: Site, made: ast.AST) -> bool:
+    """Whether a function around keeps what it gives, or makes the wrapper the first time only."""
+    kept = any("cache" in site.text(each) for one in _functions_around(site, made) for each in one.decorator_list)
+    return kept or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
 
 
 def _may_be_traced(site: Site) -> bool:
