@@ -10,7 +10,7 @@ from shardlint.model.ends import End
 from shardlint.model.mesh.logical import SETTERS
 from shardlint.model.signatures import JITS, wrappings
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -19,6 +19,9 @@ from shardlint_rules.flax.linen import CONSTRAINTS
 _RUNS = ("apply", "init", "init_with_output", "apply_fn")
 _FOR_GOOD = ("set_logical_axis_rules", "set_axis_rules")
 _DEPTH = 5
+
+# A function that is only decorated runs a model if its own file says something of one; what is wrapped may be anything.
+_RUNS_A_MODEL = ("apply", "init", "model", "state", "odule", on_lines(r"(?!from |import |@)", "jit"))
 
 
 class TracedOutsideRules(Rule):
@@ -48,7 +51,7 @@ class TracedOutsideRules(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("called",)
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    triggers = (Calls(*JITS, "flax.linen.jit"),)
+    triggers = (Calls(*JITS, "flax.linen.jit", file_says=_RUNS_A_MODEL),)
     project_says = ("axis_rules(",)
     where = "host"
     in_tests = False
