@@ -44,7 +44,9 @@ def all_told() -> dict[str, list[tuple[object, ...]]]:
 def test_a_rule_finds_the_same_alone(rule: str) -> None:
     screen = RuleIndex.of(select((rule,), ())).screen
     files = [file for file in sorted(FIXTURES.rglob("*.py")) if screen.hits(file.read_bytes())]
-    alone = told(files, (rule,)).get(rule, [])
+    # A rule that stands behind another leaves a place to it, if that is asked too.
+    left = {one[:2] for code in select((rule,), ())[0].behind for one in all_told().get(code, [])}
+    alone = [one for one in told(files, (rule,)).get(rule, []) if one[:2] not in left]
     assert sorted(alone, key=repr) == sorted(all_told().get(rule, []), key=repr)
 
 

@@ -84,8 +84,8 @@ class Keeper:
         if job.get("task") not in _TASKS or outcome.stopped or outcome.distrust or outcome.all("error"):
             return
         all_reads = list(reads)
-        if not all_reads or not all(_is_reads(one) for one in all_reads):
-            return
+        if not all_reads or not all(_is_reads(one) for one in all_reads) or not _here():
+            return  # nothing noted, or the program removed the working directory
         needs = self._needs(job, all_reads)
         if isinstance(needs, str):
             self.not_kept[needs] = None

@@ -84,7 +84,7 @@ def test_progress_nobody_takes_fails_no_verification(tmp_path: Path) -> None:
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(impatient)}"
     ran = shell("verify fx.py --level compile", tmp_path, "2>/dev/full", python)
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True)
-    assert "reading fx.py" in shell("verify fx.py --level compile", tmp_path, before=python).stderr
+    assert "reading fx.py" in shell("verify fx.py --level compile --fresh", tmp_path, before=python).stderr
 
 
 def test_a_terminal_that_goes_away_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
