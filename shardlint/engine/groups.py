@@ -220,7 +220,7 @@ class Look:
         if before.record.texts != self._texts:
             now = Text(self.facts.untold.text, self._own)
             edited = Edited.between(before.record.texts, now, self._texts)
-            for place in Gone(edited={str(self.facts.path): edited}).at(before.places):
+            for place in Gone(edited={str(self.facts.path): edited}).numbers(before.places):
                 dead |= 1 << place
         return dead
 

@@ -10,7 +10,7 @@ from shardlint.model.bits import Bits
 from shardlint.model.needs import GROUPS, Need, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
-from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, Question, holds
+from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
@@ -27,42 +27,18 @@ class Gone:
     def __or__(self, other: Gone) -> Gone:
         return Gone(self.asked | other.asked, {**self.edited, **other.edited})
 
-    def touched(self, needed: Iterable[Need]) -> Iterator[int]:
-        """The places of needs that may have other answers now."""
-        edited, asked, grouped = self.edited, self.asked, GROUPS in self.asked
-        for place, need in enumerate(needed):  # they are many
-            if not isinstance(need, tuple):
-                if str(need) in edited and edited[str(need)].touches(need):
-                    yield place
-            elif need[0] in OF_FILES:
-                if need[1] in edited and edited[need[1]].touches(need):
-                    yield place
-            elif need in asked or (grouped and need[0] in (TOGETHER, JOINED)):
-                yield place
-
-    def at(self, places: Bits) -> Iterator[int]:
-        """The same of needs that have places."""
-        for need in self.asked:
-            place = places.find(need)
-            if place is not None:
-                yield place
+    def numbers(self, kept: Needs | Bits) -> set[int]:
+        """The numbers, among needs that are kept by number, of those that may have other answers now."""
+        found = {number for need in self.asked if (number := kept.find(need)) is not None}
         for path, edited in self.edited.items():
-            yield from (place for place, need in places.by(path) if edited.touches(need))
+            found.update(number for number, need in kept.by(path) if edited.touches(need))
         for kind in (TOGETHER, JOINED) if GROUPS in self.asked else ():
-            yield from (place for place, _ in places.by(kind))
-
-    def numbers(self, needs: Needs) -> set[int]:
-        """The same of all that was ever needed."""
-        found = {needs.number(need) for need in self.asked} - {0}
-        for path, edited in self.edited.items():
-            found.update(number for number, need in needs.by(path) if edited.touches(need))
-        for kind in (TOGETHER, JOINED) if GROUPS in self.asked else ():
-            found.update(number for number, _ in needs.by(kind))
+            found.update(number for number, _ in kept.by(kind))
         return found
 
     def any_of(self, needed: Iterable[Need]) -> bool:
         """Whether any of some needs may have another answer now."""
-        return next(self.touched(needed), None) is not None
+        return bool(self.numbers(Bits(needed)))
 
 
 def again(

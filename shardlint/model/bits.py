@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _MOST_BITS = 1 << 29
 
 
+def found_by(need: Need) -> str:
+    """What a need can be found by: the file it was noted of, by its path, or its kind."""
+    return file_of(need) or need[0]  # type: ignore[index]
+
+
 class Bits:
     """Which bit stands for which need. What has none yet is given the next; none is ever taken away.
 
@@ -47,8 +52,7 @@ class Bits:
     def by(self, name: str) -> list[tuple[int, Need]]:
         """The places of what was noted of a file, by its path, or of the questions of a kind."""
         for place, need in enumerate(islice(self._at, self._indexed, None), self._indexed):
-            found = file_of(need) or need[0]  # type: ignore[index]
-            self._found_by.setdefault(found, []).append((place, need))
+            self._found_by.setdefault(found_by(need), []).append((place, need))
         self._indexed = len(self._at)
         return self._found_by.get(name, [])
 

@@ -13,8 +13,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from shardlint.model.bits import Bits
-from shardlint.syntax.edited import file_of
+from shardlint.model.bits import Bits, found_by
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
@@ -147,17 +146,15 @@ class Needs:
         """The numbers of what was noted of a file, by its path, or of the questions of a kind."""
         self._number_all()
         for number in self._to_find:
-            need = self._needs[number]
-            found = file_of(need) or need[0]  # type: ignore[index]
-            self._found_by.setdefault(found, []).append(number)
+            self._found_by.setdefault(found_by(self._needs[number]), []).append(number)
         self._to_find.clear()
         for number in self._found_by.get(name, ()):
             yield number, self._needs[number]
 
-    def number(self, need: Need) -> int:
-        """The number of a file or question; 0 of one that nobody needed."""
+    def find(self, need: Need) -> int | None:
+        """The number of a file or question; None of one that nobody needed."""
         self._number_all()
-        return self._numbers.get(need, 0)
+        return self._numbers.get(need)
 
     def resting_on(self, gone: set[int]) -> Callable[[int], bool]:
         """Says of sets whether they come to any of some files and questions."""

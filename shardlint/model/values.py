@@ -131,6 +131,12 @@ class Function(Value):
         assert isinstance(self.place.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         return self.place.node
 
+    @property
+    def positional(self) -> list[str]:
+        """The parameters that positions of a call fill: of a bound method without the receiver."""
+        args = self.node.args
+        return [one.arg for one in (*args.posonlyargs, *args.args)][1 if self.bound else 0 :]
+
 
 @dataclass(frozen=True)
 class ClassValue(Value):

@@ -119,11 +119,11 @@ class Kept:
         for path in self._bits.keys() - overlay.keys():
             del self._bits[path]
         for path, known in list(self._before.items()):
-            self._before[path] = known.after(gone.at(known.places), named)
+            self._before[path] = known.after(gone.numbers(known.places), named)
         for path, outcome in list(self.outcomes.items()):
             if path in overlay and outcome.record is not None and outcome.needed is not None:
                 known = Before(outcome.record, self._bits_of(path, outcome.needed))
-                known = known.after(gone.at(known.places), named)
+                known = known.after(gone.numbers(known.places), named)
                 if path not in changed and known.holds:
                     continue
                 self._before[path] = known

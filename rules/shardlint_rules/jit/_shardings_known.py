@@ -34,8 +34,7 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
         outer = list(_calls_around(site, use))
         reading = [one for one in outer if _reads_shardings(site, one)]
         found += reading
-        placing = any(_puts(site, one) or _may_place(one, use) for one in outer)
-        if not reading and placing:
+        if not reading and any(_puts(site, one) or _may_place(one, use) for one in outer):
             return None
     return min(found, key=lambda one: one.lineno, default=None)
 
@@ -122,7 +121,7 @@ def _hands_through(value: Transformed) -> bool:
 def _places_nothing(site: Site, function: ast.AST) -> bool:
     """Whether the text of a function says nothing of where its arrays go."""
     if isinstance(function, ast.FunctionDef | ast.Lambda):
-        return not any(word in site.text(function) for word in _PLACES_INSIDE)
+        return not _speaks_of_places(site.text(function))
     found = options(site.value(function)) if isinstance(function, ast.expr) else ()
     return bool(found) and all(_is_plain(one) for one in found)
 
@@ -130,10 +129,11 @@ def _places_nothing(site: Site, function: ast.AST) -> bool:
 def _is_plain(value: Value) -> bool:
     while isinstance(value, Transformed) and value.api.name == "functools.partial":
         value = value.inner
-    if not isinstance(value, Function):
-        return False
-    text = value.place.file.text(value.node)
-    return not any(word in text for word in _PLACES_INSIDE)
+    return isinstance(value, Function) and not _speaks_of_places(value.place.text())
+
+
+def _speaks_of_places(text: str) -> bool:
+    return any(word in text for word in _PLACES_INSIDE)
 
 
 def _given(call: ast.Call) -> Iterator[ast.expr]:

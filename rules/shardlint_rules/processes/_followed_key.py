@@ -132,8 +132,7 @@ class Following:
     ) -> Iterator[Reached]:
         """Into a function of the project, by the parameter; and out of it where it gives weights."""
         inside, definition = function.place.file, function.node
-        args = definition.args
-        names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if function.bound else 0 :]
+        names = function.positional
         if isinstance(node, ast.keyword):
             name = node.arg
         else:

@@ -31,14 +31,14 @@ def ignores(program: Program, callback: Value) -> Ignoring | None:
         inner, call = callback.inner, callback.call
         if not isinstance(inner, Function) or call is None or call.open_positional or call.open_keywords:
             return None
-        given = dict(zip(_names(inner), call.positional[1:], strict=False)) | dict(call.keywords)
+        given = dict(zip(inner.positional, call.positional[1:], strict=False)) | dict(call.keywords)
         return _ignores(program, inner, given, 0)
     return _ignores(program, callback, _NOTHING, 0) if isinstance(callback, Function) else None
 
 
 def _ignores(program: Program, function: Function, given: _Bound, depth: int) -> Ignoring | None:
     file, node = function.place.file, function.node
-    left = [name for name in _names(function) if name not in given]
+    left = [name for name in function.positional if name not in given]
     result = _result(file, node)
     if len(left) != 1 or node.args.vararg is not None or result is None:
         return None
@@ -58,7 +58,7 @@ def _handed_on(
     found = options(program.value(file, call.func))
     if len(found) != 1 or not isinstance(found[0], Function) or any(isinstance(one, ast.Starred) for one in call.args):
         return None
-    written = dict(zip(_names(found[0]), call.args, strict=False))
+    written = dict(zip(found[0].positional, call.args, strict=False))
     written |= {one.arg: one.value for one in call.keywords if one.arg is not None}
     if read not in written.values():
         return None
@@ -68,12 +68,6 @@ def _handed_on(
         if node is not read
     }
     return _ignores(program, found[0], handed, depth + 1)
-
-
-def _names(function: Function) -> list[str]:
-    arguments = function.node.args
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-    return names[1:] if function.bound else names
 
 
 def _result(file: FileFacts, node: ast.AST) -> ast.expr | None:

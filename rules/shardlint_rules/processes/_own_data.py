@@ -136,11 +136,9 @@ def _bound(
     program: Program, file: FileFacts, call: ast.Call, function: Function, depth: int, given: Given
 ) -> dict[str, Differing | None]:
     """For each parameter of a function that a call gives, what makes it another in each process."""
-    names = [one.arg for one in (*function.node.args.posonlyargs, *function.node.args.args)]
-    names = names[1:] if function.bound else names
     written = {one.arg: one.value for one in call.keywords if one.arg is not None}
     if not any(isinstance(one, ast.Starred) for one in call.args):
-        written |= dict(zip(names, call.args, strict=False))
+        written |= dict(zip(function.positional, call.args, strict=False))
     return {name: own_data(program, Place(file, one), depth + 1, given) for name, one in written.items()}
 
 

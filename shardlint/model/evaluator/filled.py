@@ -111,9 +111,7 @@ def _taken_by(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> tuple[
     callee = evaluator.value(Place(file, call.func))
     if not isinstance(callee, Function):
         return None, None
-    args = callee.node.args
-    names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if callee.bound else 0 :]
-    index = next(number for number, one in enumerate(call.args) if one is mention)
+    names, index = callee.positional, next(number for number, one in enumerate(call.args) if one is mention)
     return callee, names[index] if index < len(names) else None
 
 

@@ -161,7 +161,7 @@ class Trees:
     def _environment(self, function: Function, given: Sequence[Value]) -> Environment:
         arguments = CallArguments(function.place, (), {}, open_positional=True)
         known = dict(self.evaluator.parameters(function, arguments).values)
-        known.update(zip(_names(function), given, strict=False))
+        known.update(zip(function.positional, given, strict=False))
         return Environment(known)
 
     def _partial(self, function: Function, earlier: CallArguments, given: Sequence[Value]) -> Environment:
@@ -169,7 +169,7 @@ class Trees:
             earlier.place, earlier.positional[1:], earlier.keywords, True, False, earlier.environment
         )
         known = dict(self.evaluator.parameters(function, before).values)
-        known.update(zip(_names(function)[len(before.positional) :], given, strict=False))
+        known.update(zip(function.positional[len(before.positional) :], given, strict=False))
         return Environment(known)
 
     def got(self, table: Value, arguments: CallArguments) -> Value:
@@ -346,12 +346,6 @@ def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list
                 yield path, list(trees)
         case Unknown() if path and any(isinstance(one, CallResult | Constant | Items) for one in trees[1:]):
             yield path, list(trees)
-
-
-def _names(function: Function) -> list[str]:
-    args = function.node.args
-    names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
-    return names[1:] if function.bound else names
 
 
 def _telling(trees: Sequence[Value]) -> Value:

@@ -292,21 +292,15 @@ class LocalCalls:
 
     def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
         """What an optimizer makes of gradients: where they were never reduced, that is here."""
-        gradients = [
-            leaf for value in values for leaf in leaves(value) if leaf.kind == "gradient" and leaf.over
-        ]
-        if not gradients:
-            own = [leaf for value in values for leaf in leaves(value) if leaf.own_gradient]
-            if own:
-                axes = NONE.union(*(leaf.own_gradient for leaf in own))
-                self.note("own gradient", place, tuple(axes), own[0])
-            return result
-        axes = frozenset().union(*(leaf.sure - leaf.reduced for leaf in gradients))
+        every = [leaf for value in values for leaf in leaves(value)]
+        gradients = [leaf for leaf in every if leaf.kind == "gradient" and leaf.over]
+        own = [leaf for leaf in gradients or every if leaf.own_gradient]
+        axes = NONE.union(*(leaf.sure - leaf.reduced for leaf in gradients))
         if axes:
             self.note("unreduced gradient", place, tuple(axes), gradients[0])
-        elif any(leaf.own_gradient for leaf in gradients):
-            self.note("own gradient", place, tuple(NONE.union(*(one.own_gradient for one in gradients))), gradients[0])
-        return replace(result, origin=place, kind="updated")
+        elif own:
+            self.note("own gradient", place, tuple(NONE.union(*(leaf.own_gradient for leaf in own))), own[0])
+        return replace(result, origin=place, kind="updated") if gradients else result
 
     def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
         if isinstance(base, Record):

@@ -245,9 +245,8 @@ def _copied_keys(
     result, copies = list(given), list[Place]()
     for index in at:
         local = given[index]
-        nodes = [_argument(place.node, index, len(given), _parameter_name(inner, index)) for place in calls]
-        places = [Place(call.file, node) for call, node in zip(calls, nodes, strict=True) if node is not None]
-        if len(places) < len(calls) or not isinstance(local, Leaf):
+        places = _given_by(calls, inner, index, len(given))
+        if places is None or not isinstance(local, Leaf):
             continue
         made = [copied_at(program, place.file, place.node) for place in places]
         if None not in made:
@@ -270,20 +269,19 @@ def _copied_states(program: Program, one: Mapped, given: list[Local]) -> list[Lo
     result = list(given)
     for index, local in enumerate(given):
         if isinstance(local, Leaf) and not local.kind and local.over | local.maybe == axis:
-            nodes = [_argument(place.node, index, len(given), _parameter_name(inner, index)) for place in calls]
-            places = [
-                Place(place.file, node) for place, node in zip(calls, nodes, strict=True) if node is not None
-            ]
-            if len(places) == len(calls) and all(carried_copies(program, one, (inner,)) for one in places):
+            places = _given_by(calls, inner, index, len(given))
+            if places is not None and all(carried_copies(program, one, (inner,)) for one in places):
                 result[index] = replace(local, over=NONE, maybe=axis, kind=COPIES)
     return result
 
 
-def _parameter_name(function: Function, index: int) -> str:
-    """The name of a parameter, the receiver of a method aside."""
-    args = function.node.args
-    names = [one.arg for one in (*args.posonlyargs, *args.args)][1 if function.bound else 0 :]
-    return names[index] if index < len(names) else ""
+def _given_by(calls: list[Place], inner: Function, index: int, count: int) -> list[Place] | None:
+    """What each of some calls gives a parameter of `count`, by position or name; None where one does not tell."""
+    names = inner.positional
+    name = names[index] if index < len(names) else ""
+    nodes = [_argument(call.node, index, count, name) for call in calls]
+    found = [Place(call.file, node) for call, node in zip(calls, nodes, strict=True) if node is not None]
+    return found if len(found) == len(calls) else None
 
 
 def _argument(call: ast.AST, index: int, count: int, name: str) -> ast.expr | None:

@@ -141,13 +141,9 @@ class GlobalArrays:
 
     def _returned(self, function: Function, place: Place, node: ast.Call, given: Given, depth: int) -> str:
         """What a function of the project gives back for these arguments."""
-        arguments = function.node.args
-        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        if function.bound and names:
-            names = names[1:]
         inner: dict[str, Place] = {}
         if not any(isinstance(one, ast.Starred) for one in node.args):
-            inner = {name: Place(place.file, one) for name, one in zip(names, node.args, strict=False)}
+            inner = {name: Place(place.file, one) for name, one in zip(function.positional, node.args, strict=False)}
         inner |= {one.arg: Place(place.file, one.value) for one in node.keywords if one.arg is not None}
         # What the arguments are is known here alone: the names in them are looked up in the caller.
         known = {name: one for name, one in inner.items() if self._of(one, given, depth + 1)}
