@@ -151,7 +151,7 @@ MADE = {
     "date": "np.full((8, 4), calendar.year())",
     "global_rows": "np.random.rand(8, 4)",
     "rows": "np.random.default_rng().normal(size=(8, 4))",
-    "name": "np.full((8, 4), uuid.uuid4().int % 7)",
+    "name": "np.full((8, 4), 1 + uuid.uuid4().int % 7)",
     "process": "np.full((8, 4), len(subprocess.run(['true']).args))",
     "seeded": "np.random.seed(1) or np.random.rand(8, 4)",
     "rows_seeded": "np.random.default_rng(3).normal(size=(8, 4))",
