@@ -55,6 +55,7 @@ def again(
     other.
     """
     after = Project(before.root, overlay, before.by_part, before.needs.copy() if beside else before.needs)
+    after.continues(before, changed)
     after.lent = {path: facts for path, facts in before.parsed().items() if path not in changed}
     moved = files is not None and files.keys() != before.files.keys()
     after.files = files if files is not None else dict(before.files)

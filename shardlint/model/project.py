@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
-from shardlint.source.screen import Texts, words_of
-from shardlint.source.searches import JOINED, PART, SAYS, STAR, TOGETHER, Question, holds
+from shardlint.source.screen import Texts
+from shardlint.source.searches import JOINED, PART, SAYS, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
+from shardlint.source.word_index import WordIndex
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 from shardlint.syntax.parts import OUTLINE, Part
 
@@ -31,6 +31,8 @@ _SEARCH_FILES = 60
 # where there are many files to be read for each search.
 _SEARCHES_BEFORE_INDEX = 24
 _READS_BEFORE_INDEX = 10_000
+# An index stands until so many files were changed after it was made.
+_OUTDATED = 64
 # What files hold is kept up to this many bytes: a project is searched dozens of times.
 _KEPT_TEXTS = 24_000_000
 _WORD = regex(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,17 +41,6 @@ _BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
 _ASIDE = ("attribute", "imported")
 
 Answers = Mapping[Question, list[Path]]
-
-
-@dataclass
-class _Index:
-    """The files of a project by the words in them."""
-
-    paths: list[Path] = field(default_factory=list)
-    words: dict[bytes, list[int]] = field(default_factory=dict)
-    """The places in `paths` of the files that hold a word."""
-    starring: set[int] = field(default_factory=set)
-    """Of those that import all there is from somewhere."""
 
 
 class Project:
@@ -71,6 +62,8 @@ class Project:
         self._code: dict[Path, bytes] = {}
         self._room = _KEPT_TEXTS
         self._searches = self._reads = self._before_weighing = 0
+        self._outdated: frozenset[Path] = frozenset()
+        """The files that changed since the index of words was made."""
         self.needs = needs if needs is not None else Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -138,6 +131,14 @@ class Project:
             if facts is not None and facts is not self.lent.get(path):
                 facts.release()
         self._facts.clear()
+
+    def continues(self, before: Project, changed: Collection[Path]) -> None:
+        """Take over what another state of the project has read, and has indexed, of the files that are the same."""
+        self._code = {path: code for path, code in before._code.items() if path not in changed}
+        self._room = before._room + sum(len(code) for path, code in before._code.items() if path in changed)
+        outdated = before._outdated.union(changed)
+        if "_index" in vars(before) and len(outdated) <= _OUTDATED:
+            self._index, self._outdated = before._index, outdated
 
     @cached_property
     def _surveyed(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
@@ -316,27 +317,21 @@ class Project:
         if kind not in _BY_WORDS or not all(map(_WORD.fullmatch, said)):
             return None
         self._searches += 1
-        if self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX:
+        seldom = self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX
+        if seldom and "_index" not in vars(self):
             return None
-        index = self._index
-        found = set.intersection(*(set(index.words.get(word.encode(), ())) for word in said))
-        if kind == "starred":
-            found &= index.starring
-        paths = (index.paths[place] for place in sorted(found))
-        return (
-            paths if kind not in _ASIDE else (path for path in paths if holds(question, self.bytes_of(path)))
-        )
+        found = [path for path in self._index.find(said, kind == "starred") if path not in self._outdated]
+        if kind in _ASIDE:
+            found = [path for path in found if holds(question, self.bytes_of(path))]
+        changed = [path for path in self._outdated if path in self.files and holds(question, self.bytes_of(path))]
+        if not changed:
+            return found
+        members = {*found, *changed}
+        return [path for path in self.files if path in members]
 
     @cached_property
-    def _index(self) -> _Index:
-        index = _Index()
-        for place, (path, data) in enumerate(self._texts()):
-            index.paths.append(path)
-            if STAR in data:
-                index.starring.add(place)
-            for word in words_of(data):
-                index.words.setdefault(word, []).append(place)
-        return index
+    def _index(self) -> WordIndex:
+        return WordIndex(self._texts())
 
     def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
         if self.too_large or (len(paths) > _SEARCH_FILES and not every):
