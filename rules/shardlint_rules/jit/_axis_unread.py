@@ -23,7 +23,7 @@ def over_an_axis(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> st
     body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
     if not body or not any(isinstance(one, ast.Call) for part in body for one in walk(part)):
         return None
-    if isinstance(body[-1], ast.Raise) or any(isinstance(one, ast.Delete) for one in body):
+    if isinstance(body[-1], ast.Raise):
         return None
     for part in body:
         for one in walk(part):
@@ -32,3 +32,17 @@ def over_an_axis(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> st
     if _MAPS.search(node.name):
         return "maps"
     return "reduces" if _REDUCES.search(node.name) else None
+
+
+def reads_it(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """Whether a function reads its parameter, but to give it to itself again: `return partial(f, axis_name=axis_name)`."""
+    again = set[ast.AST]()
+    for call in walk(ast.Module(node.body, [])):
+        if isinstance(call, ast.Call):
+            called = [call.func, *call.args[:1]]
+            if any(isinstance(one, ast.Name) and one.id == node.name for one in called):
+                again.update(keyword.value for keyword in call.keywords if keyword.arg == name)
+    return any(
+        isinstance(one, ast.Name) and one not in again and one.id in (name, "locals", "vars", "eval")
+        for one in walk(ast.Module(node.body, []))
+    )

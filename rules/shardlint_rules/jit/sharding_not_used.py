@@ -21,7 +21,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
-from shardlint_rules.jit._axis_unread import AXES, over_an_axis
+from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
 from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
 
 _SHARDINGS = (
@@ -138,7 +138,7 @@ class ShardingNotUsed(Rule):
         node, name = scope.node, parameter.arg
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         doing = over_an_axis(site, node)
-        if doing is None or _read(site, scope, name) or site.program.project.is_test(site.file.path):
+        if doing is None or reads_it(node, name) or site.program.project.is_test(site.file.path):
             return
         if not _stands_for_another(site, scope):
             yield site.finding(
@@ -311,7 +311,10 @@ def _stands_for_another(site: Site, scope: Scope) -> bool:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
         return True
-    return any(end.kind == "escaped" for end in site.program.flow.ends(site.file, node).found)
+    return any(
+        end.kind == "escaped" and node not in end.place.file.ancestors(end.place.node)
+        for end in site.program.flow.ends(site.file, node).found
+    )
 
 
 def _loads(call: ast.Call) -> bool:
