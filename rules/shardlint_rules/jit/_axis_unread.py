@@ -15,12 +15,16 @@ _MAPS = regex(r"(?:^|_)(?:pmap|vmap|xmap|shard_?map)(?:ped)?(?:_|$)")
 _REDUCES = regex(
     r"(?:^|_)(?:p(?:mean|sum|max|min)|psum_scatter|all_?gather|all_?reduce|cross_replica|sync|synchroni[sz]e)(?:_|$)"
 )
-_CALLS = regex(r"^(?:pmap|vmap|shard_map|p(?:mean|sum|max|min)|psum_scatter|all_gather|ppermute|all_to_all|axis_index)$")
+_CALLS = regex(
+    r"^(?:pmap|vmap|shard_map|p(?:mean|sum|max|min)|psum_scatter|all_gather|ppermute|all_to_all|axis_index)$"
+)
 
 
 def over_an_axis(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
     """In words what a function does over an axis; None where it is not known to, or leaves that to others."""
-    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    body = [
+        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
     if not body or not any(isinstance(one, ast.Call) for part in body for one in walk(part)):
         return None
     if isinstance(body[-1], ast.Raise):
@@ -35,7 +39,7 @@ def over_an_axis(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> st
 
 
 def reads_it(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    """Whether a function reads its parameter, but to give it to itself again: `return partial(f, axis_name=axis_name)`."""
+    """Whether a function reads its parameter, but to give it to itself again: `partial(f, axis_name=axis_name)`."""
     again = set[ast.AST]()
     for call in walk(ast.Module(node.body, [])):
         if isinstance(call, ast.Call):

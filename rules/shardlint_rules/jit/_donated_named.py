@@ -12,14 +12,18 @@ from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.results import returned_by
 
-_NUMBER = regex(r"^_*(?:lr|learning_rate|momentum|weight_decay|temperature|damping|mcmc_width|dropout_rate|beta\d?)$")
+_NUMBER = regex(
+    r"^_*(?:lr|learning_rate|momentum|weight_decay|temperature|damping|mcmc_width|dropout_rate|beta\d?)$"
+)
 _BATCH = regex(r"^_*(?:(?:train_|eval_|input_)?batch|images?|labels?|inputs?|input_ids|targets?|examples?)$")
 _KEY = regex(r"^_*(?:(?:dropout_|train_|prng_|sample_)?(?:rngs?|keys?|prng))$")
 WEIGHTS = regex(r"^_*(?:(?:train_|model_)?(?:params|state|variables|weights|model)|batch_stats|train_state)$")
 """Names of what a caller goes on with: it is not given away for nothing."""
 _OF_ATTENTION = frozenset(("query", "queries", "value", "values", "q", "v"))
 _KEYS_SAID = regex(r"rng|key|seed|split|random")
-_DATA_SAID = regex(r"batch|image|label|input|target|example|data|recon|logits|predict|output|generat|sample|token")
+_DATA_SAID = regex(
+    r"batch|image|label|input|target|example|data|recon|logits|predict|output|generat|sample|token"
+)
 _JITS = regex(r"^(?:jit|pjit|pmap|filter_jit|filter_pmap|named_jit)$")
 _MOST = 32
 
@@ -29,6 +33,14 @@ class Named(NamedTuple):
 
     name: str
     what: str
+
+
+class Wrapped(NamedTuple):
+    """A decorator of the project that is told what to donate, the function below it, and the parameters meant."""
+
+    keyword: ast.keyword
+    function: ast.FunctionDef
+    donated: list[str]
 
 
 def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]) -> list[Named]:
@@ -41,7 +53,9 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
     delegates = any(isinstance(one, ast.Call) for one in returned)
     found = []
     for name in donated:
-        mentioned = any(isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one))
+        mentioned = any(
+            isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one)
+        )
         if mentioned or not _read(node, name):
             continue
         if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
@@ -73,7 +87,7 @@ def _read(node: ast.AST, name: str) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
-def by_wrapper(site: Site) -> tuple[ast.keyword, ast.FunctionDef, list[str]] | None:
+def by_wrapper(site: Site) -> Wrapped | None:
     """What a decorator of the project donates of a function, whichever way it counts `self`: parameters."""
     call = site.call
     keyword = next((one for one in call.keywords if one.arg == "donate_argnums"), None)
@@ -93,7 +107,7 @@ def by_wrapper(site: Site) -> tuple[ast.keyword, ast.FunctionDef, list[str]] | N
     if names[0] == "self":
         bound = [names[index + 1] for index in at if index + 1 < len(names)]
         donated = [name for name in bound if name in donated]
-    return keyword, function, donated
+    return Wrapped(keyword, function, donated)
 
 
 def _positions(site: Site, node: ast.expr) -> list[int] | None:

@@ -10,7 +10,9 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 
-_NAMED = r"(?:sync|synchroni[sz]e|cross_replica|all_?reduce|p(?:mean|sum)|average_over|all_?gather|unreplicate)"
+_NAMED = (
+    r"(?:sync|synchroni[sz]e|cross_replica|all_?reduce|p(?:mean|sum)|average_over|all_?gather|unreplicate)"
+)
 SYNCED = Lines(
     rf"(\w+)\s*=\s*[\w.]*{_NAMED}\w*\(",
     file_says=r"pmap|shard_map|jax_utils|p(?:mean|sum)|replica",
@@ -37,7 +39,11 @@ def lost(site: Site) -> ast.Call | None:
     if not any(isinstance(one, ast.Name) and one.id == name for one in given):
         return None
     function = site.file.home(call).function()
-    if function is None or isinstance(function.node, ast.Lambda) or _read_after(site, function.node, statement, name):
+    if (
+        function is None
+        or isinstance(function.node, ast.Lambda)
+        or _read_after(site, function.node, statement, name)
+    ):
         return None
     return call
 
@@ -52,7 +58,12 @@ def _read_after(site: Site, function: ast.AST, statement: ast.stmt, name: str) -
             return True
         if isinstance(node, ast.Name) and node.id in ("locals", "vars", "eval"):
             return True
-        if not isinstance(node, ast.Name) or node.id != name or isinstance(node.ctx, ast.Store) or node in inside:
+        if (
+            not isinstance(node, ast.Name)
+            or node.id != name
+            or isinstance(node.ctx, ast.Store)
+            or node in inside
+        ):
             continue
         own = site.file.home(node).function()
         if own is None or own.node is not function:

@@ -27,9 +27,10 @@ class DonationNotUsed(Rule):
     argument. Also where it runs a model on it (`model.apply({"params": params}, x)`) and returns what that computes.
     And more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of
     the caches, so none is left for the slices. And, by its name, data, a random key or a learning rate of which the
-    function returns no new one, also where a decorator of the project is told to donate it (likely). A possible finding where shapes are not known from the text (`shardlint
-    verify` tells from the compiled program), likely where it is weights or a state by its name; proven where a call gives an array of known shape and only slices of it
-    return.
+    function returns no new one, also where a decorator of the project is told to donate it (likely).
+    A possible finding where shapes are not known from the text (`shardlint verify` tells from the compiled program),
+    likely where it is weights or a state by its name; proven where a call gives an array of known shape and only
+    slices of it return.
 
     ## Why it hurts
     XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
@@ -62,8 +63,7 @@ class DonationNotUsed(Rule):
         if site.form == "keyword":
             wrapped = by_wrapper(site) if site.wants("named") else None
             if wrapped is not None:
-                keyword, function, donated = wrapped
-                yield from self._named(site, keyword, named(site.file, function, donated))
+                yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
             return
         keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
         if keyword is None:

@@ -20,8 +20,8 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
+from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
 
 _SHARDINGS = (

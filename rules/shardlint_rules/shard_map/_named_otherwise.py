@@ -30,7 +30,9 @@ _SPELLED = {
     "all_gather": regex(r"^(?!.*(?:mean|sum|max|min)).*(?:^|_)all_?gather(?:_|ed$|s?$)", re.I),
 }
 # Names that say the function is not the collective itself: a step of one, or its gradient.
-_PART = regex(r"(?:^|_)(?:fwd|bwd|forward|backward|grad|vjp|jvp|transpose|scatter|via|with|and|or|of|test|from|to|ref)(?:_|$)|test")
+_PART = regex(
+    r"(?:^|_)(?:fwd|bwd|forward|backward|grad|vjp|jvp|transpose|scatter|via|with|and|or|of|test|from|to|ref)(?:_|$)|test"
+)
 # What makes the one of the other.
 _COMPUTES = regex(
     r"mean|avg|averag|sum|max|min|norm|div|mul|prod|scal|median|quantile|std|var$|axis_size|reduce|where|select|"
@@ -47,11 +49,16 @@ class Otherwise(NamedTuple):
 
 
 def named_otherwise(site: Site) -> Otherwise | None:
-    """The function around a collective that is named after another one; None where anything in it may make up for it."""
+    """The function around a collective that is named after another one; None where what is in it may make up for it."""
     call = site.call
     own = site.api.rpartition(".")[2]
     function = next((one for one in site.file.ancestors(call) if isinstance(one, ast.FunctionDef)), None)
-    if function is None or not call.args or isinstance(call.args[0], ast.Constant) or _PART.search(function.name):
+    if (
+        function is None
+        or not call.args
+        or isinstance(call.args[0], ast.Constant)
+        or _PART.search(function.name)
+    ):
         return None
     said = [name for name, spelled in _SPELLED.items() if spelled.search(function.name)]
     if len(said) != 1 or own not in _INSTEAD[said[0]]:
