@@ -17,6 +17,7 @@ from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
+from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 from shardlint_rules.jit.repeated import is_test
@@ -68,7 +69,7 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    likely = ("in-a-try",)
+    likely = ("in-a-try", "synced")
     triggers = (
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, file_says=("haliax",)),
@@ -77,11 +78,15 @@ class DiscardedPlacement(Rule):
         Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
         Statements(*MANAGER_WORDS),
+        SYNCED,
     )
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a result that goes nowhere."""
+        if site.form == "line":
+            yield from self._synced(site)
+            return
         entered = own_manager(site) if site.form == "statement" else None
         if entered is not None:
             yield self._own_manager(site, entered)
@@ -181,6 +186,23 @@ class DiscardedPlacement(Rule):
             certainty=_certainty(site),
             form="test" if _certainty(site) is Certainty.POSSIBLE else "",
             kept=_NO_PLACE,
+        )
+
+    def _synced(self, site: Site) -> Iterator[Finding]:
+        """What brings the devices together, bound to the name it was made of, which nothing reads any more."""
+        call = lost(site) if site.wants("synced") else None
+        if call is None or is_test(site.file, call) or caught(site.file, call) or _shown(site):
+            return
+        name = site.syntax.targets[0].id  # type: ignore[attr-defined]
+        yield site.finding(
+            call.func,
+            f"its result, `{name}`, is never read",
+            f"Arrays do not change in place: nothing reads `{name}` after this, and what is used below is not what "
+            f"`{site.text(call.func)}` made.",
+            help="give it what is returned or used below, and use what it gives",
+            certainty=Certainty.POSSIBLE,
+            form="synced",
+            why=f"the function ends, or binds `{name}` anew, before it reads it",
         )
 
     def _given(self, site: Site) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from shardlint.model.lifetime.donation import DONATING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.jit._kept_by_init import INITS, kept_by_init
 from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, donated, twins
 from shardlint_rules.jit.donated import (
     asked,
@@ -32,7 +33,8 @@ class DonatedTwice(Rule):
     Reports calls of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that get one buffer in two places, of
     which at least one is donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
     (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`. Also an object made with
-    one value for two fields (`State(params=params, average=params)`), where a call donates it.
+    one value for two fields (`State(params=params, average=params)`), where a call donates it. Likely: the `init` of an
+    optimizer that keeps the parameters themselves in its state, or a random key of the function that makes it.
 
     ## Why it hurts
     The buffer would become the memory of two outputs, or of one while it is still read as the other argument. XLA
@@ -55,11 +57,15 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    triggers = (Calls(*DONATING, file_says=("donate",)), Keywords(*COPIES, file_says=(GIVEN_TWICE,)))
+    likely = ("kept-by-init",)
+    triggers = (Calls(*DONATING, file_says=("donate",)), Keywords(*COPIES, file_says=(GIVEN_TWICE,)), INITS)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
+        if site.form == "line":
+            yield from self._by_init(site)
+            return
         if site.form == "keyword":
             yield from self._in_an_object(site)
             return
@@ -83,6 +89,25 @@ class DonatedTwice(Rule):
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
                 )
+
+    def _by_init(self, site: Site) -> Iterator[Finding]:
+        """The state of an optimizer that holds an array of somebody else."""
+        for kept in kept_by_init(site) if site.wants("kept-by-init") else ():
+            params = kept.of == "the caller"
+            raises = (
+                "a step that donates the parameters and this state raises: one buffer is donated twice."
+                if params
+                else f"a step that donates this state deletes `{kept.name}`, and the next state made of it raises."
+            )
+            yield site.finding(
+                kept.node,
+                f"the state holds `{kept.name}` of {kept.of}, and no copy",
+                f"On {site.release('jax')} {raises}",
+                help=f"copy it: jax.tree.map(jnp.copy, {kept.name})" if params else f"copy it: jnp.copy({kept.name})",
+                certainty=Certainty.POSSIBLE,
+                form="kept-by-init",
+                why="steps of training donate both" if params else "steps of training donate the state",
+            )
 
     def _in_an_object(self, site: Site) -> Iterator[Finding]:
         """One value for two fields of an object that is donated."""

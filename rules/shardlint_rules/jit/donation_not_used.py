@@ -10,8 +10,9 @@ from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
 from shardlint.model.values import Function, Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.no_output import sliced, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by
@@ -25,9 +26,11 @@ class DonationNotUsed(Rule):
     function returns only sums, means and the like, comparisons, or slices of the argument; or does not use the
     argument. Also where it runs a model on it (`model.apply({"params": params}, x)`) and returns what that computes.
     And more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of
-    the caches, so none is left for the slices. A possible finding where shapes are not known from the text (`shardlint
-    verify` tells from the compiled program); proven where a call gives an array of known shape and only slices of it
-    return.
+    the caches, so none is left for the slices. And, by its name, data, a random key or a learning rate of which the
+    function returns no new one, also where a decorator of the project is told to donate it (likely).
+    A possible finding where shapes are not known from the text (`shardlint verify` tells from the compiled program),
+    likely where it is weights or a state by its name; proven where a call gives an array of known shape and only
+    slices of it return.
 
     ## Why it hurts
     XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
@@ -49,11 +52,19 @@ class DonationNotUsed(Rule):
     name = "donation-not-used"
     bound = True
     harm = Harm.COST
-    likely = ("count",)
-    triggers = (Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),)
+    likely = ("count", "named", "weights")
+    triggers = (
+        Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),
+        Keywords("donate_argnums", file_says=(r"(?m)^\s*@.*donate_argnums", "partial(")),
+    )
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""
+        if site.form == "keyword":
+            wrapped = by_wrapper(site) if site.wants("named") else None
+            if wrapped is not None:
+                yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
+            return
         keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
         if keyword is None:
             return
@@ -63,10 +74,15 @@ class DonationNotUsed(Rule):
         donated = _donated(site, functions[0])
         lost = [(name, why) for name in donated if (why := why_none(site, functions[0], name))]
         if not lost:
-            yield from self._too_many(site, keyword, functions[0], donated)
+            too_many = list(self._too_many(site, keyword, functions[0], donated))
+            yield from too_many
+            inner = functions[0].inner
+            if not too_many and isinstance(inner, Function) and isinstance(inner.node, ast.FunctionDef):
+                yield from self._named(site, keyword, named(inner.place.file, inner.node, donated))
             return
         shown = ", ".join(f"`{name}`" for name, _ in lost)
         proven = all(_proven(site, functions[0], name) for name, _ in lost)
+        weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
         yield site.finding(
             keyword,
             f"no result can take the buffer of {shown}: {lost[0][1]}",
@@ -74,7 +90,25 @@ class DonationNotUsed(Rule):
             "shape, type and sharding.",
             help="do not donate it, and delete it when it is no longer needed",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
-            form="" if proven else "shape",
+            form="" if proven else "weights" if weights is not None else "shape",
+            why="" if proven or weights is None else f"by its name `{weights}` is needed by the caller again",
+        )
+
+    def _named(self, site: Site, keyword: ast.keyword, found: list[Named]) -> Iterator[Finding]:
+        """Donated arguments that are no state by their names, and of which no new one is returned."""
+        if not found or not site.wants("named"):
+            return
+        shown = ", ".join(f"`{one.name}`" for one in found)
+        whats = " and ".join(dict.fromkeys(one.what for one in found))
+        yield site.finding(
+            keyword,
+            f"donates {shown}: {whats}",
+            f"On {site.release('jax')} a donated buffer is gone for the caller, and becomes only an output of its own "
+            f"shape and type: the function returns no new {shown}.",
+            help="donate what the function returns a new one of: the parameters, the state of the optimizer",
+            certainty=Certainty.POSSIBLE,
+            form="named",
+            why="no result has its name",
         )
 
     def _too_many(

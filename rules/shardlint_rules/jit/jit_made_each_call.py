@@ -109,13 +109,14 @@ class JitMadeEachCall(Rule):
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
         call = called_in_a_loop(site.program, site.file, scope.node)
-        if call is not None:
-            form = "closure" if _closes_over(site, made, wrapped) else "in-a-loop"
-            where = site.where(call)
-            why = f"it is called in a loop at {where}"
-            yield self._finding(site, what, f"each call of `{scope.name}`", why, form)
-        elif _STEPS.search(scope.name) and site.wants("each-step") and not _kept(site, made):
+        closes = call is not None and _closes_over(site, made, wrapped)
+        if call is not None and not (closes and _a_step(site, made, scope.name)):
+            why = f"it is called in a loop at {site.where(call)}"
+            yield self._finding(site, what, f"each call of `{scope.name}`", why, "closure" if closes else "in-a-loop")
+        elif _a_step(site, made, scope.name):
             why = f"by its name `{scope.name}` is a step, which runs again and again"
+            if call is not None:
+                why = f"`{scope.name}` is called in a loop at {site.where(call)}, and is a step by its name"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-step")
         elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
             why = f"by its name `{scope.name}` does not run only once, and the function uses nothing that is made in it"
@@ -256,6 +257,11 @@ def _called_often(site: Site, made: ast.AST) -> bool:
 
 def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _a_step(site: Site, made: ast.AST, name: str) -> bool:
+    """Whether a function is a step by its name, and keeps nothing of what it makes."""
+    return _STEPS.search(name) is not None and site.wants("each-step") and not _kept(site, made)
 
 
 def _kept(site: Site, made: ast.AST) -> bool:

@@ -9,7 +9,11 @@ from typing import ClassVar
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
+_GATHERS = regex(r"(?i)(?:^|_)(?:gather|all_?gather|unshard|replicated?|fully_replicated?)(?:ed)?(?:_|$)")
+_SPLITS = regex(r"(?i)(?:^|_)(?:scatter|shard(?:ed)?|and|or|not)(?:_|$)")
 _READ_AS_WHOLE = ("addressable_data(0)", "addressable_shards[0].data")
 
 
@@ -19,7 +23,8 @@ class NoneIsNotReplicated(Rule):
     ## What it does
     Reports `None` beside real shardings in `in_shardings` or `out_shardings`. You may mean it, so this is possible
     and not proven. An `out_shardings=None` beside `in_shardings` that split is likely where a result of the program is
-    read by `addressable_data(0)` or `addressable_shards[0]`, which is the whole only of what is replicated.
+    read by `addressable_data(0)` or `addressable_shards[0]`, which is the whole only of what is replicated, and in a
+    function, or for a name, that says it gathers or replicates.
 
     ## Why it hurts
     In a PartitionSpec `None` says "not split". In the place of a sharding it says "whatever comes": an argument that
@@ -35,7 +40,7 @@ class NoneIsNotReplicated(Rule):
     name = "none-is-not-replicated"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("read-as-whole",)
+    likely = ("read-as-whole", "gather")
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS),)
 
@@ -44,7 +49,11 @@ class NoneIsNotReplicated(Rule):
         for name in SHARDING_SETTINGS:
             node = site.argument(name) or getattr(site.keyword(name), "value", None)
             if name == "out_shardings" and isinstance(node, ast.Constant) and node.value is None:
-                yield from self._alone(site, node)
+                gathering = _gathering(site) if site.wants("gather") else None
+                if gathering is not None:
+                    yield self._gather(site, node, gathering)
+                else:
+                    yield from self._alone(site, node)
             if not isinstance(node, ast.Tuple | ast.List):
                 continue
             nones = [part for part in node.elts if isinstance(part, ast.Constant) and part.value is None]
@@ -59,6 +68,18 @@ class NoneIsNotReplicated(Rule):
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",
                 )
+
+    def _gather(self, site: Site, node: ast.expr, name: str) -> Finding:
+        """`out_shardings=None` in what is called a gather."""
+        return site.finding(
+            node,
+            "None in out_shardings does not mean replicated",
+            f"On {site.release('jax')} this gathers nothing: the result stays split as the argument is, and with "
+            "several processes `jax.device_get` of it raises.",
+            help="to have it whole on every device, write NamedSharding(mesh, P())",
+            form="gather",
+            why=f"by its name `{name}` gathers",
+        )
 
     def _alone(self, site: Site, node: ast.expr) -> Iterator[Finding]:
         """`out_shardings=None`, which says nothing, of a result that is read as if it were whole on every device."""
@@ -80,3 +101,24 @@ class NoneIsNotReplicated(Rule):
             form="read-as-whole",
             why=f"{reading.path.name} reads the first shard of an array",
         )
+
+
+def _gathering(site: Site) -> str | None:
+    """The name of a function around a jit that splits its argument, or of what it is bound to, that says it gathers."""
+    given = site.argument("in_shardings") or getattr(site.keyword("in_shardings"), "value", None)
+    if given is None or (isinstance(given, ast.Constant) and given.value is None) or site.form != "call":
+        return None
+    if site.program.project.is_test(site.file.path):
+        return None
+    for outer in site.file.ancestors(site.call):
+        names: list[str] = []
+        if isinstance(outer, ast.Assign):
+            names = [last_name(one) for one in outer.targets if isinstance(one, ast.Name | ast.Attribute)]
+        elif isinstance(outer, ast.FunctionDef):
+            names = [outer.name]
+        for name in names:
+            if _GATHERS.search(name) and not _SPLITS.search(name):
+                return name
+        if isinstance(outer, ast.FunctionDef):
+            return None
+    return None

@@ -20,6 +20,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
 
@@ -63,7 +64,8 @@ class ShardingNotUsed(Rule):
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
     place in a function that never reads its `sharding`, an array made and returned in a function that is given a `mesh`
-    and never reads it, or in a class that keeps one and never reads it. And a call of
+    and never reads it, or in a class that keeps one and never reads it, and an `axis_name` that a function which maps
+    or reduces never reads. And a call of
     jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
     another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
     of the project (possible).
@@ -81,8 +83,8 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    likely = ("unplaced", "made")
-    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
+    likely = ("unplaced", "made", "axis")
+    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED, *AXES))),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -95,6 +97,8 @@ class ShardingNotUsed(Rule):
             yield from self._literal(site, scope, parameter.arg)
         if parameter.arg in FORWARDED and site.wants("left-out"):
             yield from self._left_out(site, scope, parameter.arg)
+        if parameter.arg in AXES and site.wants("axis"):
+            yield from self._axis(site, scope, parameter)
         if parameter.arg not in (*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES):
             return
         name = parameter.arg
@@ -127,6 +131,25 @@ class ShardingNotUsed(Rule):
                 certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
                 form="" if host else "never-read",
                 why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
+            )
+
+    def _axis(self, site: Site, scope: Scope, parameter: ast.arg) -> Iterator[Finding]:
+        """The name of an axis that a function which maps or reduces takes, and never reads."""
+        node, name = scope.node, parameter.arg
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        doing = over_an_axis(site, node)
+        if doing is None or reads_it(node, name) or site.program.project.is_test(site.file.path):
+            return
+        if not _stands_for_another(site, scope):
+            yield site.finding(
+                parameter,
+                f"`{name}` is never read",
+                f"`{node.name}` takes the name of an axis, and {doing} without it: a collective over that axis finds "
+                "nothing that binds it, or nothing is reduced over it.",
+                help=f"hand it on, or take no `{name}`",
+                certainty=Certainty.POSSIBLE,
+                form="axis",
+                why=f"nothing in `{node.name}` reads it",
             )
 
     def _made(self, site: Site, scope: Scope) -> Iterator[Finding]:
@@ -288,7 +311,10 @@ def _stands_for_another(site: Site, scope: Scope) -> bool:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
         return True
-    return any(end.kind == "escaped" for end in site.program.flow.ends(site.file, node).found)
+    return any(
+        end.kind == "escaped" and node not in end.place.file.ancestors(end.place.node)
+        for end in site.program.flow.ends(site.file, node).found
+    )
 
 
 def _loads(call: ast.Call) -> bool:

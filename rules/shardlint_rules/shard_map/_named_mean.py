@@ -37,10 +37,10 @@ def called_a_mean(site: Site) -> str | None:
             return None
         if isinstance(node, ast.Call) and _DIVIDES.search(last_name(node.func)):
             return None
-    return function.name if _kept(site, call, function) else None
+    return function.name if kept(site, call, function) else None
 
 
-def _kept(site: Site, call: ast.Call, function: ast.FunctionDef) -> bool:
+def kept(site: Site, call: ast.Call, function: ast.FunctionDef) -> bool:
     """Whether the sum is returned by the function or one in it, as it is or through a name."""
     for outer in site.file.ancestors(call):
         if isinstance(outer, ast.Return | ast.Lambda):

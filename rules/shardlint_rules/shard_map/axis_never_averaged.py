@@ -47,6 +47,7 @@ class AxisNeverAveraged(Rule):
     name = "axis-never-averaged"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("other-axis",)
     triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
     forms = ("call", "partial")
     in_tests = False

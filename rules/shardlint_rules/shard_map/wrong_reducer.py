@@ -12,6 +12,8 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Ru
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
+from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
+from shardlint_rules.shard_map._named_otherwise import SAYS as NAMED
 from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")
@@ -44,7 +46,8 @@ class WrongReducer(Rule):
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
     Likely, too: `psum` of the gradients of a mean, and `pmean` of a root, a logarithm or an exponential of a mean.
-    Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides.
+    Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
+    and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
     Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
@@ -61,12 +64,13 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise")
     assumes = True
     triggers = (
         *MAPPING,
         Calls("jax.lax.pmean"),
-        Calls(*SUMS, file_says=SAYS),
+        Calls(*SUMS, file_says=(*SAYS, *NAMED)),
+        Calls(*OTHERS, file_says=NAMED),
         Mapped(calling=(("psum", "pmean"),)),
     )
     fixes = "none"
@@ -74,11 +78,14 @@ class WrongReducer(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done: set[ast.AST] = set()
+        if site.api in SUMS or site.api in OTHERS:
+            yield from self._named_otherwise(site)
         if site.api in SUMS:
             yield from self._named(site)
             return
-        if site.api == "jax.lax.pmean":
-            yield from self._moments(site)
+        if site.api in OTHERS:
+            if site.api == "jax.lax.pmean":
+                yield from self._moments(site)
             return
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
@@ -128,6 +135,22 @@ class WrongReducer(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="named",
                 why=f"`{name}` is called a mean",
+            )
+
+    def _named_otherwise(self, site: Site) -> Iterator[Finding]:
+        """A collective in a function that is named after another one."""
+        found = named_otherwise(site) if site.form == "call" and site.wants("named-otherwise") else None
+        if found is not None:
+            own = site.api.rpartition(".")[2]
+            yield site.finding(
+                site.call,
+                f"`{own}`, and `{found.function}` is named after `{found.named}`",
+                f"On {site.release('jax')} callers of `{found.function}` get what {own} gives, and nothing in it makes "
+                f"{found.named} of that.",
+                help=f"write jax.lax.{found.named}, or name the function after {own}",
+                certainty=Certainty.POSSIBLE,
+                form="named-otherwise",
+                why=f"`{found.function}` is named after {found.named}",
             )
 
     def _moments(self, site: Site) -> Iterator[Finding]:

@@ -1,0 +1,128 @@
+"""Donated arguments that are no state by their names: a batch, a random key, a learning rate. For SL223."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from shardlint.model.values import Api, Constant, Items, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.results import returned_by
+
+_NUMBER = regex(
+    r"^_*(?:lr|learning_rate|momentum|weight_decay|temperature|damping|mcmc_width|dropout_rate|beta\d?)$"
+)
+_BATCH = regex(r"^_*(?:(?:train_|eval_|input_)?batch|images?|labels?|inputs?|input_ids|targets?|examples?)$")
+_KEY = regex(r"^_*(?:(?:dropout_|train_|prng_|sample_)?(?:rngs?|keys?|prng))$")
+WEIGHTS = regex(r"^_*(?:(?:train_|model_)?(?:params|state|variables|weights|model)|batch_stats|train_state)$")
+"""Names of what a caller goes on with: it is not given away for nothing."""
+_OF_ATTENTION = frozenset(("query", "queries", "value", "values", "q", "v"))
+_KEYS_SAID = regex(r"rng|key|seed|split|random")
+_DATA_SAID = regex(
+    r"batch|image|label|input|target|example|data|recon|logits|predict|output|generat|sample|token"
+)
+_JITS = regex(r"^(?:jit|pjit|pmap|filter_jit|filter_pmap|named_jit)$")
+_MOST = 32
+
+
+class Named(NamedTuple):
+    """A donated parameter, and what it is by its name."""
+
+    name: str
+    what: str
+
+
+class Wrapped(NamedTuple):
+    """A decorator of the project that is told what to donate, the function below it, and the parameters meant."""
+
+    keyword: ast.keyword
+    function: ast.FunctionDef
+    donated: list[str]
+
+
+def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]) -> list[Named]:
+    """Those of the donated parameters that are no state by their names, and of which no result is a new one."""
+    returned = returned_by(file, node)
+    if not returned:
+        return []
+    attention = _OF_ATTENTION.intersection(one.arg for one in (*node.args.posonlyargs, *node.args.args))
+    said = " ".join(file.text(part) for one in returned for part in _parts(one))
+    delegates = any(isinstance(one, ast.Call) for one in returned)
+    found = []
+    for name in donated:
+        mentioned = any(
+            isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one)
+        )
+        if mentioned or not _read(node, name):
+            continue
+        if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
+            found.append(Named(name, "a number by its name"))
+        elif not delegates and _BATCH.search(name) and not _DATA_SAID.search(said):
+            found.append(Named(name, "data by its name"))
+        elif not delegates and not attention and _KEY.search(name) and not _KEYS_SAID.search(said):
+            found.append(Named(name, "a random key by its name"))
+    return found
+
+
+def _parts(result: ast.expr) -> list[ast.expr]:
+    """The elements of a result."""
+    if isinstance(result, ast.Call):
+        return []
+    return list(result.elts) if isinstance(result, ast.Tuple | ast.List) else [result]
+
+
+def _bare(result: ast.expr) -> list[ast.expr]:
+    """The names of which a result is made without a call."""
+    if isinstance(result, ast.Call):
+        return []
+    if isinstance(result, ast.Tuple | ast.List):
+        return [part for one in result.elts for part in _bare(one)]
+    return list(walk(result))  # type: ignore[arg-type]
+
+
+def _read(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
+
+
+def by_wrapper(site: Site) -> Wrapped | None:
+    """What a decorator of the project donates of a function, whichever way it counts `self`: parameters."""
+    call = site.call
+    keyword = next((one for one in call.keywords if one.arg == "donate_argnums"), None)
+    if keyword is None or _JITS.search(last_name(call.func)):
+        return None
+    function = site.file.parent(call)
+    if not isinstance(function, ast.FunctionDef) or call not in function.decorator_list:
+        return None
+    first = call.args[0] if last_name(call.func) == "partial" and call.args else call.func
+    if _JITS.search(last_name(first)) or any(isinstance(one, Api) for one in options(site.value(first))):
+        return None
+    at = _positions(site, keyword.value)
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if at is None or not names:
+        return None
+    donated = [names[index] for index in at if index < len(names)]
+    if names[0] == "self":
+        bound = [names[index + 1] for index in at if index + 1 < len(names)]
+        donated = [name for name in bound if name in donated]
+    return Wrapped(keyword, function, donated)
+
+
+def _positions(site: Site, node: ast.expr) -> list[int] | None:
+    """Positions as they are written: `(0, 1)`, `3`, `tuple(range(5))`."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="tuple" | "list"),
+            args=[ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(count))])],
+        ):
+            return list(range(min(count, _MOST)))
+    value = site.value(node)
+    if isinstance(value, Constant) and isinstance(value.value, int):
+        return [value.value]
+    if isinstance(value, Items) and not value.open:
+        numbers = [one.value for one in value.items if isinstance(one, Constant)]
+        if len(numbers) == len(value.items) and all(isinstance(one, int) and one >= 0 for one in numbers):
+            return [one for one in numbers if isinstance(one, int)]
+    return None
