@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model.values import Api, Constant, Function, Items, options
-from shardlint.rules_api.rule import Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -16,7 +16,10 @@ _NUMBERS = (
     "process_index", "process_count", "device_count", "local_device_count", "host_id", "host_count",
 )  # fmt: skip
 _LISTS = ("devices", "local_devices", "process_indices", "host_ids")
-_NAMES = (*(f"jax.{name}" for name in (*_NUMBERS, *_LISTS, "default_backend")), "jax.distributed.is_initialized")
+_NAMES = (
+    *(f"jax.{name}" for name in (*_NUMBERS, *_LISTS, "default_backend")),
+    "jax.distributed.is_initialized",
+)
 # What they make of a function is no error, and never what was meant.
 _SHOW = ("builtins.str", "builtins.print", "builtins.format", "builtins.bool")
 _TAKE = (
@@ -28,6 +31,8 @@ _TAKE = (
     "jax.random.key", "jax.random.PRNGKey", "jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.arange",
     "jax.experimental.mesh_utils.create_device_mesh",
 )  # fmt: skip
+# Methods of numbers and strings that tell something; no property has these names.
+_METHODS = ("is_integer", "isdigit", "isnumeric")
 _FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
 
 
@@ -47,7 +52,8 @@ class FunctionNotCalled(Rule):
     ## What it does
     Reports `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
     `default_backend` and `jax.distributed.is_initialized` without a call where they are compared with a value, tested
-    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list.
+    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list. And
+    `is_integer` and a few methods of strings that are tested for truth without a call: `assert size.is_integer`.
 
     ## Why it hurts
     A function is equal to no number, and is always true: with `if jax.process_index == 0:` no process writes the
@@ -64,8 +70,8 @@ class FunctionNotCalled(Rule):
     code = "SL821"
     name = "function-not-called"
     harm = Harm.SILENT
-    triggers = (Uses(*_NAMES),)
-    forms = ("name",)
+    triggers = (Uses(*_NAMES), Attributes(*_METHODS))
+    forms = ("name", "attribute")
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -74,7 +80,7 @@ class FunctionNotCalled(Rule):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
         wrong = _wrong(site, node)
-        if wrong is None:
+        if wrong is None or (site.form == "attribute" and not wrong.label.startswith("always")):
             return
         text = site.text(node)
         end = site.file.span(node)[1]
@@ -114,7 +120,7 @@ def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
             return _raises(node, "cannot be indexed")
         case ast.Subscript() | ast.Slice():
             return _raises(node, "is no index")
-        case (ast.For() | ast.AsyncFor() | ast.comprehension()) if parent.iter is node:
+        case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is node:
             return _raises(node, "cannot be gone through")
         case ast.Starred() | ast.Tuple() | ast.List() | ast.Call():
             return _given(site, node)
@@ -183,7 +189,11 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
     called = outer.func
     if isinstance(called, ast.Attribute) and called.attr == "reshape":
         return _raises(node, "is no size")
-    if isinstance(called, ast.Attribute) and called.attr == "format" and isinstance(called.value, ast.Constant):
+    if (
+        isinstance(called, ast.Attribute)
+        and called.attr == "format"
+        and isinstance(called.value, ast.Constant)
+    ):
         return _shown(node)
     names = {one.name for one in options(site.value(called)) if isinstance(one, Api)}
     if names and names <= {*_SHOW} and inner is node:
@@ -200,4 +210,6 @@ def _formats(node: ast.BinOp) -> bool:
 
 
 def _shown(node: ast.expr) -> _Wrong:
-    return _Wrong(node, "shows the function", "what is shown is its address, which differs from process to process")
+    return _Wrong(
+        node, "shows the function", "what is shown is its address, which differs from process to process"
+    )
