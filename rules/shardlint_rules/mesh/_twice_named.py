@@ -11,7 +11,8 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 
-LINE = r"[^#\n]*\(\s*+(?:(?:None|\"\w++\"|'\w++')\s*+,\s*+)*?[\"'](\w++)[\"']\s*+,(?:\s*+(?:None|\"\w++\"|'\w++')\s*+,)*?\s*+[\"']\1[\"']"
+_ONE = r"(?:None|\"\w++\"|'\w++')\s*+,"
+LINE = rf"[^#\n]*\(\s*+(?:{_ONE}\s*+)*?[\"'](\w++)[\"']\s*+,(?:\s*+{_ONE})*?\s*+[\"']\1[\"']"
 """A tuple of names with one of them twice."""
 _AXES = regex(r"(?:^|_)(?:logical_)?(?:axes|axis_names|names|logical)$")
 _RULES = regex(r"class \w*(?:Rules|Axes|Axis|Sharding)\w*|\w*rules\w*\s*=\s*[\[({]")
