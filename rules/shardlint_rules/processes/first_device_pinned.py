@@ -103,7 +103,7 @@ class FirstDevicePinned(Rule):
         yield site.finding(
             node,
             "the number in a name is no place in this list",
-            "jax.devices() lists the devices of all processes, those of process 0 first: with several processes this is "
+            "jax.devices() lists the devices of all processes, those of process 0 first: with several this is "
             "mostly a device of another one, and the ids of devices need not count from 0.",
             help="look among jax.local_devices() for the one with this id",
             form="by-number" if why != _ASKED else "asked",
