@@ -10,7 +10,8 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import children, walk
 
-LINE = r"if\s+(?:not\s+)?\w*(?:mesh|sharding|specs?|rules)\w*(?:\s+is\s+None)?\s*:|(\w*(?:mesh|sharding|specs?|rules)\w*)\s*=\s*\1\s+or\b"
+_NAME = r"\w*(?:mesh|sharding|specs?|rules)\w*"
+LINE = rf"if\s+(?:not\s+)?{_NAME}(?:\s+is\s+None)?\s*:|({_NAME})\s*=\s*\1\s+or\b"
 _LOOKING = (
     "print",
     "isinstance",
