@@ -113,8 +113,8 @@ class IndivisibleConstraint(Rule):
             yield site.finding(
                 size,
                 f"{site.text(division)} is the size of one shard",
-                f"The sharding splits this dimension over {site.text(axis)} once more: shapes of global arrays are those of "
-                "all shards together. Each device gets a part of a part, or the dimension is not divisible.",
+                f"The sharding splits this dimension over {site.text(axis)} once more: the shape of a global array is that "
+                "of all shards together. Each device gets a part of a part, or the dimension is not divisible.",
                 help=f"give the whole size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
                 form="divided-already",
