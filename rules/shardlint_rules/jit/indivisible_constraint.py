@@ -113,7 +113,7 @@ class IndivisibleConstraint(Rule):
             yield site.finding(
                 size,
                 f"{site.text(division)} is the size of one shard",
-                f"The sharding splits this dimension over {site.text(axis)} once more: the shape of a global array is that "
+                f"The sharding splits this dimension over {site.text(axis)} once more: a global array has the shape "
                 "of all shards together. Each device gets a part of a part, or the dimension is not divisible.",
                 help=f"give the whole size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,

@@ -44,7 +44,8 @@ class WholeOnOneDevice(Rule):
     ## What it does
     Reports `device_put(x, sharding)`, and eager constraints, where `x` is what `jnp.zeros`, `jax.random.normal` and the
     like make, or what `jnp.stack`, `concatenate`, `tile` and `broadcast_to` join (`jnp.stack([x] * n)`), and the
-    sharding splits it; also what `jnp.asarray` makes of an array of the host on the way. Also of a `tree.map` of a function that makes them. Small arrays and tests are left alone.
+    sharding splits it; also what `jnp.asarray` makes of an array of the host on the way, and a `tree.map` of a function
+    that makes them. Small arrays and tests are left alone.
 
     ## Why it hurts
     The function of jax.numpy puts its result on the first device. That device needs room for all of what the mesh is
