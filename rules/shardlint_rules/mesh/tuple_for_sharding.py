@@ -139,7 +139,7 @@ def _hands_on(function: Function) -> bool:
         return False
     return any(
         isinstance(one, ast.Call)
-        and last_name(one.func) == "with_sharding_constraint"
+        and last_name(one.func).lstrip("_") == "with_sharding_constraint"
         and [given.id for given in one.args[1:2] if isinstance(given, ast.Name)] == taken != []
         for one in words
     )
