@@ -124,5 +124,14 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
 
 
 def _tests(node: ast.AST, name: str) -> bool:
-    """Whether a test asks about a name."""
-    return isinstance(node, ast.If | ast.IfExp | ast.BoolOp | ast.Compare) and _says(node, name)
+    """Whether this asks if a name is None, or for its truth."""
+    match node:
+        case ast.Compare(left=ast.Name(id=asked), comparators=[ast.Constant(value=None)]):
+            return asked == name
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=asked)):
+            return asked == name
+        case ast.If(test=ast.Name(id=asked)) | ast.IfExp(test=ast.Name(id=asked)):
+            return asked == name
+        case ast.BoolOp(values=values):
+            return any(isinstance(one, ast.Name) and one.id == name for one in values)
+    return False

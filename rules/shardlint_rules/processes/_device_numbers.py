@@ -12,7 +12,10 @@ from shardlint.syntax.nodes import walk
 def by_number(site: Site) -> ast.Subscript | None:
     """Where a function takes from this list of devices by the number that it read in a name."""
     scope = site.scope.function()
-    if scope is None or not any(word in site.text(scope.node) for word in ("split(", "partition(")):
+    text = site.text(scope.node) if scope is not None else ""
+    if "local_devices" in text and ("distributed" in text or "process_count" in text):
+        return None  # that is for one process
+    if scope is None or not ("split(" in text or "partition(" in text):
         return None
     numbers = _read_of_names(scope.node)
     for node in walk(scope.node):

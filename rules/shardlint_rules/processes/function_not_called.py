@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Items, options
 from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
@@ -31,8 +32,8 @@ _TAKE = (
     "jax.random.key", "jax.random.PRNGKey", "jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.arange",
     "jax.experimental.mesh_utils.create_device_mesh",
 )  # fmt: skip
-# Methods of numbers and strings that tell something; no property has these names.
-_METHODS = ("is_integer", "isdigit", "isnumeric")
+# A method of floats. Types of TensorFlow have a property of the name.
+_METHODS = ("is_integer",)
 _FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
 
 
@@ -53,7 +54,7 @@ class FunctionNotCalled(Rule):
     Reports `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
     `default_backend` and `jax.distributed.is_initialized` without a call where they are compared with a value, tested
     for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list. And
-    `is_integer` and a few methods of strings that are tested for truth without a call: `assert size.is_integer`.
+    `is_integer` of a quotient that is tested for truth without a call: `assert size.is_integer`.
 
     ## Why it hurts
     A function is equal to no number, and is always true: with `if jax.process_index == 0:` no process writes the
@@ -80,7 +81,9 @@ class FunctionNotCalled(Rule):
         if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
         wrong = _wrong(site, node)
-        if wrong is None or (site.form == "attribute" and not wrong.label.startswith("always")):
+        if wrong is None:
+            return
+        if site.form == "attribute" and not (wrong.label.startswith("always") and _divided(site, node)):
             return
         text = site.text(node)
         end = site.file.span(node)[1]
@@ -94,6 +97,22 @@ class FunctionNotCalled(Rule):
             fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
             harm=wrong.harm,
         )
+
+
+def _divided(site: Site, node: ast.expr) -> bool:
+    """Whether an attribute is one of a quotient, which is a float."""
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    if isinstance(owner, ast.Name):
+        bindings, _ = lookup(site.file, owner, owner.id)
+        values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+        return bool(values) and len(values) == len(bindings) and all(map(_quotient, values))
+    return owner is not None and _quotient(owner)
+
+
+def _quotient(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
+        return _quotient(node.left) or _quotient(node.right)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
