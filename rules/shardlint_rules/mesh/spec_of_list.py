@@ -116,7 +116,7 @@ class SpecOfList(Rule):
             help=f"write {whole} for one axis a dimension",
             certainty=Certainty.POSSIBLE,
             form="both-orders",
-            why="the file has a spec with the two axes in the other order too, which is for weights that are turned round",
+            why="the file has a spec with the two axes in the other order too, as weights that are turned round have",
             fix=site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, inner)], reason),
         )
 
