@@ -28,7 +28,7 @@ _MENTIONS = {
 _TAKEN = tuple(
     f"{word} {library}".encode()
     for word in ("import", "from")
-    for library in ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard", "levanter")
+    for library in ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard", "eformer", "levanter")
 )
 _LIBRARIES = tuple(text for library in ("jax", "flax", "equinox", "haliax") for text in _MENTIONS[library])
 _SHARDED = (b"harding", *_MENTIONS["mesh"])

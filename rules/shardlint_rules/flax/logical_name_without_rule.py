@@ -13,7 +13,9 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")
+_OF_ACTIVATIONS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
 _LETTERS = 4
+_FEW = 3
 _ALIKE = 0.75
 
 
@@ -25,7 +27,8 @@ class LogicalNameWithoutRule(Rule):
     rule names, where all rules are known (given with the call, set in the project's code, or listed in its YAML
     or TOML configs), and either another name is nearly the same, or it is a weight of which no name splits anything and
     the rules list names that stay whole too, so that the missing one was forgotten. Without either, the finding is
-    possible: that names of activations, and of small dimensions beside a split one, have no rule is mostly meant so.
+    possible: that names of activations, and of small dimensions beside a split one, have no rule is mostly meant so. It
+    is likely where the rules have the name with the word in front that they give activations (`activation_batch`).
 
     Rules that the calls in sight take from a config file, the only one of the project where the command line says
     which, are likely.
@@ -46,7 +49,7 @@ class LogicalNameWithoutRule(Rule):
     name = "logical-name-without-rule"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    likely = ("assumed",)
+    likely = ("assumed", "prefixed")
     triggers = (Calls(*TAKERS),)
     forms = ("call",)
     in_version_checks = False
@@ -72,12 +75,13 @@ class LogicalNameWithoutRule(Rule):
         self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
         near = sorted(one for one in every if _misspelt(name, one))
+        prefixed = _prefixed(name, every) if site.api in _OF_ACTIVATIONS and not near else None
         fix: Fix | None = None
         told = bool(near) or forgotten
         if len(near) == 1 and not assumed and isinstance(node, ast.Constant):
             edit = site.replace(node, site.text(node).replace(name, near[0]))
             fix = site.fix(Safety.UNSAFE, f"write {near[0]!r}", [edit], "the dimension is sharded then")
-        known = ", ".join(repr(one) for one in (near or sorted(every)[:6]))
+        known = ", ".join(repr(one) for one in (near or ([prefixed] if prefixed else sorted(every)[:6])))
         return site.finding(
             node,
             f"no rule for {name!r}"
@@ -86,14 +90,27 @@ class LogicalNameWithoutRule(Rule):
             help=f"give it a rule, or write a name that has one: {known}",
             fix=fix,
             certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
-            form="assumed" if told and assumed else "",
-            why="the project sets rules from one place, and no list there has this name" if told and assumed else "",
+            form="assumed" if told and assumed else "prefixed" if prefixed and not told else "",
+            why="the project sets rules from one place, and no list there has this name"
+            if told and assumed
+            else f"the rules call what activations have {prefixed!r} and the like"
+            if prefixed
+            else "",
         )
 
 
 def _splits(name: str, tables: tuple[LogicalRules, ...]) -> bool:
     """Whether a rule of any list gives a name a mesh axis."""
     return any(ruled == name and axes for table in tables for ruled, axes in table.rules)
+
+
+def _prefixed(name: str, every: frozenset[str]) -> str | None:
+    """The ruled name that is this one with a word in front, where several names for activations have that word."""
+    for one in sorted(every):
+        word = one.removesuffix(f"_{name}")
+        if word != one and "_" not in word and sum(each.startswith(f"{word}_") for each in every) >= _FEW:
+            return one
+    return None
 
 
 def _misspelt(name: str, known: str) -> bool:

@@ -22,11 +22,35 @@ def unplaced(site: Site, function: ast.AST) -> Iterator[ast.Call]:
             and len(call.args) == 1
             and not isinstance(call.args[0], ast.Starred)
             and not call.keywords
-            and all(isinstance(one, Api) and one.name == "jax.device_put" for one in options(site.value(call.func)))
+            and all(
+                isinstance(one, Api) and one.name == "jax.device_put"
+                for one in options(site.value(call.func))
+            )
         ):
             yield call
 
 
+def converted(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
+    """The `jnp.asarray` of what a function is given, on the way to what it returns."""
+    for statement in walk(function):
+        if not isinstance(statement, ast.Return) or statement.value is None:
+            continue
+        for call in walk(statement.value):
+            if (
+                not isinstance(call, ast.Call)
+                or last_name(call.func) not in ("asarray", "array")
+                or not call.args
+            ):
+                continue
+            if any(one.arg in (*_WHERE, None) for one in call.keywords):
+                continue
+            if all(isinstance(one, Api) and one.name in _CONVERTED for one in options(site.value(call.func))):
+                if site.program.region(site.file, call).traced not in ("always", "sometimes"):
+                    return call
+    return None
+
+
+_CONVERTED = ("jax.numpy.asarray", "jax.numpy.array")
 _MADE = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
 _WHERE = ("device", "sharding", "out_sharding")
 
@@ -83,7 +107,9 @@ def given_a_mesh(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, n
     return any("mesh" in given.text().lower() for _, _, given in calls)
 
 
-def kept_unread(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.ClassDef | None:
+def kept_unread(
+    site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
+) -> ast.ClassDef | None:
     """The class whose `__init__` keeps a parameter in an attribute that nothing reads."""
     owner = site.file.parent(function)
     if not isinstance(owner, ast.ClassDef) or function.name != "__init__":
@@ -91,9 +117,13 @@ def kept_unread(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, na
     kept = [
         target.attr
         for one in walk(function)
-        if isinstance(one, ast.Assign | ast.AnnAssign) and isinstance(one.value, ast.Name) and one.value.id == name
+        if isinstance(one, ast.Assign | ast.AnnAssign)
+        and isinstance(one.value, ast.Name)
+        and one.value.id == name
         for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
     ]
     if len(kept) != 1:
         return None

@@ -12,10 +12,11 @@ from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._called_with import parameter_shapes
+from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
 from shardlint_rules.jit._made import Made, arrays, closed, is_nested, made
 
 _PUT = "jax.device_put"
@@ -30,7 +31,9 @@ class IndivisibleConstraint(Rule):
     ## What it does
     Reports a placement or constraint of an array whose shape the text tells, on a mesh whose sizes it tells, where
     the axes for a dimension do not divide it. Also of what a jitted function makes and its `out_shardings` want split,
-    and of the arrays of a tree, through functions of the project and `vmap`, which puts a dimension in front.
+    and of the arrays of a tree, through functions of the project and `vmap`, which puts a dimension in front. And an
+    array that is made with the size of one shard (`experts_per_device = experts // size`) and a sharding that splits
+    this dimension again.
 
     ## Why it hurts
     In jit a constraint is not checked. In the middle of a program the array is padded on every device; as a result
@@ -50,12 +53,19 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("in-calls",)
-    triggers = (Calls(*_WAKING), Calls(*_JITS, file_says=("out_shardings",)))
-    forms = ("call", "partial")
+    likely = ("in-calls", "divided-already")
+    triggers = (
+        Calls(*_WAKING),
+        Calls(*_JITS, file_says=("out_shardings",)),
+        Keywords(*KEYWORDS, function_says=SAYING),
+    )
+    forms = ("call", "partial", "keyword")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the first dimension that is not divided."""
+        if site.form == "keyword":
+            yield from self._again(site)
+            return
         if site.api in _JITS:
             yield from self._results(site)
             return
@@ -94,6 +104,22 @@ class IndivisibleConstraint(Rule):
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
+
+    def _again(self, site: Site) -> Iterator[Finding]:
+        """A size that was divided by the devices, in an array that is split over them."""
+        if not site.wants("divided-already") or site.assuming or site.program.project.is_test(site.file.path):
+            return
+        for size, axis, division in divided_already(site):
+            yield site.finding(
+                size,
+                f"{site.text(division)} is the size of one shard",
+                f"The sharding splits this dimension over {site.text(axis)} once more: a global array has the shape "
+                "of all shards together. Each device gets a part of a part, or the dimension is not divisible.",
+                help=f"give the whole size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
+                certainty=Certainty.POSSIBLE,
+                form="divided-already",
+                why=f"`{site.text(size)}` is called so, and line {division.lineno} divides",
+            )
 
     def _results(self, site: Site) -> Iterator[Finding]:
         """The results of a jitted function, and where its `out_shardings` want them."""

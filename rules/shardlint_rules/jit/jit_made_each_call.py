@@ -20,6 +20,7 @@ from shardlint_rules.jit.repeated import (
     first_time,
     is_test,
     loop_around,
+    meant_once,
     once_only,
 )
 
@@ -45,7 +46,9 @@ _ONCE = regex(
     r"check|verify|validate)(?:_|$)|^Make"
 )
 # What a program does again and again, by name: one step of it.
-_STEPS = regex(r"^_*(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?$")
+_STEPS = regex(
+    r"^_*(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?$"
+)
 
 
 class JitMadeEachCall(Rule):
@@ -102,7 +105,8 @@ class JitMadeEachCall(Rule):
             return
         loop = loop_around(site.file, made)
         if loop is not None and not _defined_outside(site, wrapped, loop):
-            if not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop):
+            stays = meant_once(site.file, made, loop)
+            if stays or (not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop)):
                 why = f"it is called in a loop at line {loop.lineno}"
                 yield self._finding(site, what, "each turn of the loop", why, "in-a-loop")
             return
@@ -256,7 +260,9 @@ def _called_often(site: Site, made: ast.AST) -> bool:
 
 
 def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [
+        one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def _a_step(site: Site, made: ast.AST, name: str) -> bool:
@@ -266,7 +272,9 @@ def _a_step(site: Site, made: ast.AST, name: str) -> bool:
 
 def _kept(site: Site, made: ast.AST) -> bool:
     """Whether a function around keeps what it gives, or makes the wrapper the first time only."""
-    kept = any("cache" in site.text(each) for one in _functions_around(site, made) for each in one.decorator_list)
+    kept = any(
+        "cache" in site.text(each) for one in _functions_around(site, made) for each in one.decorator_list
+    )
     return kept or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
 
 

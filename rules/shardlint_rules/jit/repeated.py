@@ -64,7 +64,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
                 return True
         if outer is loop:
             return False
-        if isinstance(outer, ast.If | ast.IfExp) and first_time(outer):
+        if isinstance(outer, ast.If | ast.IfExp) and first_time(outer) and not _stays_none(file, outer):
             return True
         below = outer
     return False
@@ -73,6 +73,40 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
 def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
     found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
     return [one for one in found if isinstance(one, list)]
+
+
+def meant_once(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+    """Whether a test around a place in a loop was to let it in once, and asks for a name that stays None."""
+    for outer in file.ancestors(node):
+        if outer is loop:
+            return False
+        if isinstance(outer, ast.If) and _stays_none(file, outer):
+            return True
+    return False
+
+
+def _stays_none(file: FileFacts, branch: ast.If | ast.IfExp) -> bool:
+    """`step is None` of a name that holds nothing but None: the branch is taken in each turn."""
+    match branch.test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            function = file.home(branch).function()
+            if function is None or not isinstance(function.node, ast.FunctionDef):
+                return False
+            stores = [
+                one
+                for one in walk(function.node)
+                if (isinstance(one, ast.Name) and one.id == name and not isinstance(one.ctx, ast.Load))
+                or (isinstance(one, ast.arg) and one.arg == name)
+                or (isinstance(one, ast.Global | ast.Nonlocal) and name in one.names)
+            ]
+            parents = [file.parent(one) for one in stores]
+            return len(stores) > 0 and all(
+                isinstance(one, ast.Assign)
+                and isinstance(one.value, ast.Constant)
+                and one.value.value is None
+                for one in parents
+            )
+    return False
 
 
 def first_time(branch: ast.If | ast.IfExp) -> bool:
@@ -102,9 +136,7 @@ def _targets(branch: ast.AST) -> list[ast.expr]:
 
 def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
     """The names that a turn of a loop binds."""
-    names = {
-        node.id for node in walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    names = {node.id for node in walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     definitions = {
         node.name
         for node in walk(loop)

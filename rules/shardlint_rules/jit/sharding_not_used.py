@@ -22,7 +22,7 @@ from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
-from shardlint_rules.jit._unplaced import given_a_mesh, kept_unread, made_here, unplaced
+from shardlint_rules.jit._unplaced import converted, given_a_mesh, kept_unread, made_here, unplaced
 
 _SHARDINGS = (
     "sharding",
@@ -63,9 +63,9 @@ class ShardingNotUsed(Rule):
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
-    place in a function that never reads its `sharding`, an array made and returned in a function that is given a `mesh`
-    and never reads it, or in a class that keeps one and never reads it, and an `axis_name` that a function which maps
-    or reduces never reads. And a call of
+    place in a function that never reads its `sharding`, `jnp.asarray(x)` that is returned by one, an array made and
+    returned in a function that is given a `mesh` and never reads it, or in a class that keeps one and never reads it, and
+    an `axis_name` that a function which maps or reduces never reads. And a call of
     jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
     another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
     of the project (possible).
@@ -83,7 +83,7 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    likely = ("unplaced", "made", "axis")
+    likely = ("unplaced", "made", "converted", "axis")
     triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED, *AXES))),)
     fixes = "none"
 
@@ -119,6 +119,18 @@ class ShardingNotUsed(Rule):
         if name == "mesh" and site.wants("made"):
             yield from self._made(site, scope)
         if name not in _SHARDINGS or _stands_for_another(site, scope):
+            return
+        whole = converted(site, scope.node) if site.wants("converted") else None  # type: ignore[arg-type]
+        if whole is not None and not site.program.project.is_test(site.file.path):
+            yield site.finding(
+                whole,
+                f"`{name}` is never read",
+                f"`{scope.name}` takes `{name}`, and this puts all of what it is given on the default device.",
+                help=f"place it: jax.device_put(..., {name})",
+                certainty=Certainty.POSSIBLE,
+                form="converted",
+                why=f"`{name}` is a parameter, and the function returns what it makes an array of",
+            )
             return
         making = next((call for call in site.file.walked(scope).calls if _loads(call)), None)
         if making is not None and _result(site, making):

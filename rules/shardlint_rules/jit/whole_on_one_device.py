@@ -21,7 +21,10 @@ _CONSTANT = ("zeros", "ones", "full", "empty")
 _RANDOM = ("normal", "uniform", "truncated_normal", "randint", "bernoulli", "bits")
 _JOINED = ("stack", "concatenate", "tile", "repeat", "broadcast_to", "vstack", "hstack")
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
-_NEAR = tuple(f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED))
+_CONVERTED = ("asarray", "array")
+_NEAR = tuple(
+    f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED, *(f"jnp.{name}" for name in _CONVERTED))
+)
 _SMALL = 1 << 20
 _DEPTH = 4
 
@@ -41,7 +44,8 @@ class WholeOnOneDevice(Rule):
     ## What it does
     Reports `device_put(x, sharding)`, and eager constraints, where `x` is what `jnp.zeros`, `jax.random.normal` and the
     like make, or what `jnp.stack`, `concatenate`, `tile` and `broadcast_to` join (`jnp.stack([x] * n)`), and the
-    sharding splits it. Also of a `tree.map` of a function that makes them. Small arrays and tests are left alone.
+    sharding splits it; also what `jnp.asarray` makes of an array of the host on the way, and a `tree.map` of a function
+    that makes them. Small arrays and tests are left alone.
 
     ## Why it hurts
     The function of jax.numpy puts its result on the first device. That device needs room for all of what the mesh is
@@ -62,7 +66,7 @@ class WholeOnOneDevice(Rule):
     name = "whole-on-one-device"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("joined",)
+    likely = ("joined", "converted")
     triggers = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", file_says=_NEAR), Methods(_CONSTRAINT, file_says=_NEAR))
     forms = ("call", "method")
     fixes = "safe"
@@ -73,7 +77,14 @@ class WholeOnOneDevice(Rule):
             return
         array, sharding = site.call.args[:2]
         source = _source(site, site.file, array)
-        if source is None or not _splits(site, sharding) or site.region.traced == "always":
+        if source is None or site.region.traced == "always":
+            return
+        converted = source.form == "converted"
+        if converted and (
+            site.api != _PUT or (isinstance(sharding, ast.Attribute) and sharding.attr == "sharding")
+        ):
+            return  # a constraint is mostly traced, and where another array lies tells nothing of this one's size
+        if not _splits(site, sharding) and not (converted and _may_split(sharding)):
             return
         made = source.file.text(source.call.func)
         where = "" if source.call is array else f" (line {source.call.lineno})"
@@ -91,7 +102,11 @@ class WholeOnOneDevice(Rule):
     def _fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
         """`jnp.zeros(shape, device=sharding)` in place of the two calls, for a NamedSharding."""
         call = source.call
-        if source.form != "constant" or site.api != _PUT or len(site.call.args) + len(site.call.keywords) != 2:
+        if (
+            source.form != "constant"
+            or site.api != _PUT
+            or len(site.call.args) + len(site.call.keywords) != 2
+        ):
             return None
         if any(one.arg in ("device", None) for one in call.keywords) or not site.allows("jax", ">=0.4.38"):
             return None
@@ -108,11 +123,15 @@ def _help(form: str, made: str) -> str:
         return f"{made}(..., device=sharding) makes each shard on its own device"
     if form == "random":
         return "make it in a function under jax.jit(make, out_shardings=sharding)"
+    if form == "converted":
+        return "give device_put the array of the host: np.asarray in place of this"
     return "place the parts before they are joined, or join them on the host with numpy"
 
 
 def _is_named(site: Site, sharding: ast.expr) -> bool:
-    return all(isinstance(one, CallResult) and site.sharding_parts(one) for one in options(site.value(sharding)))
+    return all(
+        isinstance(one, CallResult) and site.sharding_parts(one) for one in options(site.value(sharding))
+    )
 
 
 def _splits(site: Site, sharding: ast.expr) -> bool:
@@ -175,9 +194,35 @@ def _form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
         return "" if _small(site, file, call.args[0]) else "constant"
     if name.startswith("jax.random.") and last in _RANDOM and len(call.args) > 1:
         return "" if _small(site, file, call.args[1]) else "random"
+    if name.startswith("jax.numpy.") and last in _CONVERTED:
+        return "converted" if _from_host(site, file, call.args[0]) else ""
     if name.startswith("jax.numpy.") and last in _JOINED:
         return "joined" if last in ("tile", "broadcast_to") or _many(call.args[0]) else ""
     return ""
+
+
+def _from_host(site: Site, file: FileFacts, node: ast.expr) -> bool:
+    """Whether what is made an array of may be a large one of the host: no literal, and nothing that jax made."""
+    if isinstance(
+        node, ast.Constant | ast.List | ast.Tuple | ast.ListComp | ast.BinOp | ast.UnaryOp | ast.IfExp
+    ):
+        return False
+    found = options(site.program.value(file, node))
+    return not any(
+        isinstance(one, Constant) or (isinstance(one, CallResult) and _of_jax(one)) for one in found
+    )
+
+
+def _of_jax(value: CallResult) -> bool:
+    return value.api is not None and value.api.startswith("jax.")
+
+
+def _may_split(sharding: ast.expr) -> bool:
+    """`NamedSharding(mesh, P(*spec))`: what is spread has an axis in some of the calls."""
+    match sharding:
+        case ast.Call(func=called, args=[_, ast.Call(func=spec, args=[ast.Starred()])]):
+            return last_name(called) == "NamedSharding" and last_name(spec) in ("P", "PS", "PartitionSpec")
+    return False
 
 
 def _many(node: ast.expr) -> bool:

@@ -10,8 +10,9 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.mesh._twice_named import LINE, twice_named
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -25,7 +26,8 @@ class DuplicateAxis(Rule):
     constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`. Also one made of constants or
     fields (`P(Axes.BATCH, Axes.VOCAB)`, `P(config.batch_axis, config.length_axis)`) that share an axis of a mesh of the
     project, in one of its variants or by their defaults. And one that says a name twice and is given to something
-    that is not found, or stands beside a pattern in a table of rules (likely).
+    that is not found, or stands beside a pattern in a table of rules (likely). And logical names of the project's own
+    classes, where one that has a rule stands for two dimensions of an array (likely).
 
     ## Why it hurts
     A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
@@ -44,14 +46,17 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name", "handed-on")
-    triggers = (*WAKES, Calls(_SPEC))
+    likely = ("by-name", "handed-on", "logical")
+    triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"))
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
         if site.api == _SPEC:
             yield from self._by_name(site)
             yield from self._written(site)
+            return
+        if site.form == "line":
+            yield from self._logical(site)
             return
         for one in given(site):
             for axis in _repeated(one.spec):
@@ -66,7 +71,8 @@ class DuplicateAxis(Rule):
             for number, (one, variants) in enumerate(parts)
             for before, others in parts[:number]
             for axis in sorted({a for v in variants for a in v} & {a for v in others for a in v})
-            if not isinstance(one, ast.Constant | ast.Tuple) and not isinstance(before, ast.Constant | ast.Tuple)
+            if not isinstance(one, ast.Constant | ast.Tuple)
+            and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
         if not found or len(several) > 1 or site.form != "call" or not _attributes(site, found[0][:2]):
@@ -85,6 +91,22 @@ class DuplicateAxis(Rule):
             form="by-name",
             why="in one of the variants of their class" if several else "by their defaults",
         )
+
+    def _logical(self, site: Site) -> Iterator[Finding]:
+        """Names that rules of the project turn into mesh axes, of which an array has one for two dimensions."""
+        if not site.wants("logical") or site.program.project.is_test(site.file.path):
+            return
+        for node, name, taker in twice_named(site):
+            yield site.finding(
+                node,
+                f"{name!r} is the name of two dimensions",
+                f"With a rule that gives {name!r} a mesh axis this array cannot be placed: a mesh axis splits one "
+                "dimension only.",
+                help="give one of the dimensions its own name, or None",
+                certainty=Certainty.POSSIBLE,
+                form="logical",
+                why=f"`{taker}` is of the project, and its rules have this name",
+            )
 
     def _written(self, site: Site) -> Iterator[Finding]:
         """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""

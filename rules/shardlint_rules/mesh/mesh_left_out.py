@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.mesh._before_default import LINE, before_default
 
 # What places its arguments, by its name.
 _PLACING = ("put", "shard", "place", "replicate", "constrain")
@@ -27,7 +28,8 @@ class MeshLeftOut(Rule):
     ## What it does
     Reports `policy = build(dim)` in a function that makes a mesh, where `build` takes a `mesh`, None by default, and
     then makes another one (`mesh = mesh or make_mesh()`), and where what it gives meets arrays of the program's mesh in
-    one call.
+    one call. Also a mesh, sharding, spec or rules, None by default, that a function hands on above the statement that
+    replaces the None (`specs = build(mesh=mesh)`, and then `if mesh is None: mesh = default_mesh()`).
 
     ## Why it hurts
     The default is another mesh: mostly all devices on one axis, or the model axis of size 1. The weights are split over
@@ -47,12 +49,13 @@ class MeshLeftOut(Rule):
     name = "mesh-left-out"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("own-mesh",)
+    likely = ("own-mesh", "before-default")
     triggers = (
         Lines(
             r"\w*mesh\w*\s*(?::[^=#\n]*)?=[^=#\n]*\w\(",
             saying=("mesh",),
         ),
+        Lines(LINE, saying=("mesh", "sharding", "spec", "rules")),
     )
     where = "host"
     in_tests = False
@@ -61,6 +64,7 @@ class MeshLeftOut(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls in the same function that leave the mesh out."""
         statement = site.syntax
+        yield from self._before_default(site)
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
@@ -96,6 +100,23 @@ class MeshLeftOut(Rule):
                 form="own-mesh",
                 why=f"what it gives meets arrays over `{target.id}` in one call",
             )
+
+    def _before_default(self, site: Site) -> Iterator[Finding]:
+        """A parameter that is handed on while it may be None, above the statement that gives it a default."""
+        found = before_default(site) if site.wants("before-default") else None
+        if found is None:
+            return
+        node, name, call = found
+        line = site.syntax.lineno if isinstance(site.syntax, ast.stmt) else 0
+        yield site.finding(
+            node,
+            f"`{name}` may still be None: its default comes at line {line}",
+            f"Where `{name}` is left out, `{last_name(call.func)}` gets None here, and what follows the default.",
+            help=f"move the default of `{name}` above this",
+            certainty=Certainty.POSSIBLE,
+            form="before-default",
+            why=f"`{name}` is None by default, and line {line} replaces that",
+        )
 
     def _left_out(self, site: Site, call: ast.Call, made: ast.Call) -> tuple[str, str] | None:
         """The parameter that a call leaves out, and the mesh that is made in its place, if that is another one."""
@@ -228,7 +249,9 @@ def _own(node: ast.FunctionDef, name: str) -> ast.Call | None:
             case ast.If(test=test, body=body) if _asks(test, name, ast.Is):
                 for inner in body:
                     match inner:
-                        case ast.Assign(targets=[ast.Name(id=read)], value=ast.Call() as made) if read == name:
+                        case ast.Assign(targets=[ast.Name(id=read)], value=ast.Call() as made) if (
+                            read == name
+                        ):
                             return made
     return None
 
@@ -247,7 +270,9 @@ def _asks(test: ast.expr, name: str, how: type[ast.cmpop]) -> bool:
 def _mesh(site: Site, value: Value) -> Mesh | None:
     """The one mesh that a call surely makes."""
     found = options(value)
-    return mesh_of(found[0], site.program.evaluator) if len(found) == 1 and found[0] != Constant(None) else None
+    return (
+        mesh_of(found[0], site.program.evaluator) if len(found) == 1 and found[0] != Constant(None) else None
+    )
 
 
 def _same(ours: Mesh, theirs: Mesh, made: ast.Call, default: ast.Call) -> bool:

@@ -9,8 +9,9 @@ from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.mesh._called_devices import called_devices
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -28,7 +29,8 @@ class NamedShardingArguments(Rule):
     ## What it does
     Reports a string, a tuple or list of axis names, a part of a spec (`spec[1:]`, `tuple(spec)` and `(*spec, None)` are
     tuples), or `None` in the place of the `PartitionSpec`; axis names spread over the call; mesh and spec in the wrong
-    order; and devices, or an array of devices, in the place of the mesh.
+    order; and devices, or an array of devices, in the place of the mesh. Likely is the last where the function makes a
+    `Mesh` of the same name, or takes a mesh beside what is called devices.
 
     ## Why it hurts
     It raises where the sharding is made, with a message about something inside jax: `'str' object has no
@@ -49,6 +51,7 @@ class NamedShardingArguments(Rule):
     name = "namedsharding-arguments"
     harm = Harm.CRASH
     assumes = True
+    likely = ("devices",)
     triggers = (Calls("jax.sharding.NamedSharding"),)
     forms = ("call",)
     closed = ("positional",)
@@ -91,7 +94,9 @@ class NamedShardingArguments(Rule):
         match found[0]:
             case Constant(value=str()):
                 return self._strings(site, spec)
-            case Constant(value=None) if site.allows("jax", ">=0.5.3") and not site.assuming:  # else SL319 speaks
+            case Constant(value=None) if (
+                site.allows("jax", ">=0.5.3") and not site.assuming
+            ):  # else SL319 speaks
                 return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
@@ -155,13 +160,18 @@ class NamedShardingArguments(Rule):
         )
 
     def _mesh(self, site: Site, mesh: ast.expr) -> Finding | None:
-        if not _holds_devices(site, mesh, 0):
+        sure = _holds_devices(site, mesh, 0)
+        why = "" if sure or not site.wants("devices") else called_devices(site, mesh)
+        if not sure and not why:
             return None
         return site.finding(
             mesh,
             "devices, not a mesh",
             f"On {site.release('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
             help=f"name the axes first, one a dimension: jax.sharding.Mesh({site.text(mesh)}, axis_names)",
+            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            form="" if sure else "devices",
+            why=why,
         )
 
 

@@ -25,6 +25,9 @@ _NEAR = r"partitionspec|sharding|\bps?\b|_specs?\b|\bp?specs\b"
 # `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
 _MAPPING = regex(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
 _NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")
+# The boxes of Flax and Praxis that hold an array with the names of its axes.
+_BOX = regex(r"^(Logically)?Partitioned$|^AxisMetadata$|^Boxed")
+_TEST_AND_RETURN = 2
 _KEEPS_NONE = regex(
     r"is_leaf\s*=\s*(lambda|\w+_none|is_none)[^\n]*([Nn]one)\b|none_is_leaf\s*=\s*True|type\(None\)|NoneType"
 )
@@ -37,7 +40,8 @@ class NoneLeaf(Rule):
     Reports `None` as the result, for a scalar or where no rule matched, of a function that is mapped over a tree and
     gives a spec or sharding on another way; and `tree.map(lambda _: None, shapes)` where the result is called specs or
     shardings, or is given as such. It is quiet where the file treats `None` as a leaf (`is_leaf=lambda x: x is None`),
-    says that the result may be `None`, or asks whether the leaf is an array at all.
+    says that the result may be `None`, or asks whether the leaf is an array at all. `None` for what is in no box
+    (`x.get_partition_spec() if isinstance(x, nn.Partitioned) else None`) is reported: that is an array without names.
 
     ## Why it hurts
     `None` is not a leaf: it is an empty subtree, so it is gone from the tree of specs. What is mapped over that tree
@@ -54,9 +58,11 @@ class NoneLeaf(Rule):
     name = "none-among-specs"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("scalar",)
+    likely = ("scalar", "unboxed")
     triggers = (
-        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_names=_NEAR, saying=("return",)),
+        Lines(
+            r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_names=_NEAR, saying=("return",)
+        ),
         Calls(*MAPS, file_says=(r"(?s)lambda(?:(?!lambda)[^\n])*None",)),
     )
     fixes = "none"
@@ -137,6 +143,9 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
             asked = list(walk(outer.test))
+            held = outer.body if isinstance(outer.body, list) else [outer.body]
+            if _asks_for_box(outer.test) and inner not in held:
+                return "unboxed"
             if any(_is_none(part) for part in asked) or any(_kind(part) for part in asked):
                 return None
             return "scalar" if any(_of_shape(part) for part in asked) else "other-test"
@@ -147,9 +156,14 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
         inner = outer
     body = function.body if function is not None else []
     loops = any(
-        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in walk(one))
-        for one in body
+        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in walk(one)) for one in body
     )
+    if (
+        body
+        and inner is body[-1]
+        and any(isinstance(one, ast.If) and _asks_for_box(one.test) for one in body)
+    ):
+        return "unboxed" if len(body) == _TEST_AND_RETURN else None
     return "no-rule" if loops and inner is body[-1] else None
 
 
@@ -159,6 +173,14 @@ def _kind(node: ast.AST) -> bool:
     return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
         "is_"
     )
+
+
+def _asks_for_box(test: ast.expr) -> bool:
+    """`isinstance(x, nn.Partitioned)`: what is in no box may be an array all the same."""
+    match test:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, asked]):
+            return bool(_BOX.search(last_name(asked)))
+    return False
 
 
 def _of_shape(node: ast.AST) -> bool:

@@ -30,6 +30,7 @@ _MLP = regex(r"mlp|ffn|feed_forward|ff\b|dense")
 _NO_WEIGHT = regex(r"bias|scale|norm|embedding|\bbeta\b|\bgamma\b|lora|experts?\b")
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
 _LEAST = 2
+_MODEL = regex(r"(?i)\b(?:tp|mp|model|tensor|tensor_parallel|model_parallel)\b")
 
 
 class _Pair(NamedTuple):
@@ -49,7 +50,8 @@ class RowWeightSplitAsColumn(Rule):
     Reads tables of weights and their specs: lists of pairs of a pattern and a `PartitionSpec`, and dictionaries. Where
     one block of a table turns the axes round between its two matmuls (`up_proj: P("fsdp", "tp")`,
     `down_proj: P("tp", "fsdp")`), reports the weight of another block whose second matmul has the axes of the first
-    (`q_proj: P("fsdp", "tp")`, `o_proj: P("fsdp", "tp")`).
+    (`q_proj: P("fsdp", "tp")`, `o_proj: P("fsdp", "tp")`), and the weights of one whose two matmuls are both split the
+    other way (`up_proj: P("tp", "fsdp")`, `down_proj: P("fsdp", "tp")`, beside `q_proj: P("fsdp", "tp")`).
 
     ## Why it hurts
     The first matmul leaves its result split by the model axis. The second one contracts that dimension: split by it,
@@ -68,9 +70,12 @@ class RowWeightSplitAsColumn(Rule):
     name = "row-weight-split-as-column"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("alike",)
+    likely = ("alike", "other-way")
     triggers = (
-        Calls(_SPEC, file_says=(r"(?:)(?:wo|o_proj|out_proj|down_proj|w2|fc_out|fc2|dense_4h_to_h|lin2|ffn2)\b",)),
+        Calls(
+            _SPEC,
+            file_says=(r"(?:)(?:wo|o_proj|out_proj|down_proj|w2|fc_out|fc2|dense_4h_to_h|lin2|ffn2)\b",),
+        ),
     )
     forms = ("call",)
     fixes = "none"
@@ -79,9 +84,12 @@ class RowWeightSplitAsColumn(Rule):
         """At most one finding for a pair of a table."""
         pair, table = _of_table(site)
         own = _read(site, *pair) if pair is not None else None
-        if own is None or "second" not in own.sides or len(own.axes) < _LEAST:
+        if own is None or len(own.axes) < _LEAST:
             return
         others = [one for each in table if (one := _read(site, *each)) is not None]
+        yield from self._other_way(site, own, others)
+        if "second" not in own.sides:
+            return
         turned = _turned_block(others, own)
         if turned is None:
             return
@@ -102,24 +110,67 @@ class RowWeightSplitAsColumn(Rule):
             f"{_spec(second.axes)}",
         )
 
+    def _other_way(self, site: Site, own: _Pair, others: list[_Pair]) -> Iterator[Finding]:
+        """A block whose two matmuls are split the other way than those of another block."""
+        model = next((axis for axis in own.axes[-2:] if _MODEL.search(axis)), None)
+        mine = [one for one in others if one.block == own.block]
+        rest = [one for one in others if one.block != own.block]
+        if model is None or own.sides == {"first", "second"} or not site.wants("other-way"):
+            return
+        inner = {side: _same(mine, side) for side in ("first", "second")}
+        outer = {side: _same(rest, side) for side in ("first", "second")}
+        first, second = outer["first"], outer["second"]
+        if first is None or second is None or first.axes[-1] != model or second.axes != _turn(first.axes):
+            return
+        if inner["first"] is None or inner["second"] is None:
+            return
+        if inner["first"].axes != second.axes or inner["second"].axes != first.axes:
+            return
+        nth = "first" if own.sides == {"first"} else "second"
+        yield site.finding(
+            own.node,
+            f"the {nth} matmul of the {own.block} block is split the other way: {_spec(own.axes)}",
+            f"On {site.release('jax')} the first matmul contracts the dimension that {model} splits, and its result is "
+            "gathered or reduced before the second: one more all-reduce in each layer.",
+            help=f"turn the axes round in both: {_spec(_turn(own.axes))} here",
+            form="other-way",
+            why=f"`{first.pattern}` and `{second.pattern}` of this table are {_spec(first.axes)}, {_spec(second.axes)}",
+        )
+
+
+def _same(pairs: list[_Pair], side: str) -> _Pair | None:
+    """One weight of a side, if all of that side are split alike."""
+    found = [one for one in pairs if one.sides == {side}]
+    return found[0] if found and all(one.axes == found[0].axes for one in found) else None
+
 
 def _of_table(site: Site) -> tuple[tuple[ast.expr, ast.expr] | None, list[tuple[ast.expr, ast.expr]]]:
     """The name and the spec that the site's call is of, and all of its table."""
     parent = site.file.parent(site.call)
     if isinstance(parent, ast.Dict):
-        found = [(key, value) for key, value in zip(parent.keys, parent.values, strict=True) if key is not None]
+        found = [
+            (key, value) for key, value in zip(parent.keys, parent.values, strict=True) if key is not None
+        ]
     else:
-        table = site.file.parent(parent) if isinstance(parent, ast.Tuple) and len(parent.elts) == _LEAST else None
+        table = (
+            site.file.parent(parent) if isinstance(parent, ast.Tuple) and len(parent.elts) == _LEAST else None
+        )
         parts = table.elts if isinstance(table, ast.Tuple | ast.List) else []
         found = [
-            (one.elts[0], one.elts[1]) for one in parts if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST
+            (one.elts[0], one.elts[1])
+            for one in parts
+            if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST
         ]
     return next((one for one in found if one[1] is site.call), None), found
 
 
 def _read(site: Site, name: ast.expr, spec: ast.expr) -> _Pair | None:
     """A pair of a table; None of what is no weight of a block."""
-    if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(spec, ast.Call):
+    if (
+        not isinstance(name, ast.Constant)
+        or not isinstance(name.value, str)
+        or not isinstance(spec, ast.Call)
+    ):
         return None
     pattern = name.value
     if spec.keywords or any(isinstance(one, ast.Starred) for one in spec.args) or _NO_WEIGHT.search(pattern):

@@ -23,6 +23,7 @@ from shardlint_rules.mesh._first_match import (
     of_linen,
     ways,
 )
+from shardlint_rules.mesh._model_beside import unmade
 
 _LEAVES = frozenset("kernel bias scale embedding weight w b".split())
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -42,6 +43,8 @@ _GIVEN = {
 }
 # The first of the pairs in a table.
 _PAIRS = r"[^#\n]*[(\[](?:\s++|#[^\n]*+)*+[(\[]\s*+[\"']\w++[\"']\s*+,"
+# A table that is returned: of expressions and what calls give.
+_RETURNED = r"return\s*+[(\[](?:\s++|#[^\n]*+)*+[(\[]\s*+r?[\"'][^\"'\n]*+[\"']\s*+,\s*+[\w.]++\("
 
 
 class RuleMatchesNothing(Rule):
@@ -52,7 +55,9 @@ class RuleMatchesNothing(Rule):
     reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
     layers it makes, and it makes dense layers or embeddings that no pair speaks of. In files without layers, a pair
     that names a step of the path that nothing in the project is called by, while three of four of the others do, and
-    `.*` is last.
+    `.*` is last. In a table that the class of a config returns, a pair that names a step which the model beside it does
+    not have, together with one that it has (`block/experts`, where the layer is `mlp.experts`), and one with a number
+    for the parts of what is one layer (`experts/\\d+/up_proj`, where the experts are stacked).
 
     Two more are about tables of which the first rule that matches counts:
 
@@ -76,11 +81,14 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("layer", "hidden", "anchored", "stale", "before")
+    likely = ("layer", "hidden", "anchored", "stale", "before", "unmade")
     triggers = (
-        Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
+        Calls(
+            "jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)
+        ),
         Calls("re.match", *_GIVEN),
         Lines(_PAIRS, on="any"),
+        Lines(_RETURNED, saying=("return",), on="first"),
     )
     fixes = "none"
     forms = ("call", "line")
@@ -89,6 +97,7 @@ class RuleMatchesNothing(Rule):
         """At most one finding for a pair of a table, or for what looks one up."""
         if site.form == "line":
             yield from self._hidden(site)
+            yield from self._unmade(site)
             return
         if site.api in _GIVEN:
             yield from self._given(site)
@@ -194,6 +203,21 @@ class RuleMatchesNothing(Rule):
                     why="the project looks up logical names with Linen",
                 )
 
+    def _unmade(self, site: Site) -> Iterator[Finding]:
+        """A rule of a config for what the model beside it does not have."""
+        table = site.syntax.value if isinstance(site.syntax, ast.Return) else None
+        if table is None or not site.wants("unmade"):
+            return
+        for one in unmade(site, table, _LEAVES):
+            yield site.finding(
+                one.pair,
+                one.label,
+                "The rule matches nothing: the weights it is meant for meet a later one, mostly that for all the rest.",
+                help="write what the tree of parameters calls it",
+                form="unmade",
+                why=one.why,
+            )
+
     def _given(self, site: Site) -> Iterator[Finding]:
         """Rules of Linen from another file, or joined of several lists, where one ends what a later one would do."""
         given, at = site.arguments, _GIVEN[site.api]
@@ -280,7 +304,9 @@ def _plain_steps(pattern: str) -> tuple[str, ...]:
 
 def _said(site: Site, table: ast.expr, word: str) -> bool:
     """Whether a file of the project says a word, its table of rules aside."""
-    return site.program.once(site.file, ("says beside its rules", table, word), lambda: _says(site, table, word))
+    return site.program.once(
+        site.file, ("says beside its rules", table, word), lambda: _says(site, table, word)
+    )
 
 
 def _stem(word: str) -> str:

@@ -17,9 +17,7 @@ from shardlint_rules.mesh._by_dimension import filled_by_dimension
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
-_WHOLE = regex(
-    r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$"
-)
+_WHOLE = regex(r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$")
 _OF_ARRAY = regex(
     r"(^|_)(activations?|hidden|kernel|weights?|params?|embed(ding)?|logits|qkv|query|key|value|kv|cache|acts?|heads?|"
     r"attn|attention|mlp|ffn|inputs?|outputs?|features?|residual|full)(_|$)"
@@ -27,6 +25,7 @@ _OF_ARRAY = regex(
 _ONE = regex(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
 # Axes over which people split the batch, and those over which they split the parts of a layer.
 _OF_BATCH = frozenset("data dp ddp batch replica replica_dcn dcn fsdp zero host node".split())
+_TWO = 2
 _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads expert ep".split())
 
 
@@ -49,7 +48,7 @@ class SpecOfList(Rule):
     layer (`["data", "tensor"]`), or that is called a spec, sharding or the axes of an activation, weight or the like,
     or that is spread elsewhere: `PartitionSpec(*x)`, or that the function fills with None for some dimensions
     (`[None] * x.ndim`). What `x` holds is read off constants, fields, and what Python and
-    YAML files of the project have under its name.
+    YAML files of the project have under its name. Also `P(("fsdp", "mp"))` in a file that has `P(("mp", "fsdp"))` too.
 
     ## Why it hurts
     A list or tuple is one entry: all of its axes split the first dimension, and the other dimensions are replicated.
@@ -67,7 +66,7 @@ class SpecOfList(Rule):
     name = "spec-of-a-list"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("by-dimension", "by-name", "list")
+    likely = ("by-dimension", "by-name", "list", "both-orders")
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "unsafe"
@@ -81,6 +80,9 @@ class SpecOfList(Rule):
         if filled:
             yield self._finding(site, node, _Held(()), "by-dimension", filled)
             return
+        if isinstance(node, ast.Tuple) and site.wants("both-orders"):
+            yield from self._both_orders(site, node)
+            return
         name = _name(node)
         if not name or asked_about(site.file, node, owner=False):
             return
@@ -89,6 +91,34 @@ class SpecOfList(Rule):
             if found is not None:
                 yield self._finding(site, node, held, *found)
                 return
+
+    def _both_orders(self, site: Site, node: ast.Tuple) -> Iterator[Finding]:
+        """`P(("fsdp", "mp"))` beside `P(("mp", "fsdp"))`: as one entry the order of two axes tells nothing."""
+        axes = [
+            one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
+        if len(axes) != _TWO or len(node.elts) != _TWO or site.program.project.is_test(site.file.path):
+            return
+        if not (_OF_BATCH & {*axes} and _OF_MODEL & {*axes}):
+            return
+        turned = r"\(\s*\(\s*[\"']{}[\"']\s*,\s*[\"']{}[\"']\s*,?\s*\)\s*,?\s*\)".format(
+            *map(re.escape, axes[::-1])
+        )
+        if re.search(r"\b(?:P|PS|PartitionSpec)" + turned, site.file.source.text) is None:
+            return
+        inner = ", ".join(site.text(one) for one in node.elts)
+        whole = f"{site.text(site.call.func)}({inner})"
+        reason = "the array is sharded otherwise than before"
+        yield site.finding(
+            node,
+            "a tuple is one entry",
+            f"On {site.release('jax')} both axes split the first dimension; the others are replicated.",
+            help=f"write {whole} for one axis a dimension",
+            certainty=Certainty.POSSIBLE,
+            form="both-orders",
+            why="the file has a spec with the two axes in the other order too, as weights that are turned round have",
+            fix=site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, inner)], reason),
+        )
 
     def _form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
         """Why a list is one for several dimensions: the form, and in words."""

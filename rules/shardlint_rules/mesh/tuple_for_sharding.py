@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.values import Api, Assumed, ClassValue, Constant, Items, Place, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.model.values import Api, Assumed, ClassValue, Constant, Function, Items, Place, Value, options
+from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.optional_spec import asked_about
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
+_NAMED_SO = ("with_sharding_constraint", "sharding_constraint", "constrain", "shard_constraint")
 _JITS = ("jax.jit", "jax.experimental.pjit.pjit")
 _OF_JIT = ("in_shardings", "out_shardings")
 _RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
@@ -28,7 +31,8 @@ class TupleForSharding(Rule):
     Reports `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`: with the tuple written out, under
     a name, in a field whose default it is, in a field that is annotated as a tuple (`flax.typing.Sharding`), or as a
     part of a spec: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Such parts are reported in `in_shardings`
-    and `out_shardings` too; where the text does not tell which axes they name, as possible.
+    and `out_shardings` too; where the text does not tell which axes they name, as possible. And parts that are given to
+    a function of the project with such a name, which hands them to jax's.
 
     ## Why it hurts
     A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's own
@@ -45,14 +49,21 @@ class TupleForSharding(Rule):
     code = "SL326"
     name = "tuple-for-sharding"
     harm = Harm.CRASH
-    likely = ("default",)
+    likely = ("default", "wrapper")
     assumes = True
-    triggers = (Calls(*_TAKING), Calls(*_JITS, file_says=_OF_JIT))
-    forms = ("call", "partial")
+    triggers = (
+        Calls(*_TAKING),
+        Calls(*_JITS, file_says=_OF_JIT),
+        Attributes("spec", file_says=(".spec[", "(*", "tuple(")),
+    )
+    forms = ("call", "partial", "attribute")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a constraint, and one for each part of a spec that `jit` is given."""
+        if site.form == "attribute":
+            yield from self._of_wrapper(site)
+            return
         if site.api in _JITS:
             yield from self._of_jit(site)
             return
@@ -77,6 +88,23 @@ class TupleForSharding(Rule):
             why, form = field
             yield self._finding(site, node, why, Certainty.POSSIBLE, form)
 
+    def _of_wrapper(self, site: Site) -> Iterator[Finding]:
+        """A part of a spec that a function of the project hands to jax's constraint."""
+        part = site.file.parent(site.syntax)
+        part = site.file.parent(part) if isinstance(part, ast.Starred) else part
+        call = site.file.parent(part) if part is not None else None
+        if not isinstance(part, ast.expr) or not isinstance(call, ast.Call) or part not in call.args[1:2]:
+            return
+        if not site.wants("wrapper") or not part_of_spec(site, part):
+            return
+        for option in options(site.value(call.func)):
+            if not isinstance(option, Function) or not _hands_on(option):
+                return
+        if last_name(call.func) in _NAMED_SO:
+            yield self._finding(
+                site, part, f"`{last_name(call.func)}` gives it to jax.lax's", Certainty.POSSIBLE, "wrapper"
+            )
+
     def _of_jit(self, site: Site) -> Iterator[Finding]:
         for name in _OF_JIT:
             keyword = site.keyword(name)
@@ -100,6 +128,21 @@ class TupleForSharding(Rule):
             form="" if certainty is Certainty.PROVEN else form,
             why=why,
         )
+
+
+def _hands_on(function: Function) -> bool:
+    """Whether a function gives its second parameter, as it is, to a constraint of jax."""
+    node = function.node
+    taken = [one.arg for one in node.args.args][1:2] if isinstance(node, ast.FunctionDef) else []
+    words = list(walk(node))
+    if any(isinstance(one, ast.Name) and one.id in taken and isinstance(one.ctx, ast.Store) for one in words):
+        return False
+    return any(
+        isinstance(one, ast.Call)
+        and last_name(one.func).lstrip("_") == "with_sharding_constraint"
+        and [given.id for given in one.args[1:2] if isinstance(given, ast.Name)] == taken != []
+        for one in words
+    )
 
 
 def _names(value: Value) -> bool:

@@ -16,8 +16,11 @@ from shardlint_rules.processes.spread import shardings_of
 
 _SHARDS = "addressable_shards"
 _JOINING = ("concatenate", "concat", "vstack", "hstack", "stack", "block")
+_SIZES = ("nbytes", "size", "shape", "itemsize", "ndim")
 _ADDING = ("sum", "fsum")
-_TOLD = regex(r"replica_id|\bset\(|unique|dedup|seen|visited|\.index\]|\.index\)?\s*:|\{[^{}\n]*\.index\b[^{}\n]*for ")
+_TOLD = regex(
+    r"replica_id|\bset\(|unique|dedup|seen|visited|\.index\]|\.index\)?\s*:|\{[^{}\n]*\.index\b[^{}\n]*for "
+)
 _SEVERAL = regex(
     r"(?:Mesh|make_mesh|device_mesh|mesh_axes|axis_names|mesh_axis_names)\b[\s\S]{0,160}?"
     r"[(\[]\s*[\"']\w+[\"']\s*,\s*[\"']\w+[\"']"
@@ -78,7 +81,9 @@ class CopiesAmongShards(Rule):
             f"copies too: {'the sum counts them all' if adds else 'each block occurs once for each of them'}.",
             help="take each block once: for shard in x.addressable_shards if shard.replica_id == 0",
             form="split" if left else "sharding-unknown",
-            why="the spec names the other axes of the mesh" if left else "the program makes a mesh of several axes",
+            why="the spec names the other axes of the mesh"
+            if left
+            else "the program makes a mesh of several axes",
         )
 
 
@@ -148,7 +153,7 @@ def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
     for call in (one for statement in loop.body for one in walk(statement)):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name() as to, attr="append"), args=[given]):
-                if not _data(given, loop.target) or file.parent(file.parent(call) or call) is not loop:
+                if not _holds_data(given, loop) or not _in_each_turn(file, call, loop):
                     continue
                 for use in file.mentions_in(file.home(to), to.id):
                     if isinstance(use, ast.Name) and use is not to and isinstance(use.ctx, ast.Load):
@@ -158,6 +163,31 @@ def _appended(file: FileFacts, loop: ast.For, depth: int) -> ast.Call | None:
     return None
 
 
+def _holds_data(node: ast.expr, loop: ast.For) -> bool:
+    """Whether an expression is the data of a shard, also by a name that a turn of the loop gives it."""
+    if _data(node, loop.target):
+        return True
+    names = {
+        one.targets[0].id
+        for one in loop.body
+        if isinstance(one, ast.Assign)
+        and isinstance(one.targets[0], ast.Name)
+        and _data(one.value, loop.target)
+    }
+    words = list(walk(node))
+    return any(isinstance(one, ast.Name) and one.id in names for one in words) and not any(
+        isinstance(one, ast.Attribute) and one.attr in _SIZES for one in words
+    )
+
+
+def _in_each_turn(file: FileFacts, call: ast.Call, loop: ast.For) -> bool:
+    """Whether a call stands in the loop itself, or where only the device of the shard is asked for."""
+    outer = file.parent(file.parent(call) or call)
+    while isinstance(outer, ast.If) and not outer.orelse and "device" in file.text(outer.test):
+        outer = file.parent(outer)
+    return outer is loop
+
+
 def _data(node: ast.expr, target: ast.expr) -> bool:
     """Whether an expression is the data of a shard, or made of them: not their size or shape."""
     if not isinstance(target, ast.Name):
@@ -165,10 +195,7 @@ def _data(node: ast.expr, target: ast.expr) -> bool:
     for one in walk(node):
         match one:
             case ast.Attribute(value=ast.Name(id=name), attr="data") if name == target.id:
-                return not any(
-                    isinstance(part, ast.Attribute) and part.attr in ("nbytes", "size", "shape", "itemsize", "ndim")
-                    for part in walk(node)
-                )
+                return not any(isinstance(part, ast.Attribute) and part.attr in _SIZES for part in walk(node))
     return False
 
 

@@ -10,14 +10,23 @@ from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._device_numbers import by_number
 from shardlint_rules.processes._device_uses import Use, uses
 from shardlint_rules.processes._memory_of_all import of_all
 from shardlint_rules.processes.alone import alone
 
 _LOCAL = "jax.local_devices"
-_TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")
+_TELLING = (
+    "jax.process_index",
+    "jax.process_count",
+    "jax.distributed",
+    "jax.local_devices",
+    "multihost_utils",
+)
 _ASKED = "a file that runs with this one asks for the processes there are"
-_CPU = "this file asks for the processes there are, and CPUs are of all of them once jax.distributed is started"
+_CPU = (
+    "this file asks for the processes there are, and CPUs are of all of them once jax.distributed is started"
+)
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
@@ -37,7 +46,7 @@ class FirstDevicePinned(Rule):
     only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
     over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where the file does
     not ask and nothing in sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own,
-    and the finding says so.
+    and the finding says so. Also a device that is taken from `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -58,7 +67,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("placed", "mesh")
+    likely = ("placed", "mesh", "by-number")
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
@@ -69,6 +78,7 @@ class FirstDevicePinned(Rule):
         if site.form == "method":
             yield from self._memory(site)
             return
+        yield from self._by_number(site)
         taken = list(_first_of(site, site.call))
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
@@ -83,6 +93,22 @@ class FirstDevicePinned(Rule):
             use = next((one for one in self._reaching(site, node) if one.kind != "all"), None)
             if use is not None:
                 yield self._finding(site, node, use, why)
+
+    def _by_number(self, site: Site) -> Iterator[Finding]:
+        """A device of the list of all by the number in its name."""
+        node = by_number(site) if site.wants("by-number") else None
+        why = self._several(site) if node is not None else None
+        if node is None or why is None or why == _CPU or self._of_one(site, site.call):
+            return
+        yield site.finding(
+            node,
+            "the number in a name is no place in this list",
+            "jax.devices() lists the devices of all processes, those of process 0 first: with several this is "
+            "mostly a device of another one, and the ids of devices need not count from 0.",
+            help="look among jax.local_devices() for the one with this id",
+            form="by-number" if why != _ASKED else "asked",
+            why=f"the number comes from a name with a colon, and {why}",
+        )
 
     def _memory(self, site: Site) -> Iterator[Finding]:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Items, options
-from shardlint.rules_api.rule import Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -16,7 +17,10 @@ _NUMBERS = (
     "process_index", "process_count", "device_count", "local_device_count", "host_id", "host_count",
 )  # fmt: skip
 _LISTS = ("devices", "local_devices", "process_indices", "host_ids")
-_NAMES = (*(f"jax.{name}" for name in (*_NUMBERS, *_LISTS, "default_backend")), "jax.distributed.is_initialized")
+_NAMES = (
+    *(f"jax.{name}" for name in (*_NUMBERS, *_LISTS, "default_backend")),
+    "jax.distributed.is_initialized",
+)
 # What they make of a function is no error, and never what was meant.
 _SHOW = ("builtins.str", "builtins.print", "builtins.format", "builtins.bool")
 _TAKE = (
@@ -28,6 +32,8 @@ _TAKE = (
     "jax.random.key", "jax.random.PRNGKey", "jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.arange",
     "jax.experimental.mesh_utils.create_device_mesh",
 )  # fmt: skip
+# A method of floats. Types of TensorFlow have a property of the name.
+_METHODS = ("is_integer",)
 _FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
 
 
@@ -47,7 +53,8 @@ class FunctionNotCalled(Rule):
     ## What it does
     Reports `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
     `default_backend` and `jax.distributed.is_initialized` without a call where they are compared with a value, tested
-    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list.
+    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list. And
+    `is_integer` of a quotient that is tested for truth without a call: `assert size.is_integer`.
 
     ## Why it hurts
     A function is equal to no number, and is always true: with `if jax.process_index == 0:` no process writes the
@@ -64,8 +71,8 @@ class FunctionNotCalled(Rule):
     code = "SL821"
     name = "function-not-called"
     harm = Harm.SILENT
-    triggers = (Uses(*_NAMES),)
-    forms = ("name",)
+    triggers = (Uses(*_NAMES), Attributes(*_METHODS))
+    forms = ("name", "attribute")
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -75,6 +82,8 @@ class FunctionNotCalled(Rule):
             return
         wrong = _wrong(site, node)
         if wrong is None:
+            return
+        if site.form == "attribute" and not (wrong.label.startswith("always") and _divided(site, node)):
             return
         text = site.text(node)
         end = site.file.span(node)[1]
@@ -88,6 +97,22 @@ class FunctionNotCalled(Rule):
             fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
             harm=wrong.harm,
         )
+
+
+def _divided(site: Site, node: ast.expr) -> bool:
+    """Whether an attribute is one of a quotient, which is a float."""
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    if isinstance(owner, ast.Name):
+        bindings, _ = lookup(site.file, owner, owner.id)
+        values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+        return bool(values) and len(values) == len(bindings) and all(map(_quotient, values))
+    return owner is not None and _quotient(owner)
+
+
+def _quotient(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
+        return _quotient(node.left) or _quotient(node.right)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
@@ -114,7 +139,7 @@ def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
             return _raises(node, "cannot be indexed")
         case ast.Subscript() | ast.Slice():
             return _raises(node, "is no index")
-        case (ast.For() | ast.AsyncFor() | ast.comprehension()) if parent.iter is node:
+        case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is node:
             return _raises(node, "cannot be gone through")
         case ast.Starred() | ast.Tuple() | ast.List() | ast.Call():
             return _given(site, node)
@@ -183,7 +208,11 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
     called = outer.func
     if isinstance(called, ast.Attribute) and called.attr == "reshape":
         return _raises(node, "is no size")
-    if isinstance(called, ast.Attribute) and called.attr == "format" and isinstance(called.value, ast.Constant):
+    if (
+        isinstance(called, ast.Attribute)
+        and called.attr == "format"
+        and isinstance(called.value, ast.Constant)
+    ):
         return _shown(node)
     names = {one.name for one in options(site.value(called)) if isinstance(one, Api)}
     if names and names <= {*_SHOW} and inner is node:
@@ -200,4 +229,6 @@ def _formats(node: ast.BinOp) -> bool:
 
 
 def _shown(node: ast.expr) -> _Wrong:
-    return _Wrong(node, "shows the function", "what is shown is its address, which differs from process to process")
+    return _Wrong(
+        node, "shows the function", "what is shown is its address, which differs from process to process"
+    )

@@ -1,0 +1,137 @@
+"""Parameters that a function gives to a call first, and only then a default."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.values import ClassValue, Function, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+from shardlint.syntax.nodes import children, walk
+
+_NAME = r"\w*(?:mesh|sharding|specs?|rules)\w*"
+LINE = rf"if\s+(?:not\s+)?{_NAME}(?:\s+is\s+None)?\s*:|({_NAME})\s*=\s*\1\s+or\b"
+_LOOKING = (
+    "print",
+    "isinstance",
+    "len",
+    "bool",
+    "id",
+    "type",
+    "info",
+    "debug",
+    "warning",
+    "getattr",
+    "hasattr",
+)
+
+
+def before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | None:
+    """What is given, as which parameter, to a call above the statement that replaces its None."""
+    statement, scope = site.syntax, site.scope.function()
+    node = scope.node if scope is not None else None
+    if (
+        not isinstance(node, ast.FunctionDef)
+        or statement not in node.body
+        or not isinstance(statement, ast.stmt)
+    ):
+        return None
+    name = _replaced(statement)
+    if name is None or name not in _none_by_default(node):
+        return None
+    for above in node.body[: node.body.index(statement)]:
+        if any(
+            isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+            for one in walk(above)
+        ):
+            return None
+        for call in _calls(above, name):
+            given = [(None, one) for one in call.args] + [(one.arg, one.value) for one in call.keywords]
+            for at, (keyword, value) in enumerate(given):
+                if (
+                    isinstance(value, ast.Name)
+                    and value.id == name
+                    and not _takes_none(site, call, keyword, at)
+                ):
+                    return value, name, call
+    return None
+
+
+def _replaced(statement: ast.stmt) -> str | None:
+    """The name whose None a statement replaces."""
+    match statement:
+        case ast.If(
+            test=ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)])
+        ):
+            pass
+        case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name))):
+            pass
+        case ast.Assign(
+            targets=[ast.Name(id=name)], value=ast.BoolOp(op=ast.Or(), values=[ast.Name(id=first), *_])
+        ):
+            return name if first == name else None
+        case _:
+            return None
+    targets = [target for one in statement.body if isinstance(one, ast.Assign) for target in one.targets]
+    return name if any(isinstance(one, ast.Name) and one.id == name for one in targets) else None
+
+
+def _none_by_default(node: ast.FunctionDef) -> set[str]:
+    args = node.args
+    positional = [*args.posonlyargs, *args.args]
+    pairs = [
+        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    return {one.arg for one, default in pairs if isinstance(default, ast.Constant) and default.value is None}
+
+
+def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
+    """The calls in a statement that are made whatever the name holds, and are no question about it."""
+    if isinstance(node, ast.If | ast.IfExp) and _says(node.test, name):
+        return
+    if isinstance(
+        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Assert | ast.Raise
+    ):
+        return
+    if isinstance(node, ast.BoolOp) and any(_says(one, name) for one in node.values[:-1]):
+        return
+    if isinstance(node, ast.Call) and last_name(node.func) not in _LOOKING:
+        yield node
+    for child in children(node):
+        yield from _calls(child, name)
+
+
+def _says(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
+
+
+def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:
+    """Whether what is called is of the project and has None for a default there itself."""
+    for option in options(site.value(call.func)):
+        if isinstance(option, ClassValue):
+            return True
+        if not isinstance(option, Function) or not isinstance(option.node, ast.FunctionDef):
+            continue
+        taken = [one.arg for one in (*option.node.args.posonlyargs, *option.node.args.args)]
+        shifted = at + bool(option.bound)
+        name = keyword or (taken[shifted] if shifted < len(taken) else None)
+        if name is None or name in _none_by_default(option.node):
+            return True
+        return any(_tests(one, name) for one in walk(option.node))
+    return False
+
+
+def _tests(node: ast.AST, name: str) -> bool:
+    """Whether this asks if a name is None, or for its truth."""
+    match node:
+        case ast.Compare(left=ast.Name(id=asked), comparators=[ast.Constant(value=None)]):
+            return asked == name
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=asked)):
+            return asked == name
+        case ast.If(test=ast.Name(id=asked)) | ast.IfExp(test=ast.Name(id=asked)):
+            return asked == name
+        case ast.BoolOp(values=values):
+            return any(isinstance(one, ast.Name) and one.id == name for one in values)
+    return False

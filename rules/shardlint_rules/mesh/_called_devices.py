@@ -1,0 +1,53 @@
+"""What is called devices, and why it is an array of them and no mesh."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import CallResult, Parameter, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
+
+_DEVICES = regex(r"(?:^|_)devices?(?:_(?:array|grid|list))?$|^devs$")
+
+
+def called_devices(site: Site, node: ast.expr) -> str:
+    """Why what is given as a mesh is surely meant as devices; empty where it may be a mesh."""
+    if not isinstance(node, ast.Name):
+        return ""
+    if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in options(site.value(node))):
+        return ""
+    made = _made_of(site, node)
+    if made is not None:
+        return f"line {made.lineno} makes a Mesh of `{node.id}`"
+    value = site.value(node)
+    if isinstance(value, Parameter) and _DEVICES.search(node.id):
+        function = site.scope.function()
+        args = getattr(function.node, "args", None) if function is not None else None
+        taken = (
+            [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)] if args is not None else []
+        )
+        if node.id in taken and "mesh" in taken:
+            return f"the function takes `mesh` beside `{node.id}`"
+    return ""
+
+
+def _made_of(site: Site, node: ast.Name) -> ast.Call | None:
+    """The call that makes a mesh of the same name, bound by the same statements."""
+    here, _ = lookup(site.file, node, node.id)
+    for use in site.file.mentions(node.id):
+        call = site.file.parent(use)
+        if (
+            not isinstance(call, ast.Call)
+            or not call.args
+            or call.args[0] is not use
+            or last_name(call.func) != "Mesh"
+        ):
+            continue
+        there, _ = lookup(site.file, use, node.id)
+        if here and [one.node for one in here] == [one.node for one in there]:
+            return call
+    return None
