@@ -64,8 +64,8 @@ class ShardingNotUsed(Rule):
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
     place in a function that never reads its `sharding`, `jnp.asarray(x)` that is returned by one, an array made and
-    returned in a function that is given a `mesh` and never reads it, or in a class that keeps one and never reads it, and
-    an `axis_name` that a function which maps or reduces never reads. And a call of
+    returned in a function that is given a `mesh` and never reads it, or in a class that keeps one and never reads it,
+    and an `axis_name` that a function which maps or reduces never reads. And a call of
     jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
     another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
     of the project (possible).
