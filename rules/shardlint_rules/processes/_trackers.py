@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.process.processes import guard
+from shardlint.model.process.processes import first, guard
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._writers import parts_of
 from shardlint_rules.processes.alone import alone
 
 LOGGING = (
@@ -32,7 +33,32 @@ def started_by_one(site: Site) -> ast.Call | None:
                 found.append(node)
     if not found or not all(_guarded(site, Place(site.file, one), 0) for one in found):
         return None
-    return found[0]
+    here = site.scope.function()
+    return next((one for one in found if site.file.home(one).function() is here), found[0])
+
+
+def beside_the_process(site: Site, start: ast.Call) -> frozenset[str]:
+    """The conditions around a start that do not ask which process it is: a call under them alone is on all of them."""
+    parts: set[str] = set()
+    for outer in site.file.ancestors(start):
+        if isinstance(outer, ast.If) and first(site.program, Place(site.file, outer.test)) is not None:
+            test = outer.test
+            every = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+            parts |= {site.text(one) for one in every if first(site.program, Place(site.file, one)) is None}
+    return frozenset(parts)
+
+
+def flagged(site: Site, same: frozenset[str]) -> ast.If | None:
+    """The innermost branch around a call that asks for one of these conditions."""
+    branches = (one for one in site.file.ancestors(site.call) if isinstance(one, ast.If))
+    return next((one for one in branches if same & set(parts_of(site, one.test))), None)
+
+
+def first_of_its_kind(site: Site, around: ast.If) -> bool:
+    """Whether a call is the first in a branch that logs to a run."""
+    calls = [one for part in around.body for one in walk(part) if isinstance(one, ast.Call)]
+    logged = [one for one in calls if site.text(one.func) in LOGGING or one is site.call]
+    return min(logged, key=lambda one: (one.lineno, one.col_offset), default=None) is site.call
 
 
 def by_one(site: Site) -> bool:

@@ -11,11 +11,11 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax import Scope
+from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._trackers import LOGGING, by_one, started_by_one
-from shardlint_rules.processes._writers import WRITES, beside, maybe_one, printed_beside
+from shardlint_rules.processes._trackers import LOGGING, beside_the_process, by_one, first_of_its_kind, flagged, started_by_one
+from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
 from shardlint_rules.processes.alone import alone
 
 _OPEN = {
@@ -31,6 +31,8 @@ _FAMILY = (
 )
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
+_BARRIERS = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
+_COUNTED = ("process_count()", "host_count()", "distributed.initialize(")
 _WHY = {
     "barrier": "meets at a barrier, and asks for the index of the process",
     "beside": "leaves another write to one process",
@@ -62,11 +64,11 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed")
+    likely = ("barrier", "family", "printed", "same-flag", "met")
     triggers = (
-        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY)),
-        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY)),
-        Calls(*_TRACKERS, file_says=_NEAR),
+        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Calls(*_TRACKERS, file_says=(*_NEAR, *_COUNTED)),
         Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
@@ -89,6 +91,8 @@ class OneFileManyWriters(Rule):
         added = site.form == "call" and (site.api in _SAVES or self._adds(site))
         form = self._shared(site, function) if not added else ""
         why = f"`{function.name}` {_WHY.get(form, '')}"
+        if not form and not maybe_one(site) and self._meets(site, function):
+            form, why = "met", f"`{function.name}` meets the other processes at a barrier, and this is on all of them"
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
         if not form and site.wants("printed") and not maybe_one(site):
@@ -133,20 +137,29 @@ class OneFileManyWriters(Rule):
 
     def _logged(self, site: Site) -> Iterator[Finding]:
         """What all processes log to a run that one of them starts."""
-        if not site.wants("not-started") or maybe_one(site) or site.program.project.is_test(site.file.path):
+        if site.program.project.is_test(site.file.path):
             return
         start = started_by_one(site)
-        if start is None or by_one(site):
+        if start is None:
             return
+        same = beside_the_process(site, start)
+        if maybe_one(site, same) or by_one(site):
+            return
+        around = flagged(site, same)
+        flag = min(same & set(parts_of(site, around.test)), default="") if around is not None else ""
+        if around is not None and not first_of_its_kind(site, around):
+            return  # one call tells it for all of the branch
+        called = site.text(site.call.func)
         yield site.finding(
-            site.call,
+            around.test if around is not None else site.call,
             f"the run is started by one process, at line {start.lineno}",
-            f"With several processes this raises on all but one: they come to `{site.text(site.call.func)}` without a "
-            "run.",
-            help="put it under `if jax.process_index() == 0:` too",
+            f"With several processes this raises on all but one: they come to `{called}` without a run.",
+            help="ask for `jax.process_index() == 0` here too",
             harm=Harm.CRASH,
-            form="not-started",
-            why="only one process comes to wandb.init, and nothing here depends on which one this is",
+            form="same-flag" if flag else "not-started",
+            why=f"wandb.init asks for `{flag}` and for the process, and here only the former is asked for"
+            if flag
+            else "only one process comes to wandb.init, and nothing here depends on which one this is",
         )
 
     def _adds(self, site: Site) -> bool:
@@ -192,6 +205,20 @@ class OneFileManyWriters(Rule):
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
         return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
 
+    def _meets(self, site: Site, function: Scope) -> bool:
+        """Whether the function waits for the other processes right before a write, or right after it."""
+        statement: ast.stmt | None = site.file.statement(site.call)
+        block = next((one for one in _blocks(site.file.parent(statement)) if statement in one), None)
+        if block is None or statement is None:
+            return False
+        at = block.index(statement)
+        return any(
+            isinstance(one, ast.Expr)
+            and isinstance(one.value, ast.Call)
+            and _BARRIERS.match(last_name(one.value.func)) is not None
+            for one in block[max(at - 2, 0) : at + 3]
+        )
+
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""
         if guard(site.program, site.file, site.call) is not None:
@@ -200,6 +227,13 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _blocks(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def _called(site: Site, function: Scope) -> str:
