@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from shardlint.model.process.processes import first, guard
 from shardlint.model.values import Api, Place, options
@@ -21,20 +22,42 @@ LOGGING = (
     "wandb.summary.update",
 )
 _START = "wandb.init"
+_JOIN = "jax.distributed.initialize"
 
 
 def started_by_one(site: Site) -> ast.Call | None:
     """The call that starts the run of a file, where one process alone comes to it, and to any other that starts one."""
-    found: list[ast.Call] = []
-    for node in walk(site.file.tree):
-        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("init"):
-            callee = options(site.value(node.func))
-            if all(isinstance(one, Api) and one.name == _START for one in callee):
-                found.append(node)
+    found = list(_starts(site))
     if not found or not all(_guarded(site, Place(site.file, one), 0) for one in found):
         return None
     here = site.scope.function()
     return next((one for one in found if site.file.home(one).function() is here), found[0])
+
+
+def started_by_another(site: Site) -> ast.Call | None:
+    """Another call of a file that starts a run, where one process alone comes to it."""
+    others = (one for one in _starts(site) if one is not site.call)
+    return next((one for one in others if _guarded(site, Place(site.file, one), 0)), None)
+
+
+def _starts(site: Site) -> Iterator[ast.Call]:
+    for node in walk(site.file.tree):
+        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("init"):
+            callee = options(site.value(node.func))
+            if all(isinstance(one, Api) and one.name == _START for one in callee):
+                yield node
+
+
+def joined_before(site: Site) -> ast.Call | None:
+    """The call of `jax.distributed.initialize` that ran before a place, in its own function or module."""
+    here = site.file.home(site.syntax)
+    for node in walk(site.file.tree):
+        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("initialize"):
+            callee = options(site.value(node.func))
+            known = bool(callee) and all(isinstance(one, Api) and one.name == _JOIN for one in callee)
+            if known and site.file.home(node) is here and node.lineno < getattr(site.syntax, "lineno", 0):
+                return node
+    return None
 
 
 def beside_the_process(site: Site, start: ast.Call) -> frozenset[str]:

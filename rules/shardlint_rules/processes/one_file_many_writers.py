@@ -8,13 +8,22 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import first, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._trackers import LOGGING, beside_the_process, by_one, first_of_its_kind, flagged, started_by_one
+from shardlint_rules.processes._trackers import (
+    LOGGING,
+    beside_the_process,
+    by_one,
+    first_of_its_kind,
+    flagged,
+    joined_before,
+    started_by_another,
+    started_by_one,
+)
 from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
 from shardlint_rules.processes.alone import alone
 
@@ -64,19 +73,27 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed", "same-flag", "met")
+    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch")
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_")),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Lines(
+            r"with\s+[\w.]*open\(.*[\"'][wx]b?\+?[\"']\s*[,)]",
+            file_says=r"distributed\.initialize\(",
+            saying=("with ", "with("),
+        ),
         Calls(*_TRACKERS, file_says=(*_NEAR, *_COUNTED)),
         Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
-    forms = ("call", "method")
+    forms = ("call", "method", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
+        if site.form == "line":
+            yield from self._launched(site)
+            return
         if site.api in _TRACKERS:
             yield from self._tracked(site, function)
             return
@@ -112,6 +129,29 @@ class OneFileManyWriters(Rule):
             why=why,
         )
 
+    def _launched(self, site: Site) -> Iterator[Finding]:
+        """A file that the code that joins the processes writes on all of them."""
+        statement = site.syntax
+        opened = statement.items[0].context_expr if isinstance(statement, ast.With) else None
+        if not isinstance(opened, ast.Call) or not opened.args or site.program.project.is_test(site.file.path):
+            return
+        started = joined_before(site)
+        if started is None or maybe_one(site) or _names_the_process(site, opened.args[0]):
+            return
+        place = Place(site.file, statement)
+        if guard(site.program, site.file, statement) is not None or alone(site.program, place):
+            return
+        what = " ".join(site.text(opened.args[0]).split())
+        yield site.finding(
+            opened,
+            "all processes write it",
+            f"All processes write `{what}` here: on a shared file system they write over each other.",
+            help="put it under `if jax.process_index() == 0:`",
+            form="launch",
+            why=f"jax.distributed.initialize on line {started.lineno} joins them, and nothing here depends on which "
+            "process this is",
+        )
+
     def _tracked(self, site: Site, function: Scope | None) -> Iterator[Finding]:
         """A run of an experiment tracker that all processes start."""
         if site.program.project.is_test(site.file.path) or any(
@@ -126,13 +166,16 @@ class OneFileManyWriters(Rule):
             return
         if function is None and guard(site.program, site.file, site.call) is not None:
             return
+        other = started_by_another(site)
         yield site.finding(
             site.call,
             "all processes start a run",
             f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
-            form="tracker",
-            why="this file asks for the index of the process, and nothing here depends on it",
+            form="tracker" if other is None else "other-start",
+            why="this file asks for the processes, and nothing here depends on which one this is"
+            if other is None
+            else f"one process alone starts the run of line {other.lineno}",
         )
 
     def _logged(self, site: Site) -> Iterator[Finding]:
