@@ -101,7 +101,7 @@ def _computing(program: Program, place: Place) -> Together | None:
     assert isinstance(call, ast.Call)
     name = _compiled(program, place.file, call) if call.args or call.keywords else ""
     given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
-    if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS:
+    if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
     for one in given:
         made = GlobalArrays(program).maker(Place(place.file, one))
