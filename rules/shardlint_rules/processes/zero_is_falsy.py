@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -16,6 +16,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given, given_field
 
 _COUNTS = ("jax.process_count", "jax.host_count")
+_COUNTING = r"(?:process|device|replica)s?_count|num_(?:process|device|replica|model_replica|shard|host)"
 _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 
 
@@ -24,7 +25,8 @@ class ZeroIsFalsy(Rule):
 
     ## What it does
     Reports `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`;
-    and `index or jax.process_index()` where a call in sight gives 0 for it; likely: where it is an index or a rank by its
+    and `count > processes and processes % count != 0`, of which the second part holds whenever the first does; and
+    `index or jax.process_index()` where a call in sight gives 0 for it; likely: where it is an index or a rank by its
     name, and None by default. So it does `index if index else ...` and `if not index: index = ...`. Possible: where a
     loop over a range gives it.
 
@@ -44,12 +46,18 @@ class ZeroIsFalsy(Rule):
     name = "zero-is-falsy"
     harm = Harm.SILENT
     likely = ("index",)
-    triggers = (Calls(*_COUNTS, *INDEX),)
+    triggers = (
+        Calls(*_COUNTS, *INDEX),
+        Lines(r"(?:if|and|assert|elif)\b[^#\n]*\S % \S", file_names=_COUNTING, saying=(" % ",), on="any"),
+    )
     fixes = "unsafe"
-    forms = ("call",)
+    forms = ("call", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a comparison."""
+        if site.form == "line":
+            yield from self._divided(site)
+            return
         parent = site.file.parent(site.call)
         if site.api in INDEX:
             yield from self._not_given(site)
@@ -70,6 +78,28 @@ class ZeroIsFalsy(Rule):
             help="ask for jax.process_index() == 0, or for == 1",
             fix=self._fix(site, parent),
         )
+
+    def _divided(self, site: Site) -> Iterator[Finding]:
+        """`larger > smaller and smaller % larger != 0`."""
+        test = getattr(site.syntax, "test", None)
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+            return
+        for part in test.values:
+            match part:
+                case ast.Compare(
+                    left=ast.BinOp(left=smaller, op=ast.Mod(), right=larger),
+                    ops=[ast.NotEq() | ast.Gt()],
+                    comparators=[ast.Constant(value=0)],
+                ):
+                    names = (site.text(smaller), site.text(larger))
+                    if any(_orders(site, one) == names for one in test.values):
+                        yield site.finding(
+                            part,
+                            "always True here",
+                            f"`{names[1]}` is larger than `{names[0]}` here, so the remainder is `{names[0]}` itself: "
+                            "the branch is taken where nothing is wrong, and what should be refused is let through.",
+                            help=f"ask for {names[0]} > {names[1]}",
+                        )
 
     def _not_given(self, site: Site) -> Iterator[Finding]:
         """`index or jax.process_index()`, where 0 is given for the index."""
@@ -123,6 +153,16 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
             return False
         case (ast.NotEq(), 0) | (ast.Gt(), 0) | (ast.GtE(), 0 | 1):
             return True
+    return None
+
+
+def _orders(site: Site, node: ast.expr) -> tuple[str, str] | None:
+    """The smaller and the larger of two numbers of which a comparison says so, as text."""
+    match node:
+        case ast.Compare(left=left, ops=[ast.Gt()], comparators=[right]):
+            return site.text(right), site.text(left)
+        case ast.Compare(left=left, ops=[ast.Lt()], comparators=[right]):
+            return site.text(left), site.text(right)
     return None
 
 
