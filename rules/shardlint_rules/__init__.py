@@ -183,6 +183,7 @@ RULES = {
     "SL821": "shardlint_rules.processes.function_not_called:FunctionNotCalled",
     "SL822": "shardlint_rules.processes.arrays_for_all_devices:ArraysForAllDevices",
     "SL823": "shardlint_rules.processes.copies_among_shards:CopiesAmongShards",
+    "SL824": "shardlint_rules.processes.others_do_not_wait:OthersDoNotWait",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",
