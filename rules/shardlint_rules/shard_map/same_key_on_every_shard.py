@@ -140,6 +140,7 @@ class SameKeyOnEveryShard(Rule):
             "of them.",
             help=f"split it, one for each device: jax.random.split({name}, jax.local_device_count()), beside what is "
             "replicated",
+            certainty=Certainty.POSSIBLE,
             form="replicated",
             why="nothing in the project tells the copies apart by their device or process",
         )
