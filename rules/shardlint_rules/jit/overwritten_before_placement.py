@@ -97,6 +97,7 @@ def _lost(site: Site, statement: ast.AST, name: str) -> ast.stmt | None:
     parent = site.file.parent(statement)
     blocks = [getattr(parent, field, None) for field in ("body", "orelse", "finalbody")]
     block = next((one for one in blocks if isinstance(one, list) and statement in one), [])
+    before: ast.stmt
     for before in reversed(block[: block.index(statement)] if block else []):
         if isinstance(before, ast.Assert):
             continue

@@ -51,7 +51,12 @@ class BackendBeforeInitialize(Rule):
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
     likely = ("cluster",)
-    triggers = (Calls(_INITIALIZE), Calls(*_ASKING, file_says=("ClusterEnv", "SlurmCluster", "clusters.")), Statements(*_PARTS), Statements(*_PARTS, or_scripts=True))
+    triggers = (
+        Calls(_INITIALIZE),
+        Calls(*_ASKING, file_says=("ClusterEnv", "SlurmCluster", "clusters.")),
+        Statements(*_PARTS),
+        Statements(*_PARTS, or_scripts=True),
+    )
     or_file_says = ("ClusterEnv", "SlurmCluster", "clusters.")
     project_says = ("distributed.initialize", "jax.distributed", "import distributed", "distributed as")
     fixes = "none"
@@ -92,8 +97,8 @@ class BackendBeforeInitialize(Rule):
         yield site.finding(
             site.call,
             "starts the backend",
-            f"jax.distributed.initialize calls `{node.name}` to find out where it runs, and this starts the backend: it "
-            "then raises RuntimeError, or the process is a cluster of its own.",
+            f"jax.distributed.initialize calls `{node.name}` to find out where it runs, and this starts the backend: "
+            "it then raises RuntimeError, or the process is a cluster of its own.",
             help="ask the environment, or return None to leave the choice to jax",
             certainty=Certainty.POSSIBLE,
             form="cluster",

@@ -55,6 +55,9 @@ class OneFileManyWriters(Rule):
     ## What it does
     Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
+    So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that the code
+    that calls `jax.distributed.initialize` writes on all processes after it, for `wandb.init` on all processes where one
+    of them alone comes to another call of it, and for `wandb.log` under the flag of a start that asks for the process too.
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
     meets at a barrier; `wandb.init` that all processes come to in a file that asks for the index; and `wandb.log` that
@@ -135,13 +138,16 @@ class OneFileManyWriters(Rule):
         opened = statement.items[0].context_expr if isinstance(statement, ast.With) else None
         if not isinstance(opened, ast.Call) or not opened.args or site.program.project.is_test(site.file.path):
             return
+        path = opened.args[0]
+        if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
+            path = opened.func.value if isinstance(opened.func, ast.Attribute) else path  # `path.open("w")`
         started = joined_before(site)
-        if started is None or maybe_one(site) or _names_the_process(site, opened.args[0]):
+        if started is None or maybe_one(site) or _names_the_process(site, path):
             return
         place = Place(site.file, statement)
         if guard(site.program, site.file, statement) is not None or alone(site.program, place):
             return
-        what = " ".join(site.text(opened.args[0]).split())
+        what = " ".join(site.text(path).split())
         yield site.finding(
             opened,
             "all processes write it",
@@ -250,9 +256,9 @@ class OneFileManyWriters(Rule):
 
     def _meets(self, site: Site, function: Scope) -> bool:
         """Whether the function waits for the other processes right before a write, or right after it."""
-        statement: ast.stmt | None = site.file.statement(site.call)
+        statement = site.file.statement(site.call)
         block = next((one for one in _blocks(site.file.parent(statement)) if statement in one), None)
-        if block is None or statement is None:
+        if block is None:
             return False
         at = block.index(statement)
         return any(

@@ -18,20 +18,24 @@ _BARRIER = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
 _MOVES = regex(r"^(?:rename|renames|replace|move|mv)$")
 _MOVED_BY = regex(r"[\"']mv[\"']")
 _TAKES_AWAY = regex(r"^(?:rename|renames|move|rmtree|unlink|remove|rmdir|delete\w*)$")
-_LISTS = regex(r"^(?:listdir|scandir|glob|iglob|rglob|iterdir|tmp_checkpoints|\w*(?:list|find)_\w*(?:files|checkpoints|dirs))$")
+_LISTS = regex(
+    r"^(?:listdir|scandir|glob|iglob|rglob|iterdir|tmp_checkpoints|\w*(?:list|find)_\w*(?:files|checkpoints|dirs))$"
+)
 
 
 class OthersDoNotWait(Rule):
     """One process moves what all have written, and the others go on as if it were done.
 
     ## What it does
-    Reports, in a function that meets at a barrier (`sync_global_devices`), a file or folder that one process alone renames
-    after the last barrier (below `if jax.process_index() == 0:`, or after `if jax.process_index() != 0: return`); and
+    Reports, in a function that meets at a barrier (`sync_global_devices`), a file or folder that one process
+    alone renames after the last barrier (below `if jax.process_index() == 0:`, or after
+    `if jax.process_index() != 0: return`); and
     loops over the listing of a folder whose whole body is left to one process and renames or deletes there.
 
     ## Why it hurts
-    The other processes return first: they look for the checkpoint under its last name and do not find it, or restore the one
-    before. A process that lists the folder while another one moves what is in it meets paths that are gone.
+    The other processes return first: they look for the checkpoint under its last name and do not find it, or
+    restore the one before. A process that lists the folder while another one moves what is in it meets paths that are
+    gone.
 
     ## Use instead
     A barrier after the move as well, and the question for the process around the loop.
@@ -69,7 +73,11 @@ class OthersDoNotWait(Rule):
         node = function.node if function is not None else None
         if not isinstance(node, ast.FunctionDef):
             return
-        barriers = [one.lineno for one in walk(node) if isinstance(one, ast.Call) and _BARRIER.match(last_name(one.func))]
+        barriers = [
+            one.lineno
+            for one in walk(node)
+            if isinstance(one, ast.Call) and _BARRIER.match(last_name(one.func))
+        ]
         if not barriers or max(barriers) >= statement.lineno:
             return
         found = first(site.program, Place(site.file, statement.test))
@@ -100,16 +108,23 @@ class OthersDoNotWait(Rule):
         if found is None or not found.truth or guard(site.program, site.file, loop) is not None:
             return
         listing = next(
-            (one for one in walk(loop.iter) if isinstance(one, ast.Call) and _LISTS.match(last_name(one.func))), None
+            (
+                one
+                for one in walk(loop.iter)
+                if isinstance(one, ast.Call) and _LISTS.match(last_name(one.func))
+            ),
+            None,
         )
         calls = [one for part in inside.body for one in walk(part) if isinstance(one, ast.Call)]
-        takes = next((one for one in calls if _TAKES_AWAY.match(last_name(one.func)) or _is_move(site, one)), None)
+        takes = next(
+            (one for one in calls if _TAKES_AWAY.match(last_name(one.func)) or _is_move(site, one)), None
+        )
         if listing is None or takes is None or alone(site.program, Place(site.file, loop)):
             return
         yield site.finding(
             loop.iter,
             "all processes list it, and one moves what is there",
-            f"All processes list the folder while one of them takes away what is in it (line {takes.lineno}): the others "
+            f"All processes list the folder while one of them takes what is in it (line {takes.lineno}): the others "
             "meet paths that are gone.",
             help="ask for the process around the loop",
             form="listed",
@@ -123,4 +138,6 @@ def _is_move(site: Site, node: ast.AST) -> bool:
     name = last_name(node.func)
     if name == "replace":
         return site.text(node.func) == "os.replace"
-    return _MOVES.match(name) is not None or (name in ("run", "check_call") and bool(_MOVED_BY.search(site.text(node))))
+    return _MOVES.match(name) is not None or (
+        name in ("run", "check_call") and bool(_MOVED_BY.search(site.text(node)))
+    )

@@ -51,8 +51,8 @@ class ReplicasDiffer(Rule):
     And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
     `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.
 
-    And methods that make the object of one shard (`def shard(self, shard_id, ...)`) of the same class, hand on its other
-    fields, and leave out its key or seed, so that all shards draw the same.
+    And methods that make the object of one shard (`def shard(self, shard_id, ...)`) of the same class, hand on its
+    other fields, and leave out its key or seed, so that all shards draw the same.
 
     ## Why it hurts
     `make_array_from_process_local_data`, `make_array_from_callback` and `host_local_array_to_global_array` believe what
@@ -116,8 +116,8 @@ class ReplicasDiffer(Rule):
         yield site.finding(
             call,
             f"leaves out `{seed}`",
-            f"Each shard is made without the `{seed}` of the whole: all shards draw with the default of `{name}`, the same "
-            "numbers, and the one that was given is lost.",
+            f"Each shard is made without the `{seed}` of the whole: all shards draw with the default of `{name}`, the "
+            "same numbers, and the one that was given is lost.",
             help=f"make one of it and the number of the shard: {seed}=jax.random.fold_in(self.{seed}, shard)",
             form="shards-alike",
             why=f"`{name}` takes `{seed}`, and the other fields are handed on",

@@ -195,7 +195,8 @@ def _none_by_default(site: Site, asked: ast.expr) -> bool:
         for node in walk(site.file.tree):
             if isinstance(node, ast.arguments):
                 by_place = [*node.posonlyargs, *node.args]
-                pairs = [*zip(reversed(by_place), reversed(node.defaults), strict=False)]
+                pairs: list[tuple[ast.arg, ast.expr | None]] = []
+                pairs += zip(reversed(by_place), reversed(node.defaults), strict=False)
                 pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
                 defaults += [value for one, value in pairs if one.arg == name]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:

@@ -25,7 +25,13 @@ def copied_key(site: Site) -> ast.expr | None:
     if not site.call.args or any(site.anywhere(text) for text in _APART):
         return None
     tree = _tree(site, site.call.args[0], 0)
-    parts = tree.values if isinstance(tree, ast.Dict) else tree.elts if isinstance(tree, ast.Tuple | ast.List) else []
+    parts = (
+        tree.values
+        if isinstance(tree, ast.Dict)
+        else tree.elts
+        if isinstance(tree, ast.Tuple | ast.List)
+        else []
+    )
     others = [one for one in parts if not _is_key(site, one)]
     keys = [one for one in parts if _is_key(site, one) and not _ALIKE.search(site.text(one))]
     return keys[0] if keys and others else None
@@ -62,6 +68,8 @@ def _is_key(site: Site, node: ast.expr) -> bool:
     bindings = lookup(site.file, node, node.id)[0]
     return any(
         isinstance(one.value, ast.Call)
-        and any(isinstance(made, Api) and made.name in _MAKING for made in options(site.value(one.value.func)))
+        and any(
+            isinstance(made, Api) and made.name in _MAKING for made in options(site.value(one.value.func))
+        )
         for one in bindings
     )

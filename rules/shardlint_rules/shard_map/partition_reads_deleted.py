@@ -15,12 +15,12 @@ class PartitionReadsDeleted(Rule):
 
     ## What it does
     Reports `del x` in a function that takes `arg_infos`, `arg_shapes`, `result_infos` or `result_shape`, as
-    `custom_partitioning` and the partition rules of primitives do, where a function that is defined after it reads `x`, and
-    nothing binds it again.
+    `custom_partitioning` and the partition rules of primitives do, where a function that is defined after it reads
+    `x`, and nothing binds it again.
 
     ## Why it hurts
-    The partition rule runs only where arguments are sharded: on one device everything passes, and on several the compiler
-    raises JaxRuntimeError, with a NameError in it.
+    The partition rule runs only where arguments are sharded: on one device everything passes, and on several the
+    compiler raises JaxRuntimeError, with a NameError in it.
 
     ## Evidence
     Run on jax 0.12: "custom_partitioner: Traceback ..." with a sharded argument. Recorded in TransformerEngine.
@@ -50,8 +50,8 @@ class PartitionReadsDeleted(Rule):
                         yield site.finding(
                             name,
                             f"`{name.id}` is read on line {read.lineno}",
-                            f"`{name.id}` is deleted here, and the function that partitions reads it: with sharded arguments "
-                            "this raises NameError while it is compiled.",
+                            f"`{name.id}` is deleted here, and the function that partitions reads it: with sharded "
+                            "arguments this raises NameError while it is compiled.",
                             help=f"leave `{name.id}` out of the del",
                         )
 
@@ -60,14 +60,21 @@ def _binds(statement: ast.stmt, name: str) -> bool:
     """Whether a statement binds a name again in the same function."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return statement.name == name
-    return any(isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store) for one in walk(statement))
+    return any(
+        isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+        for one in walk(statement)
+    )
 
 
 def _reads(node: ast.AST, name: str, inside: bool) -> Iterator[ast.Name]:
     """Where a function inside reads a name that is not its own."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         args = node.args
-        own = [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg) if one]
+        own = [
+            one.arg
+            for one in (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+            if one
+        ]
         stored = (one for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         if name in own or any(one.id == name for one in stored):
             return

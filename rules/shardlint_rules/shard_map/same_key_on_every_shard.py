@@ -39,8 +39,9 @@ class SameKeyOnEveryShard(Rule):
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
     So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
     that holds one (`state.rng`). Likely:
-    such a key handed on as one of the `rngs` of a model, beside split data, and a key in a tuple or dict that is replicated whole
-    (`replicate((params, key))`) in a project that tells devices apart nowhere. Possible: to other code that is not seen,
+    such a key handed on as one of the `rngs` of a model, beside split data, and a key in a tuple or dict that is
+    replicated whole (`replicate((params, key))`) in a project that tells devices apart nowhere.
+    Possible: to other code that is not seen,
     and as the key of dropout where no gradient is taken and no argument says that the model trains.
 
     ## Why it hurts
@@ -59,7 +60,11 @@ class SameKeyOnEveryShard(Rule):
     assumes = True
     likely = ("rngs", "replicated")
     behind = ("SL402",)
-    triggers = (*MAPPING, Calls(*COPYING, file_says=("jax.random.split(", "random.split(")), Mapped(calling=(("split(", "fold_in("), _KEYS)))
+    triggers = (
+        *MAPPING,
+        Calls(*COPYING, file_says=("jax.random.split(", "random.split(")),
+        Mapped(calling=(("split(", "fold_in("), _KEYS)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -136,8 +141,8 @@ class SameKeyOnEveryShard(Rule):
         yield site.finding(
             key,
             f"copied to each device on line {site.call.lineno}",
-            f"Every device gets a copy of `{name}` (line {site.call.lineno}): what they draw with it is the same on all "
-            "of them.",
+            f"Every device gets a copy of `{name}` (line {site.call.lineno}): what they draw with it is the same on "
+            "all of them.",
             help=f"split it, one for each device: jax.random.split({name}, jax.local_device_count()), beside what is "
             "replicated",
             certainty=Certainty.POSSIBLE,
