@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,15 @@ from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.enclosing import around
 from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 
 TESTS = Lines(r"(?:async +)?def test\w*\(", saying=("def test",), on="definition")
 """Functions that are tests."""
 _DEPTH = 4
+# Names that more files say are no names of helpers: to look for their callers would parse a project to the end.
+_MOST_FILES = 60
 _WORD = regex(r"\w+")
 _PASSED = (*JITS, "functools.partial", "equinox.filter_jit", "flax.nnx.jit", "jax.checkpoint")
 
@@ -79,17 +83,25 @@ def _coming_to_one(site: Site) -> frozenset[str]:
     names: set[str] = set()
     for file in _outside_tests(site, tuple(name.rpartition(".")[2] for name in CONSTRAINTS)):
         for node in walk(file.tree):
-            if isinstance(node, ast.FunctionDef) and _has_one(site, file, node):
+            if isinstance(node, ast.FunctionDef) and not _is_inner(file, node) and _has_one(site, file, node):
                 names.add(node.name)
     new = names
     for _ in range(_DEPTH):
+        said = rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, new)))})(?!\w)"
+        if not new or len(program.project.saying(site.file.path, (said,))) > _MOST_FILES:
+            break
         found: set[str] = set()
-        for file in _outside_tests(site, tuple(sorted(new))) if new else ():
+        for file in _outside_tests(site, (said,)):
             called = program.of_file(file, "what is called surely", partial(_called, file))
             found.update(name for name, words in called if not new.isdisjoint(words))
         new = found - names
         names |= new
     return frozenset(names)
+
+
+def _is_inner(file: FileFacts, node: ast.stmt) -> bool:
+    """Whether a statement stands in a function, so that what it binds is no name that others say."""
+    return next(around(file, node, ast.FunctionDef, ast.AsyncFunctionDef), None) is not None
 
 
 def _outside_tests(site: Site, texts: tuple[str, ...]) -> Iterator[FileFacts]:
@@ -115,9 +127,11 @@ def _called(file: FileFacts) -> tuple[tuple[str, frozenset[str]], ...]:
     found: list[tuple[str, frozenset[str]]] = []
     for node in walk(file.tree):
         match node:
-            case ast.FunctionDef(name=name) if "mesh" not in file.text(node).lower():
+            case ast.FunctionDef(name=name) if not _is_inner(file, node) and "mesh" not in file.text(node).lower():
                 found.append((name, frozenset(last_name(one.func) for one in _always(node))))
-            case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
+            case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name) as bound], value=value) if (
+                isinstance(bound, ast.Attribute) or not _is_inner(file, node)
+            ):
                 said = (one for one in walk(value) if isinstance(one, ast.Name | ast.Attribute))
                 found.append((name, frozenset(map(last_name, said))))
             case ast.alias(name=old, asname=str(name)):
