@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from shardlint.model.process.processes import guard
+from shardlint.model.process.processes import first, guard
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._writers import parts_of
 from shardlint_rules.processes.alone import alone
 
 LOGGING = (
@@ -20,19 +22,66 @@ LOGGING = (
     "wandb.summary.update",
 )
 _START = "wandb.init"
+_JOIN = "jax.distributed.initialize"
 
 
 def started_by_one(site: Site) -> ast.Call | None:
     """The call that starts the run of a file, where one process alone comes to it, and to any other that starts one."""
-    found: list[ast.Call] = []
+    found = list(_starts(site))
+    if not found or not all(_guarded(site, Place(site.file, one), 0) for one in found):
+        return None
+    here = site.scope.function()
+    return next((one for one in found if site.file.home(one).function() is here), found[0])
+
+
+def started_by_another(site: Site) -> ast.Call | None:
+    """Another call of a file that starts a run, where one process alone comes to it."""
+    others = (one for one in _starts(site) if one is not site.call)
+    return next((one for one in others if _guarded(site, Place(site.file, one), 0)), None)
+
+
+def _starts(site: Site) -> Iterator[ast.Call]:
     for node in walk(site.file.tree):
         if isinstance(node, ast.Call) and site.file.text(node.func).endswith("init"):
             callee = options(site.value(node.func))
             if all(isinstance(one, Api) and one.name == _START for one in callee):
-                found.append(node)
-    if not found or not all(_guarded(site, Place(site.file, one), 0) for one in found):
-        return None
-    return found[0]
+                yield node
+
+
+def joined_before(site: Site) -> ast.Call | None:
+    """The call of `jax.distributed.initialize` that ran before a place, in its own function or module."""
+    here = site.file.home(site.syntax)
+    for node in walk(site.file.tree):
+        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("initialize"):
+            callee = options(site.value(node.func))
+            known = bool(callee) and all(isinstance(one, Api) and one.name == _JOIN for one in callee)
+            if known and site.file.home(node) is here and node.lineno < getattr(site.syntax, "lineno", 0):
+                return node
+    return None
+
+
+def beside_the_process(site: Site, start: ast.Call) -> frozenset[str]:
+    """The conditions around a start that do not ask which process it is: a call under them alone is on all of them."""
+    parts: set[str] = set()
+    for outer in site.file.ancestors(start):
+        if isinstance(outer, ast.If) and first(site.program, Place(site.file, outer.test)) is not None:
+            test = outer.test
+            every = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+            parts |= {site.text(one) for one in every if first(site.program, Place(site.file, one)) is None}
+    return frozenset(parts)
+
+
+def flagged(site: Site, same: frozenset[str]) -> ast.If | None:
+    """The innermost branch around a call that asks for one of these conditions."""
+    branches = (one for one in site.file.ancestors(site.call) if isinstance(one, ast.If))
+    return next((one for one in branches if same & set(parts_of(site, one.test))), None)
+
+
+def first_of_its_kind(site: Site, around: ast.If) -> bool:
+    """Whether a call is the first in a branch that logs to a run."""
+    calls = [one for part in around.body for one in walk(part) if isinstance(one, ast.Call)]
+    logged = [one for one in calls if site.text(one.func) in LOGGING or one is site.call]
+    return min(logged, key=lambda one: (one.lineno, one.col_offset), default=None) is site.call
 
 
 def by_one(site: Site) -> bool:

@@ -17,6 +17,7 @@ _PRINTS = regex(r"(?i)^(?:print|[\w.]*(?:log(?:ger|ging)?|writer|wandb|tqdm|pbar
 _CALLS = 10
 _METHOD = regex(r"^_?(?:async_)?(?:save|write|dump|export|store|commit|finalize|serialize)")
 _ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
+_STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
 _TOGETHER = ("process_index(", "sync_global_devices", "sync_global_processes")
 
 
@@ -60,12 +61,20 @@ def printed_beside(site: Site, function: Scope) -> str:
     return ""
 
 
-def maybe_one(site: Site) -> bool:
-    """Whether a condition around a place may be about processes, by its words."""
+def maybe_one(site: Site, known: frozenset[str] = frozenset()) -> bool:
+    """Whether a condition around a place may be about processes, by its words; `known` are those that are not."""
     return any(
-        isinstance(outer, ast.If | ast.IfExp) and _ONE.search(site.text(outer.test))
+        isinstance(outer, ast.If | ast.IfExp)
+        and "__name__" not in site.text(outer.test)
+        and any(_ONE.search(one) and not _STEP.search(one) for one in parts_of(site, outer.test) if one not in known)
         for outer in site.file.ancestors(site.syntax)
     )
+
+
+def parts_of(site: Site, test: ast.expr) -> list[str]:
+    """The conditions that must all hold for one to do so, as text."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return [site.text(one) for one in parts]
 
 
 def handed_on(site: Site, function: Scope) -> bool:

@@ -67,7 +67,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("placed", "mesh", "by-number")
+    likely = ("placed", "mesh", "by-number", "listed")
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
@@ -140,7 +140,7 @@ class FirstDevicePinned(Rule):
             return None  # a CPU client that is made without it knows the devices of its own process alone
         if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
-        return _ASKED if told and site.wants("asked") else None
+        return _ASKED if told and site.wants("asked", "listed") else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):
@@ -188,8 +188,8 @@ class FirstDevicePinned(Rule):
             if those
             else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=use.kind if why != _ASKED else "asked",
-            why=why,
+            form=use.kind if why != _ASKED else "listed" if those and site.anywhere(_LOCAL) else "asked",
+            why=why if why != _ASKED or not those else "files that run with this one take jax.local_devices()",
         )
 
     def _fix(self, site: Site, node: ast.expr) -> Fix | None:

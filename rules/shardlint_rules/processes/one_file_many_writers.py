@@ -8,14 +8,23 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import first, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax import Scope
+from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._trackers import LOGGING, by_one, started_by_one
-from shardlint_rules.processes._writers import WRITES, beside, maybe_one, printed_beside
+from shardlint_rules.processes._trackers import (
+    LOGGING,
+    beside_the_process,
+    by_one,
+    first_of_its_kind,
+    flagged,
+    joined_before,
+    started_by_another,
+    started_by_one,
+)
+from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
 from shardlint_rules.processes.alone import alone
 
 _OPEN = {
@@ -31,6 +40,8 @@ _FAMILY = (
 )
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
+_BARRIERS = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
+_COUNTED = ("process_count()", "host_count()", "distributed.initialize(")
 _WHY = {
     "barrier": "meets at a barrier, and asks for the index of the process",
     "beside": "leaves another write to one process",
@@ -44,6 +55,10 @@ class OneFileManyWriters(Rule):
     ## What it does
     Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
+    So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that code
+    writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where one
+    of them alone comes to another call of it, and for `wandb.log` under the flag of a start that also asks for the
+    process.
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
     meets at a barrier; `wandb.init` that all processes come to in a file that asks for the index; and `wandb.log` that
@@ -62,19 +77,27 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed")
+    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch")
     triggers = (
-        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY)),
-        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY)),
-        Calls(*_TRACKERS, file_says=_NEAR),
+        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Lines(
+            r"with\s+[\w.]*open\(.*[\"'][wx]b?\+?[\"']\s*[,)]",
+            file_says=r"distributed\.initialize\(",
+            saying=("with ", "with("),
+        ),
+        Calls(*_TRACKERS, file_says=(*_NEAR, *_COUNTED)),
         Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
-    forms = ("call", "method")
+    forms = ("call", "method", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
+        if site.form == "line":
+            yield from self._launched(site)
+            return
         if site.api in _TRACKERS:
             yield from self._tracked(site, function)
             return
@@ -89,6 +112,8 @@ class OneFileManyWriters(Rule):
         added = site.form == "call" and (site.api in _SAVES or self._adds(site))
         form = self._shared(site, function) if not added else ""
         why = f"`{function.name}` {_WHY.get(form, '')}"
+        if not form and not maybe_one(site) and self._meets(site, function):
+            form, why = "met", f"`{function.name}` meets the other processes at a barrier, and this is on all of them"
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
         if not form and site.wants("printed") and not maybe_one(site):
@@ -108,6 +133,32 @@ class OneFileManyWriters(Rule):
             why=why,
         )
 
+    def _launched(self, site: Site) -> Iterator[Finding]:
+        """A file that the code that joins the processes writes on all of them."""
+        statement = site.syntax
+        opened = statement.items[0].context_expr if isinstance(statement, ast.With) else None
+        if not isinstance(opened, ast.Call) or not opened.args or site.program.project.is_test(site.file.path):
+            return
+        path = opened.args[0]
+        if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
+            path = opened.func.value if isinstance(opened.func, ast.Attribute) else path  # `path.open("w")`
+        started = joined_before(site)
+        if started is None or maybe_one(site) or _names_the_process(site, path):
+            return
+        place = Place(site.file, statement)
+        if guard(site.program, site.file, statement) is not None or alone(site.program, place):
+            return
+        what = " ".join(site.text(path).split())
+        yield site.finding(
+            opened,
+            "all processes write it",
+            f"All processes write `{what}` here: on a shared file system they write over each other.",
+            help="put it under `if jax.process_index() == 0:`",
+            form="launch",
+            why=f"jax.distributed.initialize on line {started.lineno} joins them, and nothing here depends on which "
+            "process this is",
+        )
+
     def _tracked(self, site: Site, function: Scope | None) -> Iterator[Finding]:
         """A run of an experiment tracker that all processes start."""
         if site.program.project.is_test(site.file.path) or any(
@@ -122,31 +173,43 @@ class OneFileManyWriters(Rule):
             return
         if function is None and guard(site.program, site.file, site.call) is not None:
             return
+        other = started_by_another(site)
         yield site.finding(
             site.call,
             "all processes start a run",
             f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
-            form="tracker",
-            why="this file asks for the index of the process, and nothing here depends on it",
+            form="tracker" if other is None else "other-start",
+            why="this file asks for the processes, and nothing here depends on which one this is"
+            if other is None
+            else f"one process alone starts the run of line {other.lineno}",
         )
 
     def _logged(self, site: Site) -> Iterator[Finding]:
         """What all processes log to a run that one of them starts."""
-        if not site.wants("not-started") or maybe_one(site) or site.program.project.is_test(site.file.path):
+        if site.program.project.is_test(site.file.path):
             return
         start = started_by_one(site)
-        if start is None or by_one(site):
+        if start is None:
             return
+        same = beside_the_process(site, start)
+        if maybe_one(site, same) or by_one(site):
+            return
+        around = flagged(site, same)
+        flag = min(same & set(parts_of(site, around.test)), default="") if around is not None else ""
+        if around is not None and not first_of_its_kind(site, around):
+            return  # one call tells it for all of the branch
+        called = site.text(site.call.func)
         yield site.finding(
-            site.call,
+            around.test if around is not None else site.call,
             f"the run is started by one process, at line {start.lineno}",
-            f"With several processes this raises on all but one: they come to `{site.text(site.call.func)}` without a "
-            "run.",
-            help="put it under `if jax.process_index() == 0:` too",
+            f"With several processes this raises on all but one: they come to `{called}` without a run.",
+            help="ask for `jax.process_index() == 0` here too",
             harm=Harm.CRASH,
-            form="not-started",
-            why="only one process comes to wandb.init, and nothing here depends on which one this is",
+            form="same-flag" if flag else "not-started",
+            why=f"wandb.init asks for `{flag}` and for the process, and here only the former is asked for"
+            if flag
+            else "only one process comes to wandb.init, and nothing here depends on which one this is",
         )
 
     def _adds(self, site: Site) -> bool:
@@ -192,6 +255,20 @@ class OneFileManyWriters(Rule):
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
         return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
 
+    def _meets(self, site: Site, function: Scope) -> bool:
+        """Whether the function waits for the other processes right before a write, or right after it."""
+        statement = site.file.statement(site.call)
+        block = next((one for one in _blocks(site.file.parent(statement)) if statement in one), None)
+        if block is None:
+            return False
+        at = block.index(statement)
+        return any(
+            isinstance(one, ast.Expr)
+            and isinstance(one.value, ast.Call)
+            and _BARRIERS.match(last_name(one.value.func)) is not None
+            for one in block[max(at - 2, 0) : at + 3]
+        )
+
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""
         if guard(site.program, site.file, site.call) is not None:
@@ -200,6 +277,13 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _blocks(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def _called(site: Site, function: Scope) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_data import own_data
 from shardlint_rules.processes._own_key import moved_by_one
+from shardlint_rules.processes._shards_alike import SHARDS, seed_left_out
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.replicated import splits_nothing, whole
@@ -50,6 +51,9 @@ class ReplicasDiffer(Rule):
     And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
     `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.
 
+    And methods that make the object of one shard (`def shard(self, shard_id, ...)`) of the same class, hand on its
+    other fields, and leave out its key or seed, so that all shards draw the same.
+
     ## Why it hurts
     `make_array_from_process_local_data`, `make_array_from_callback` and `host_local_array_to_global_array` believe what
     they are given: the array counts as replicated, each process computes with its own copy, and parameters drift apart
@@ -66,13 +70,14 @@ class ReplicasDiffer(Rule):
     name = "replicas-differ"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("one-key", "own-copies", "own-key", "own-init")
+    likely = ("shards-alike", "one-key", "own-copies", "own-key", "own-init")
     triggers = (
         Calls(*_MAKERS),
         Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE),
         Calls(*_KEYS, file_says=_OWN_SAYS),
+        Takes(*SHARDS),
     )
-    forms = ("call",)
+    forms = ("call", "parameter")
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
     in_tests = False
@@ -80,6 +85,9 @@ class ReplicasDiffer(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array or a key."""
+        if site.form == "parameter":
+            yield from self._alike(site)
+            return
         if site.api.startswith(("jax.random.", "flax.")):
             if site.api in ("jax.random.split", "jax.random.fold_in"):
                 yield from self._moved(site)
@@ -97,6 +105,23 @@ class ReplicasDiffer(Rule):
         found = own_data(site.program, node) if node is not None else None
         if found is not None and _matters(site):
             yield self._finding(site, given, found)
+
+    def _alike(self, site: Site) -> Iterator[Finding]:
+        """The part of one shard that is made without the seed of the whole."""
+        found = seed_left_out(site)
+        if found is None:
+            return
+        call, seed = found
+        name = site.text(call.func)
+        yield site.finding(
+            call,
+            f"leaves out `{seed}`",
+            f"Each shard is made without the `{seed}` of the whole: all shards draw with the default of `{name}`, the "
+            "same numbers, and the one that was given is lost.",
+            help=f"make one of it and the number of the shard: {seed}=jax.random.fold_in(self.{seed}, shard)",
+            form="shards-alike",
+            why=f"`{name}` takes `{seed}`, and the other fields are handed on",
+        )
 
     def _moved(self, site: Site) -> Iterator[Finding]:
         found = moved_by_one(site) if site.wants("one-key") else None

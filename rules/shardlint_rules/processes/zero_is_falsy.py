@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given, given_field
 
 _COUNTS = ("jax.process_count", "jax.host_count")
+_COUNTING = r"(?:process|device|replica)s?_count|num_(?:process|device|replica|model_replica|shard|host)"
+_INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 
 
 class ZeroIsFalsy(Rule):
@@ -20,7 +25,10 @@ class ZeroIsFalsy(Rule):
 
     ## What it does
     Reports `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`;
-    and `index or jax.process_index()` where a call in sight gives 0 for it. Possible: where a loop over a range does.
+    and `count > processes and processes % count != 0`, of which the second part holds whenever the first does; and
+    `index or jax.process_index()` where a call in sight gives 0 for it; likely: where it is an index or a rank by its
+    name, and None by default. So it does `index if index else ...` and `if not index: index = ...`. Possible: where a
+    loop over a range gives it.
 
     ## Why it hurts
     There is always one process, so the branch never runs, or always: what process 0 should write is written by none,
@@ -37,12 +45,19 @@ class ZeroIsFalsy(Rule):
     code = "SL811"
     name = "zero-is-falsy"
     harm = Harm.SILENT
-    triggers = (Calls(*_COUNTS, *INDEX),)
+    likely = ("index",)
+    triggers = (
+        Calls(*_COUNTS, *INDEX),
+        Lines(r"(?:if|and|assert|elif)\b[^#\n]*\S % \S", file_names=_COUNTING, saying=(" % ",), on="any"),
+    )
     fixes = "unsafe"
-    forms = ("call",)
+    forms = ("call", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a comparison."""
+        if site.form == "line":
+            yield from self._divided(site)
+            return
         parent = site.file.parent(site.call)
         if site.api in INDEX:
             yield from self._not_given(site)
@@ -64,31 +79,57 @@ class ZeroIsFalsy(Rule):
             fix=self._fix(site, parent),
         )
 
+    def _divided(self, site: Site) -> Iterator[Finding]:
+        """`larger > smaller and smaller % larger != 0`."""
+        test = getattr(site.syntax, "test", None)
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+            return
+        for part in test.values:
+            match part:
+                case ast.Compare(
+                    left=ast.BinOp(left=smaller, op=ast.Mod(), right=larger),
+                    ops=[ast.NotEq() | ast.Gt()],
+                    comparators=[ast.Constant(value=0)],
+                ):
+                    names = (site.text(smaller), site.text(larger))
+                    if any(_orders(site, one) == names for one in test.values):
+                        yield site.finding(
+                            part,
+                            "always True here",
+                            f"`{names[1]}` is larger than `{names[0]}` here, so the remainder is `{names[0]}` itself: "
+                            "the branch is taken where nothing is wrong, and what should be refused is let through.",
+                            help=f"ask for {names[0]} > {names[1]}",
+                        )
+
     def _not_given(self, site: Site) -> Iterator[Finding]:
         """`index or jax.process_index()`, where 0 is given for the index."""
-        parent = site.file.parent(site.call)
-        if not isinstance(parent, ast.BoolOp) or not isinstance(parent.op, ast.Or):
+        chosen = _chosen(site)
+        if chosen is None:
             return
-        asked = parent.values[0]
-        if len(parent.values) != 2 or parent.values[1] is not site.call:
-            return
+        asked, parent = chosen
         zeros = [(place, sure) for place in _sources(site, asked) if (sure := _zero(place)) is not None]
         found = next((one for one in zeros if one[1]), zeros[0] if zeros else None)
-        if found is None:
-            return
-        place, sure = found
         text = " ".join(site.text(asked).split())
-        where = f"line {getattr(place.node, 'lineno', 0)}"
-        if place.file is not site.file:
-            where += f" of {place.file.path.name}"
+        if found is not None:
+            place, sure = found
+            where = f"line {getattr(place.node, 'lineno', 0)}"
+            if place.file is not site.file:
+                where += f" of {place.file.path.name}"
+            label, form = f"0 is given for it at {where}", "" if sure else "counted"
+            why = "" if sure else "a loop begins to count at 0"
+        elif _INDEX.search(last_name(asked)) and _none_by_default(site, asked):
+            label, form = "0 counts as not given", "index"
+            why = f"`{text}` is an index by its name and None by default, and 0 is the first one"
+        else:
+            return
         yield site.finding(
             parent,
-            f"0 is given for it at {where}",
+            label,
             f"`{text}` may be 0, which counts as false: every process but the first takes its own index instead.",
             help=f"ask whether it was given: jax.process_index() if {text} is None else {text}",
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-            form="" if sure else "counted",
-            why="" if sure else "a loop begins to count at 0",
+            certainty=Certainty.PROVEN if not form else Certainty.POSSIBLE,
+            form=form,
+            why=why,
         )
 
     def _asserted(self, site: Site, test: ast.expr) -> bool:
@@ -113,6 +154,54 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
         case (ast.NotEq(), 0) | (ast.Gt(), 0) | (ast.GtE(), 0 | 1):
             return True
     return None
+
+
+def _orders(site: Site, node: ast.expr) -> tuple[str, str] | None:
+    """The smaller and the larger of two numbers of which a comparison says so, as text."""
+    match node:
+        case ast.Compare(left=left, ops=[ast.Gt()], comparators=[right]):
+            return site.text(right), site.text(left)
+        case ast.Compare(left=left, ops=[ast.Lt()], comparators=[right]):
+            return site.text(left), site.text(right)
+    return None
+
+
+def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
+    """What this index is taken in place of where that counts as false, and the whole expression."""
+    parent = site.file.parent(site.call)
+    match parent:
+        case ast.BoolOp(op=ast.Or(), values=[asked, last]) if last is site.call:
+            return asked, parent
+        case ast.IfExp(test=test, body=body, orelse=last) if last is site.call:
+            return (test, parent) if site.text(test) == site.text(body) else None
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value) if value is site.call:
+            branch = site.file.parent(parent)
+            if isinstance(branch, ast.If) and parent in branch.body and isinstance(branch.test, ast.UnaryOp):
+                asked = branch.test.operand
+                same = isinstance(branch.test.op, ast.Not) and site.text(asked) == site.text(target)
+                return (asked, site.call) if same else None
+    return None
+
+
+def _none_by_default(site: Site, asked: ast.expr) -> bool:
+    """Whether a parameter, or a field of a class of this file, is None where nothing is given."""
+    name = last_name(asked)
+    defaults: list[ast.expr | None] = []
+    if isinstance(asked, ast.Name):
+        bindings, _ = lookup(site.file, asked, name)
+        kinds = {one.kind for one in bindings}
+        defaults = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
+    elif isinstance(asked, ast.Attribute):
+        for node in walk(site.file.tree):
+            if isinstance(node, ast.arguments):
+                by_place = [*node.posonlyargs, *node.args]
+                pairs: list[tuple[ast.arg, ast.expr | None]] = []
+                pairs += zip(reversed(by_place), reversed(node.defaults), strict=False)
+                pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
+                defaults += [value for one, value in pairs if one.arg == name]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+                defaults += [node.value] if node.value is not None else []
+    return bool(defaults) and all(isinstance(one, ast.Constant) and one.value is None for one in defaults)
 
 
 def _sources(site: Site, asked: ast.expr) -> Iterator[Place]:

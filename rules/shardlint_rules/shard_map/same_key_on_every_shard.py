@@ -9,8 +9,9 @@ from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Mapped, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._copied_keys import COPYING, copied_key
 from shardlint_rules.shard_map._draws import draws_nothing
 from shardlint_rules.shard_map.runs import (
     called_in,
@@ -38,7 +39,9 @@ class SameKeyOnEveryShard(Rule):
     on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
     So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
     that holds one (`state.rng`). Likely:
-    such a key handed on as one of the `rngs` of a model, beside split data. Possible: to other code that is not seen,
+    such a key handed on as one of the `rngs` of a model, beside split data, and a key in a tuple or dict that is
+    replicated whole (`replicate((params, key))`) in a project that tells devices apart nowhere.
+    Possible: to other code that is not seen,
     and as the key of dropout where no gradient is taken and no argument says that the model trains.
 
     ## Why it hurts
@@ -55,14 +58,21 @@ class SameKeyOnEveryShard(Rule):
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
-    likely = ("rngs",)
+    likely = ("rngs", "replicated")
     behind = ("SL402",)
-    triggers = (*MAPPING, Mapped(calling=(("split(", "fold_in("), _KEYS)))
+    triggers = (
+        *MAPPING,
+        Calls(*COPYING, file_says=("jax.random.split(", "random.split(")),
+        Mapped(calling=(("split(", "fold_in("), _KEYS)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
+        if site.api in COPYING:
+            yield from self._replicated(site)
+            return
         if called_in(site):
             yield from self._kept_in_a_state(site)
             return
@@ -121,6 +131,24 @@ class SameKeyOnEveryShard(Rule):
                         certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
                         form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
                     )
+
+    def _replicated(self, site: Site) -> Iterator[Finding]:
+        """A key in a tree of which each device is given a copy."""
+        key = copied_key(site) if site.wants("replicated") else None
+        if key is None:
+            return
+        name = site.text(key)
+        yield site.finding(
+            key,
+            f"copied to each device on line {site.call.lineno}",
+            f"Every device gets a copy of `{name}` (line {site.call.lineno}): what they draw with it is the same on "
+            "all of them.",
+            help=f"split it, one for each device: jax.random.split({name}, jax.local_device_count()), beside what is "
+            "replicated",
+            certainty=Certainty.POSSIBLE,
+            form="replicated",
+            why="nothing in the project tells the copies apart by their device or process",
+        )
 
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         for ran, event, node in events(site, "key handed on"):

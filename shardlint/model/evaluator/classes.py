@@ -34,8 +34,11 @@ class Classes:
         self.evaluator = evaluator
         self.objects = Objects(evaluator)
 
-    def member(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value:
-        """An attribute of a class, or of an instance of it: methods, fields, properties, `self.name = ...`."""
+    def member(self, cls: ClassValue, name: str, instance: CallResult | None, set_again: bool = True) -> Value:
+        """An attribute of a class, or of an instance of it: methods, fields, properties, `self.name = ...`.
+
+        Not `set_again`: as it was before an object was given another in place of a method.
+        """
         for candidate in self.lineage(cls):
             file = candidate.place.file
             scope = file.scope(candidate.node)
@@ -49,6 +52,11 @@ class Classes:
                     values.append(self._bound(value, cls, instance))
                 if instance is not None and all(binding.kind == "assign" for binding in bindings):
                     values += self._assigned(candidate, name, instance)
+                elif instance is not None and set_again and file.says(f".{name} = "):
+                    again = self._assigned(candidate, name, instance)
+                    if again and self._in_init(candidate, name):
+                        return choice(again)
+                    values += again
                 return choice(values)
             if instance is not None:
                 if name in self.objects.fields(candidate):  # `size: int`, without a default
@@ -57,6 +65,19 @@ class Classes:
                 if assigned:
                     return choice(assigned)
         return Unknown(f"{cls.node.name} has no known {name}")
+
+    def _in_init(self, cls: ClassValue, name: str) -> bool:
+        """Whether `__init__` surely sets `self.name`: in a statement of its own block."""
+        inits = [one for one in cls.node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+        return any(
+            isinstance(statement, ast.Assign)
+            and any(
+                isinstance(one, ast.Attribute) and one.attr == name and isinstance(one.value, ast.Name)
+                for one in statement.targets
+            )
+            for init in inits
+            for statement in init.body
+        )
 
     def _field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
         """A field of a dataclass, NamedTuple or Module; or what a written `__init__` gives to an annotated name."""

@@ -18,7 +18,7 @@ from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
 from shardlint.model.evaluator.filled import grown
 from shardlint.model.evaluator.linking import Linker
-from shardlint.model.evaluator.rebound import held_before
+from shardlint.model.evaluator.rebound import held_before, wraps_itself
 from shardlint.model.evaluator.taken import taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.evaluator.written import Written, number
@@ -394,7 +394,15 @@ class Evaluator:
         if before is not None:
             return self.value(Place(file, before), env)
         base = self.value(Place(file, node.value), env)
+        if wraps_itself(file, node):
+            return choice([self._method(option, node.attr) for option in options(base)])
         return choice([self.attribute(option, node.attr) for option in options(base)])
+
+    def _method(self, base: Value, name: str) -> Value:
+        """An attribute as the class of an object has it, where a method is read to be set again on the object."""
+        if isinstance(base, CallResult) and isinstance(base.by, ClassValue):
+            return self.classes.member(base.by, name, base, set_again=False)
+        return self.attribute(base, name)
 
     def attribute(self, base: Value, name: str) -> Value:
         """An attribute of a value."""

@@ -39,6 +39,14 @@ def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
     return None
 
 
+def wraps_itself(file: FileFacts, node: ast.Attribute) -> bool:
+    """Whether an attribute of a name is read in an assignment to the same: `self.step = jax.jit(self.step)`."""
+    if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return False
+    statement = _statement(file, node)
+    return statement is not None and _sets(statement, node)
+
+
 def _statement(file: FileFacts, node: ast.AST) -> ast.stmt | None:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.Lambda):

@@ -35,6 +35,8 @@ MAKERS = frozenset(
 )
 _TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map", "builtins.map")
 _HOST = (f"{_UTILS}process_allgather", "jax.device_get", f"{_UTILS}global_array_to_host_local_array")
+METHODS = frozenset("astype clip dot flatten max mean min ravel reshape squeeze std sum transpose var".split())
+"""Methods of an array that compute another one of it."""
 Given = Mapping[str, Place]
 
 
@@ -91,6 +93,9 @@ class GlobalArrays:
             found = self._called(option, place, node, given, depth)
             if found:
                 return found
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr in METHODS:
+            return self._of(Place(file, func.value), given, depth + 1)
         return ""
 
     def _called(self, option: Value, place: Place, node: ast.Call, given: Given, depth: int) -> str:
@@ -102,6 +107,9 @@ class GlobalArrays:
                 return ""
             case Api(name="jax.device_put"):
                 return self._placed(file, node)
+            case Api(name="builtins.dict"):
+                nodes = (*node.args, *(one.value for one in node.keywords))
+                return self._any((Place(file, one) for one in nodes), given, depth)
             case Api(name=name) if name in _TREE_MAPS and node.args:
                 return self._mapped(place, node, depth)
             case Api(name=name) if name.startswith("jax.numpy."):

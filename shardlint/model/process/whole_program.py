@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned
-from shardlint.model.process.global_arrays import GlobalArrays
+from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
@@ -100,7 +100,9 @@ def _computing(program: Program, place: Place) -> Together | None:
     call = place.node
     assert isinstance(call, ast.Call)
     name = _compiled(program, place.file, call) if call.args or call.keywords else ""
-    given = (*call.args, *(one.value for one in call.keywords)) if name else ()
+    given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
+    if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
+        name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
     for one in given:
         made = GlobalArrays(program).maker(Place(place.file, one))
         if made:
