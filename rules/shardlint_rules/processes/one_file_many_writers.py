@@ -56,8 +56,8 @@ class OneFileManyWriters(Rule):
     Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
     So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that code
-    writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where one
-    of them alone comes to another call of it, and for `wandb.log` under the flag of a start that also asks for the
+    writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where
+    one of them alone comes to another call of it, and for `wandb.log` under the flag of a start that also asks for the
     process.
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
