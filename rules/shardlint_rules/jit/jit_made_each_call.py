@@ -47,7 +47,8 @@ _ONCE = regex(
 )
 # What a program does again and again, by name: one step of it.
 _STEPS = regex(
-    r"^_*(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?$"
+    r"^_*(?:(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?"
+    r"|act|(?:get|select|sample|choose)_actions?|(?:train|test|eval|predict|update)_on_batch)$"
 )
 
 

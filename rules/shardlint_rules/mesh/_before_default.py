@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from shardlint.model.values import ClassValue, Function, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import children, walk
 
-_NAME = r"\w*(?:mesh|sharding|specs?|rules)\w*"
+_NAME = r"\w*(?:mesh|sharding|specs?|rules|devices)\w*"
 LINE = rf"if\s+(?:not\s+)?{_NAME}(?:\s+is\s+None)?\s*:|({_NAME})\s*=\s*\1\s+or\b"
+_NONE = regex(r"\b(?:None|Optional|Any)\b")
 _LOOKING = (
     "print",
     "isinstance",
@@ -111,7 +113,9 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
     """Whether what is called is of the project and has None for a default there itself."""
     for option in options(site.value(call.func)):
         if isinstance(option, ClassValue):
-            return True
+            if keyword is None or not _is_needed(option.node, keyword):
+                return True
+            continue
         if not isinstance(option, Function) or not isinstance(option.node, ast.FunctionDef):
             continue
         taken = [one.arg for one in (*option.node.args.posonlyargs, *option.node.args.args)]
@@ -121,6 +125,13 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
             return True
         return any(_tests(one, name) for one in walk(option.node))
     return False
+
+
+def _is_needed(cls: ast.ClassDef, name: str) -> bool:
+    """Whether a class has a field that must be given, and is not said to take None."""
+    fields = [one for one in cls.body if isinstance(one, ast.AnnAssign) and one.value is None]
+    mine = [one for one in fields if isinstance(one.target, ast.Name) and one.target.id == name]
+    return any(not _NONE.search(ast.unparse(one.annotation)) for one in mine)
 
 
 def _tests(node: ast.AST, name: str) -> bool:

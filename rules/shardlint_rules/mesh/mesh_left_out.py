@@ -28,8 +28,8 @@ class MeshLeftOut(Rule):
     ## What it does
     Reports `policy = build(dim)` in a function that makes a mesh, where `build` takes a `mesh`, None by default, and
     then makes another one (`mesh = mesh or make_mesh()`), and where what it gives meets arrays of the program's mesh in
-    one call. Also a mesh, sharding, spec or rules, None by default, that a function hands on above the statement that
-    replaces the None (`specs = build(mesh=mesh)`, and then `if mesh is None: mesh = default_mesh()`).
+    one call. Also a mesh, devices, sharding, spec or rules, None by default, that a function hands on above the
+    statement that replaces the None (`specs = build(mesh=mesh)`, and then `if mesh is None: mesh = default_mesh()`).
 
     ## Why it hurts
     The default is another mesh: mostly all devices on one axis, or the model axis of size 1. The weights are split over
@@ -55,7 +55,7 @@ class MeshLeftOut(Rule):
             r"\w*mesh\w*\s*(?::[^=#\n]*)?=[^=#\n]*\w\(",
             saying=("mesh",),
         ),
-        Lines(LINE, saying=("mesh", "sharding", "spec", "rules")),
+        Lines(LINE, saying=("mesh", "sharding", "spec", "rules", "devices")),
     )
     where = "host"
     in_tests = False
