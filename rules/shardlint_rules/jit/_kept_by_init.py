@@ -21,6 +21,7 @@ INITS = Lines(
 """Functions that make the first state of an optimizer."""
 _KEY = regex(r"(?:^|_)(?:key|rng|prng_?key)$")
 _PARAMS = regex(r"^(?:\w+_)?params$")
+_OWN = ("params", "model_params", "parameters")  # others are mostly differences of parameters
 _STATE = regex(r"State$")
 
 
@@ -41,13 +42,19 @@ def kept_by_init(site: Site) -> Iterator[Kept]:
     if not isinstance(maker, ast.FunctionDef):
         return
     beside = [one for one in maker.body if isinstance(one, ast.FunctionDef)]
-    if not any("update" in one.name for one in beside) or site.program.project.is_test(site.file.path):
+    if not any(map(_takes_both, beside)) or site.program.project.is_test(site.file.path):
         return
     own = {one.arg for one in (*init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs)}
     around = {one.arg for one in (*maker.args.posonlyargs, *maker.args.args, *maker.args.kwonlyargs)}
     for statement in init.body:
         if isinstance(statement, ast.Return) and statement.value is not None:
             yield from _of(site, statement.value, own, around)
+
+
+def _takes_both(update: ast.FunctionDef) -> bool:
+    """Whether an update is given the parameters beside the state: where the state is all, nothing is there twice."""
+    taken = (*update.args.posonlyargs, *update.args.args, *update.args.kwonlyargs)
+    return "update" in update.name and any(one.arg in _OWN for one in taken)
 
 
 def _of(site: Site, result: ast.expr, own: set[str], around: set[str]) -> Iterator[Kept]:
