@@ -124,11 +124,6 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
             id="attribute",
         ),
         pytest.param(
-            "class C:\n    def __init__(self):\n        self.step = jax.jit(self.step)\n"
-            "    def step(self): here()\n    def run(self): self.step()",
-            id="method-set-again",
-        ),
-        pytest.param(
             "class C:\n    def _m(self): here()\n    m = jax.jit(_m)\nC().m()", id="class-attribute"
         ),
         pytest.param(

@@ -44,8 +44,8 @@ class WholeOnOneDevice(Rule):
     ## What it does
     Reports `device_put(x, sharding)`, and eager constraints, where `x` is what `jnp.zeros`, `jax.random.normal` and the
     like make, or what `jnp.stack`, `concatenate`, `tile` and `broadcast_to` join (`jnp.stack([x] * n)`), and the
-    sharding splits it; also what `jnp.asarray` makes of an array of the host on the way, and a `tree.map` of a function
-    that makes them. Small arrays and tests are left alone.
+    sharding splits it; also a `tree.map` of a function that makes them, and, as possible, what `jnp.asarray` makes of
+    an array of the host on the way. Small arrays and tests are left alone.
 
     ## Why it hurts
     The function of jax.numpy puts its result on the first device. That device needs room for all of what the mesh is
@@ -66,7 +66,7 @@ class WholeOnOneDevice(Rule):
     name = "whole-on-one-device"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("joined", "converted")
+    likely = ("joined",)
     triggers = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", file_says=_NEAR), Methods(_CONSTRAINT, file_says=_NEAR))
     forms = ("call", "method")
     fixes = "safe"
@@ -80,6 +80,8 @@ class WholeOnOneDevice(Rule):
         if source is None or site.region.traced == "always":
             return
         converted = source.form == "converted"
+        if converted and not site.wants("converted"):
+            return
         if converted and (
             site.api != _PUT or (isinstance(sharding, ast.Attribute) and sharding.attr == "sharding")
         ):
