@@ -174,6 +174,11 @@ def test_what_is_traced(ask: Ask, text: str) -> None:
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\ndef main(): f()\nmain()", id="two-callers"),
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\nuse(f)", id="traced-and-given-away"),
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\ndef k(): f()", id="a-caller-nobody-calls"),
+        pytest.param(
+            "class C:\n    def __init__(self):\n        self.step = jax.jit(self.step)\n"
+            "    def step(self): here()\n    def run(self): self.step()",
+            id="method-set-again",
+        ),
     ],
 )
 def test_what_is_traced_sometimes(ask: Ask, text: str) -> None:
