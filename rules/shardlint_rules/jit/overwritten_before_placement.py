@@ -20,7 +20,7 @@ _CONVERTING = (
     "device_put_replicated", "device_put_sharded", "filter_shard", "shard_array", "shard_batch", "shard", "auto_shard",
     "array_split",
 )  # fmt: skip
-_CALL = regex(rf"^_?(?:maybe_)?(?:{'|'.join(_CONVERTING)})(?:_\w+)?$")
+_CALL = regex(rf"^_?(?!shard_?map)(?:maybe_)?(?:{'|'.join(_CONVERTING)})(?:_\w+)?$")
 _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
