@@ -30,6 +30,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.nodes import none_by_default
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONAL = ("None", "Optional", "Any", "object")
@@ -173,12 +174,5 @@ def _parameter_is_none(parameter: Parameter) -> bool | None:
     args = home.args if isinstance(home, ast.FunctionDef | ast.AsyncFunctionDef) else None
     if args is None:
         return None
-    positional = [*args.posonlyargs, *args.args]
-    pairs = [
-        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    none = any(
-        arg is node and isinstance(default, ast.Constant) and default.value is None for arg, default in pairs
-    )
+    none = isinstance(node, ast.arg) and node.arg in none_by_default(args)
     return None if none else False

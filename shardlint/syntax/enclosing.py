@@ -31,6 +31,13 @@ def caught(file: FileFacts, node: ast.AST) -> bool:
     return False
 
 
+def block_of(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of which one is: a body, what stands under `else`, or under `finally`; else itself alone."""
+    outer = file.parent(statement)
+    blocks = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
+    return next((one for one in blocks if isinstance(one, list) and statement in one), [statement])
+
+
 def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
     """Whether a node stands in one of the statements of a block, by where their text is."""
     place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

@@ -1,4 +1,4 @@
-"""The nodes below a node, as `ast.walk` gives them, in half of its time: that was a tenth of a run."""
+"""The nodes below a node, as `ast.walk` gives them in twice the time (a tenth of a run), and what they say."""
 
 from __future__ import annotations
 
@@ -59,3 +59,21 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
                 elif value is not None:
                     below.append(value)
         todo = [one for one in below if one is not None] if None in below else below
+
+
+def says(node: ast.AST, name: str) -> bool:
+    """Whether a name stands in a node."""
+    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
+
+
+def defaults(arguments: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    """The parameters that have a default, with it, and those by keyword alone; None where they have none."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    yield from zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+    yield from zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+
+
+def none_by_default(arguments: ast.arguments) -> set[str]:
+    """The parameters of which None is the default."""
+    given = defaults(arguments)
+    return {one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
@@ -20,7 +19,7 @@ _CALLS = regex(
 )
 
 
-def over_an_axis(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+def over_an_axis(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
     """In words what a function does over an axis; None where it is not known to, or leaves that to others."""
     body = [
         one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))

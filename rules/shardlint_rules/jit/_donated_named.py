@@ -9,7 +9,7 @@ from shardlint.model.values import Api, Constant, Items, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import says, walk
 from shardlint_rules.jit.results import returned_by
 
 _NUMBER = regex(
@@ -56,7 +56,7 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
         mentioned = any(
             isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one)
         )
-        if mentioned or not _read(node, name):
+        if mentioned or not says(node, name):
             continue
         if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
             found.append(Named(name, "a number by its name"))
@@ -81,10 +81,6 @@ def _bare(result: ast.expr) -> list[ast.expr]:
     if isinstance(result, ast.Tuple | ast.List):
         return [part for one in result.elts for part in _bare(one)]
     return list(walk(result))  # type: ignore[arg-type]
-
-
-def _read(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def by_wrapper(site: Site) -> Wrapped | None:

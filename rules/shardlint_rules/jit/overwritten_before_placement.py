@@ -9,7 +9,8 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.enclosing import block_of
+from shardlint.syntax.nodes import says, walk
 
 # Calls that make another array of the one that they are given: placed, constrained, gathered, reduced, shared out.
 _CONVERTING = (
@@ -54,8 +55,9 @@ class OverwrittenBeforePlacement(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an assignment."""
         statement = site.syntax
-        name = _bound(statement)
-        call = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return
+        name, call = _bound(statement), statement.value
         while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             if _CALL.match(call.func.attr) or not isinstance(call.func.value, ast.Call):
                 break
@@ -63,7 +65,7 @@ class OverwrittenBeforePlacement(Rule):
         if not name or not isinstance(call, ast.Call) or not _CALL.match(last_name(call.func)):
             return
         given = [*call.args, *(one.value for one in call.keywords)]
-        if not given or isinstance(given[0], ast.Constant) or _mentions(call, name):
+        if not given or isinstance(given[0], ast.Constant) or says(call, name):
             return
         before = _lost(site, statement, name)
         if before is None:
@@ -88,22 +90,17 @@ def _bound(statement: ast.AST | None) -> str:
     return ""
 
 
-def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
-
-
-def _lost(site: Site, statement: ast.AST, name: str) -> ast.stmt | None:
+def _lost(site: Site, statement: ast.stmt, name: str) -> ast.stmt | None:
     """The statement before, in the same block, that computes what is overwritten and was not read."""
     parent = site.file.parent(statement)
-    blocks = [getattr(parent, field, None) for field in ("body", "orelse", "finalbody")]
-    block = next((one for one in blocks if isinstance(one, list) and statement in one), [])
+    block = block_of(site.file, statement)
     before: ast.stmt
-    for before in reversed(block[: block.index(statement)] if block else []):
+    for before in reversed(block[: block.index(statement)]):
         if isinstance(before, ast.Assert):
             continue
         if _computes(before, name):
             return before
-        if isinstance(parent, ast.Module) or _mentions(before, name):
+        if isinstance(parent, ast.Module) or says(before, name):
             return None  # functions that are called in between may read a global name
     return None
 
@@ -112,11 +109,11 @@ def _computes(statement: ast.stmt, name: str) -> bool:
     """Whether a statement, or each branch of it, binds a name to something computed, and does not read it."""
     if isinstance(statement, ast.If):
         branches = (statement.body, statement.orelse)
-        inside = [one for branch in branches for one in branch if _mentions(one, name)]
+        inside = [one for branch in branches for one in branch if says(one, name)]
         ends = all(branch and _computes(branch[-1], name) for branch in branches)
-        return ends and len(inside) == len(branches) and not _mentions(statement.test, name)
+        return ends and len(inside) == len(branches) and not says(statement.test, name)
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if _bound(statement) != name or value is None or _mentions(value, name):
+    if _bound(statement) != name or value is None or says(value, name):
         return False
     computed = any(isinstance(one, ast.Call | ast.BinOp | ast.ListComp) for one in walk(value))
     return computed and any(isinstance(one, ast.Name) for one in walk(value))

@@ -19,7 +19,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import defaults, walk
 from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 from shardlint_rules.jit._unplaced import converted, given_a_mesh, kept_unread, made_here, unplaced
@@ -149,7 +149,7 @@ class ShardingNotUsed(Rule):
         """The name of an axis that a function which maps or reduces takes, and never reads."""
         node, name = scope.node, parameter.arg
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        doing = over_an_axis(site, node)
+        doing = over_an_axis(node)
         if doing is None or reads_it(node, name) or site.program.project.is_test(site.file.path):
             return
         if not _stands_for_another(site, scope):
@@ -303,13 +303,7 @@ def _given(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
 
 def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     """The default of a parameter, if it is None."""
-    args = node.args
-    positional = [*args.posonlyargs, *args.args]
-    pairs = [
-        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    found = next((default for one, default in pairs if one.arg == name), None)
+    found = next((default for one, default in defaults(node.args) if one.arg == name), None)
     return found if isinstance(found, ast.Constant) and found.value is None else None
 
 

@@ -9,7 +9,7 @@ from shardlint.model.values import ClassValue, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import children, none_by_default, says, walk
 
 _NAME = r"\w*(?:mesh|sharding|specs?|rules|devices)\w*"
 LINE = rf"if\s+(?:not\s+)?{_NAME}(?:\s+is\s+None)?\s*:|({_NAME})\s*=\s*\1\s+or\b"
@@ -40,7 +40,7 @@ def before_default(site: Site) -> tuple[ast.expr, str, ast.Call] | None:
     ):
         return None
     name = _replaced(statement)
-    if name is None or name not in _none_by_default(node):
+    if name is None or name not in none_by_default(node.args):
         return None
     for above in node.body[: node.body.index(statement)]:
         if any(
@@ -79,34 +79,20 @@ def _replaced(statement: ast.stmt) -> str | None:
     return name if any(isinstance(one, ast.Name) and one.id == name for one in targets) else None
 
 
-def _none_by_default(node: ast.FunctionDef) -> set[str]:
-    args = node.args
-    positional = [*args.posonlyargs, *args.args]
-    pairs = [
-        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    return {one.arg for one, default in pairs if isinstance(default, ast.Constant) and default.value is None}
-
-
 def _calls(node: ast.AST, name: str) -> Iterator[ast.Call]:
     """The calls in a statement that are made whatever the name holds, and are no question about it."""
-    if isinstance(node, ast.If | ast.IfExp) and _says(node.test, name):
+    if isinstance(node, ast.If | ast.IfExp) and says(node.test, name):
         return
     if isinstance(
         node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Assert | ast.Raise
     ):
         return
-    if isinstance(node, ast.BoolOp) and any(_says(one, name) for one in node.values[:-1]):
+    if isinstance(node, ast.BoolOp) and any(says(one, name) for one in node.values[:-1]):
         return
     if isinstance(node, ast.Call) and last_name(node.func) not in _LOOKING:
         yield node
     for child in children(node):
         yield from _calls(child, name)
-
-
-def _says(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> bool:
@@ -121,7 +107,7 @@ def _takes_none(site: Site, call: ast.Call, keyword: str | None, at: int) -> boo
         taken = [one.arg for one in (*option.node.args.posonlyargs, *option.node.args.args)]
         shifted = at + bool(option.bound)
         name = keyword or (taken[shifted] if shifted < len(taken) else None)
-        if name is None or name in _none_by_default(option.node):
+        if name is None or name in none_by_default(option.node.args):
             return True
         return any(_tests(one, name) for one in walk(option.node))
     return False

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.values import Api
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import defaults
 
 _ASKING = (
     "jax.devices",
@@ -94,7 +95,7 @@ class DevicesInDefault(Rule):
         inner: ast.AST = site.call
         for outer in site.file.ancestors(site.call):
             if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-                for parameter, default in _defaults(outer.args):
+                for parameter, default in defaults(outer.args):
                     if default is inner:
                         return outer, parameter, default
                 return None
@@ -139,12 +140,6 @@ class DevicesInDefault(Rule):
         lines = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {text}{newline}"
         edits.append(Edit(start, start, lines))
         return site.fix(Safety.SAFE, f"write {name}=None, and in the body {name} = {text}", edits)
-
-
-def _defaults(args: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    positional = [*args.posonlyargs, *args.args]
-    yield from zip(reversed(positional), reversed(args.defaults), strict=False)
-    yield from zip(args.kwonlyargs, args.kw_defaults, strict=True)
 
 
 def _of_a_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

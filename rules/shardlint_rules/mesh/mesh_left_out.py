@@ -12,7 +12,7 @@ from shardlint.model.values import ClassValue, Constant, Function, Place, Transf
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import none_by_default, walk
 from shardlint_rules.mesh._before_default import LINE, before_default
 
 # What places its arguments, by its name.
@@ -133,7 +133,7 @@ class MeshLeftOut(Rule):
         if given is None:
             return None
         for name in (*parameters.positional, *parameters.keyword_only):
-            if "mesh" not in name or name in given or not _none_by_default(node, name):
+            if "mesh" not in name or name in given or name not in none_by_default(node.args):
                 continue
             default = _own(node, name)
             if default is None:
@@ -219,17 +219,6 @@ def _definition(site: Site, value: Value) -> tuple[Function, bool] | None:
     if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
         return None
     return value, bound
-
-
-def _none_by_default(node: ast.FunctionDef, name: str) -> bool:
-    args = node.args
-    positional = [*args.posonlyargs, *args.args]
-    pairs = [
-        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    found = next((default for one, default in pairs if one.arg == name), None)
-    return isinstance(found, ast.Constant) and found.value is None
 
 
 def _own(node: ast.FunctionDef, name: str) -> ast.Call | None:

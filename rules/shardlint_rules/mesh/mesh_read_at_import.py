@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import children
+from shardlint.syntax.nodes import children, defaults
 from shardlint_rules.mesh._imported import at_import, kept_globals, set_while_importing
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
@@ -134,12 +134,7 @@ def _own_calls(site: Site) -> Iterator[ast.Call]:
 
 
 def _default(arguments: ast.arguments, parameter: ast.arg) -> Iterator[ast.expr]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return (default for one, default in pairs if one is parameter and default is not None)
+    return (default for one, default in defaults(arguments) if one is parameter and default is not None)
 
 
 def _gives(site: Site, call: ast.Call) -> str | None:

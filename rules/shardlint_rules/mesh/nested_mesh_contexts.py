@@ -10,6 +10,7 @@ from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.legacy import items
 
 _With = ast.With | ast.AsyncWith
@@ -100,15 +101,9 @@ def _inside(site: Site) -> Iterator[tuple[_With, ast.withitem | None]]:
             if not any(_sets(site, item.context_expr) for item in after):
                 yield from _below(site, statement.body)
     elif isinstance(parent, ast.Expr):
-        block = _block(site, parent)
+        block = block_of(site.file, parent)
         rest = block[block.index(parent) + 1 :]
         yield from _below(site, rest)
-
-
-def _block(site: Site, statement: ast.stmt) -> list[ast.stmt]:
-    owner = site.file.parent(statement)
-    blocks = [getattr(owner, name, []) for name in ("body", "orelse", "finalbody")]
-    return next((block for block in blocks if isinstance(block, list) and statement in block), [statement])
 
 
 def _below(site: Site, body: list[ast.stmt]) -> Iterator[tuple[_With, None]]:

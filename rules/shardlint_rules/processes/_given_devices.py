@@ -7,7 +7,7 @@ import ast
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import says, walk
 
 _DEVICES = regex(
     r"^(?:(?!num_|n_|nr_|max_|min_|total_|enable_|use_|multi_|other_)[a-z]\w*_)?devices$|^device_list$"
@@ -84,14 +84,10 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _mentions(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
-
-
 def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -> bool:
     """Whether a count is compared with what is given, stands for it where nothing is given, or is only told."""
     expression = _whole(file, counted)
-    if expression is None or _mentions(expression, name):
+    if expression is None or says(expression, name):
         return True
     statement = file.parent(expression)
     if isinstance(statement, ast.Expr | ast.Raise):
@@ -109,7 +105,7 @@ def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -
         if isinstance(one, ast.Name) and one.id == target.id and one is not target
     ]
     real = [one for one in uses if one is not None and not isinstance(file.parent(one), ast.Expr | ast.Raise)]
-    return not real or any(_mentions(one, name) for one in real)
+    return not real or any(says(one, name) for one in real)
 
 
 def _whole(file: FileFacts, node: ast.expr) -> ast.expr | None:
@@ -144,7 +140,7 @@ def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str)
         if (
             isinstance(outer, ast.If | ast.IfExp | ast.While)
             and inner is not outer.test
-            and _mentions(outer.test, name)
+            and says(outer.test, name)
         ):
             body = outer.body if isinstance(outer.body, list) else [outer.body]
             if _given(outer.test, name) is not (inner in body):

@@ -7,7 +7,7 @@ import ast
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import defaults, walk
 
 SHARDS = (
     "shard_id",
@@ -67,13 +67,9 @@ def _taken(cls: ast.ClassDef) -> dict[str, bool]:
             one for one in cls.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
         ]
         return {one.target.id: one.value is not None for one in fields if isinstance(one.target, ast.Name)}
-    by_place = [*init.args.posonlyargs, *init.args.args][1:]
-    without = len(by_place) - len(init.args.defaults)
-    found = {one.arg: at >= without for at, one in enumerate(by_place)}
-    return found | {
-        one.arg: value is not None
-        for one, value in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True)
-    }
+    taken = [*init.args.posonlyargs, *init.args.args][1:]
+    found = dict.fromkeys((one.arg for one in (*taken, *init.args.kwonlyargs)), False)
+    return found | {one.arg: value is not None for one, value in defaults(init.args)}
 
 
 def _kept(cls: ast.ClassDef, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Code that runs only where one process has all devices."""
+"""Code that runs only where one process has all devices, and what is called to meet the others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import ast
 from shardlint.model import Program
 from shardlint.model.process.whole_program import Together
 from shardlint.model.values import CallResult, Place, options
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
+
+BARRIER = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
+"""What is called to wait for the other processes."""
 
 _ALL = ("jax.device_count", "jax.devices")
 _OWN = ("jax.local_device_count", "jax.local_devices")

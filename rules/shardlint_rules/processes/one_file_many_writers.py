@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Met
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
+from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._trackers import (
@@ -25,7 +26,7 @@ from shardlint_rules.processes._trackers import (
     started_by_one,
 )
 from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import BARRIER, alone
 
 _OPEN = {
     "builtins.open": 1,
@@ -40,7 +41,6 @@ _FAMILY = (
 )
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
-_BARRIERS = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
 _COUNTED = ("process_count()", "host_count()", "distributed.initialize(")
 _WHY = {
     "barrier": "meets at a barrier, and asks for the index of the process",
@@ -112,7 +112,7 @@ class OneFileManyWriters(Rule):
         added = site.form == "call" and (site.api in _SAVES or self._adds(site))
         form = self._shared(site, function) if not added else ""
         why = f"`{function.name}` {_WHY.get(form, '')}"
-        if not form and not maybe_one(site) and self._meets(site, function):
+        if not form and not maybe_one(site) and self._meets(site):
             form, why = "met", f"`{function.name}` meets the other processes at a barrier, and this is on all of them"
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
@@ -255,17 +255,15 @@ class OneFileManyWriters(Rule):
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
         return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
 
-    def _meets(self, site: Site, function: Scope) -> bool:
-        """Whether the function waits for the other processes right before a write, or right after it."""
+    def _meets(self, site: Site) -> bool:
+        """Whether a function waits for the other processes right before a write, or right after it."""
         statement = site.file.statement(site.call)
-        block = next((one for one in _blocks(site.file.parent(statement)) if statement in one), None)
-        if block is None:
-            return False
+        block = block_of(site.file, statement)
         at = block.index(statement)
         return any(
             isinstance(one, ast.Expr)
             and isinstance(one.value, ast.Call)
-            and _BARRIERS.match(last_name(one.value.func)) is not None
+            and BARRIER.match(last_name(one.value.func)) is not None
             for one in block[max(at - 2, 0) : at + 3]
         )
 
@@ -277,13 +275,6 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
-
-
-def _blocks(node: ast.AST | None) -> Iterator[list[ast.stmt]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
 
 
 def _called(site: Site, function: Scope) -> str:

@@ -12,9 +12,8 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import BARRIER, alone
 
-_BARRIER = regex(r"^_?sync_(?:global_)?(?:devices|processes|hosts)$")
 _MOVES = regex(r"^(?:rename|renames|replace|move|mv)$")
 _MOVED_BY = regex(r"[\"']mv[\"']")
 _TAKES_AWAY = regex(r"^(?:rename|renames|move|rmtree|unlink|remove|rmdir|delete\w*)$")
@@ -76,7 +75,7 @@ class OthersDoNotWait(Rule):
         barriers = [
             one.lineno
             for one in walk(node)
-            if isinstance(one, ast.Call) and _BARRIER.match(last_name(one.func))
+            if isinstance(one, ast.Call) and BARRIER.match(last_name(one.func))
         ]
         if not barriers or max(barriers) >= statement.lineno:
             return

@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import defaults, walk
 from shardlint_rules.processes.given import given, given_field
 
 _COUNTS = ("jax.process_count", "jax.host_count")
@@ -186,22 +186,18 @@ def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
 def _none_by_default(site: Site, asked: ast.expr) -> bool:
     """Whether a parameter, or a field of a class of this file, is None where nothing is given."""
     name = last_name(asked)
-    defaults: list[ast.expr | None] = []
+    found: list[ast.expr | None] = []
     if isinstance(asked, ast.Name):
         bindings, _ = lookup(site.file, asked, name)
         kinds = {one.kind for one in bindings}
-        defaults = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
+        found = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
     elif isinstance(asked, ast.Attribute):
         for node in walk(site.file.tree):
             if isinstance(node, ast.arguments):
-                by_place = [*node.posonlyargs, *node.args]
-                pairs: list[tuple[ast.arg, ast.expr | None]] = []
-                pairs += zip(reversed(by_place), reversed(node.defaults), strict=False)
-                pairs += zip(node.kwonlyargs, node.kw_defaults, strict=True)
-                defaults += [value for one, value in pairs if one.arg == name]
+                found += [value for one, value in defaults(node) if one.arg == name]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-                defaults += [node.value] if node.value is not None else []
-    return bool(defaults) and all(isinstance(one, ast.Constant) and one.value is None for one in defaults)
+                found += [node.value] if node.value is not None else []
+    return bool(found) and all(isinstance(one, ast.Constant) and one.value is None for one in found)
 
 
 def _sources(site: Site, asked: ast.expr) -> Iterator[Place]:

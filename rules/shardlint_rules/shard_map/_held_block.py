@@ -12,7 +12,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import says, walk
 from shardlint_rules.shard_map._rings import Ring
 
 _Defined = ast.FunctionDef | ast.Lambda
@@ -123,7 +123,7 @@ def _sign(site: Site, node: ast.expr, counter: str, turn: ast.AST) -> int:
     terms = list(_terms(node, 1))
     hops = [sign for sign, term in terms if isinstance(term, ast.Name) and term.id == counter]
     others = [term for _, term in terms if not (isinstance(term, ast.Name) and term.id == counter)]
-    if len(hops) != 1 or any(_says(one, counter) for one in others):
+    if len(hops) != 1 or any(says(one, counter) for one in others):
         return 0
     own = [sign for sign, term in terms if _own_index(site, term)]
     if own != [1]:
@@ -137,10 +137,6 @@ def _sign(site: Site, node: ast.expr, counter: str, turn: ast.AST) -> int:
             ):
                 return 0
     return hops[0]
-
-
-def _says(node: ast.expr, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))
 
 
 def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
