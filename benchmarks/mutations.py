@@ -2,28 +2,33 @@
 
 `mutations.py FOLDER... [--operator NAME] [--most 24]`: each FOLDER is a project as it was cloned. Files that are named
 like tests are left out. Each operator takes away what its mistake is the lack of; a project gives one place after
-another, by turns, always the same ones. Seen is a finding at default certainty that the project does not have as it is,
+another, by turns, always the same ones. Seen is a finding at default certainty that the file does not have as it is,
 old names aside; whether it stands at the changed line is told apart. Not each change is a mistake: some places do
-without. Nothing is written to the projects: the changed text goes in by standard input.
+without. Nothing is written to the projects: the changed text is checked as an editor's would be.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
 import random
-import subprocess
-import sys
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import mutations_jit
+import mutations_maps
+from mutated import Text
+
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.server.kept import Kept
+from shardlint.source.text import decode
 
 _SEED, _NEAR = 5, 2
 _OLD = ("SL9", "SL315", "SL312", "SL513")
-_SPECS = ("P", "PS", "PartitionSpec")
 
 
 @dataclass(frozen=True)
@@ -38,137 +43,85 @@ class Place:
     text: str
 
 
-class _Text:
-    """A file, its tree, and where nodes stand in its bytes."""
-
-    def __init__(self, source: bytes) -> None:
-        self.bytes = source
-        self.tree = ast.parse(source)
-        self.lines = [0]
-        for line in source.split(b"\n"):
-            self.lines.append(self.lines[-1] + len(line) + 1)
-
-    def span(self, node: ast.expr) -> tuple[int, int]:
-        last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
-        return self.lines[node.lineno - 1] + node.col_offset, self.lines[last - 1] + column
-
-    def of(self, node: ast.expr) -> str:
-        start, end = self.span(node)
-        return self.bytes[start:end].decode("utf-8", "replace")
+OPERATORS = {**mutations_jit.OPERATORS, **mutations_maps.OPERATORS}
 
 
-Change = tuple[int, int, int, str]
-"""A line, the first and last byte, and what comes in their place."""
-
-
-def _name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _calls(text: _Text, *names: str) -> Iterator[ast.Call]:
-    for node in ast.walk(text.tree):
-        if isinstance(node, ast.Call) and _name(node.func) in names:
-            yield node
-
-
-def _gradients(text: _Text) -> Iterator[Change]:
-    """`grads = jax.lax.pmean(grads, axis)` becomes `grads = grads`."""
-    for node in ast.walk(text.tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            target, call = text.of(node.targets[0]), node.value
-            reduces = _name(call.func) in ("pmean", "psum") and call.args and "grad" in target.lower()
-            if reduces and text.of(call.args[0]) == target:
-                yield node.lineno, *text.span(call), target
-
-
-def _keys(text: _Text) -> Iterator[Change]:
-    """`jax.random.fold_in(key, jax.lax.axis_index(axis))` becomes `key`."""
-    for call in _calls(text, "fold_in"):
-        if len(call.args) == 2 and "axis_index" in text.of(call.args[1]):
-            yield call.lineno, *text.span(call), text.of(call.args[0])
-
-
-def _placed(text: _Text) -> Iterator[Change]:
-    """`jax.jit(init, out_shardings=...)` becomes `jax.jit(init)`."""
-    for call in _calls(text, "jit"):
-        if not call.args or "init" not in text.of(call.args[0]).lower():
-            continue
-        for keyword in call.keywords:
-            if keyword.arg == "out_shardings":
-                start = text.bytes.rindex(b"out_shardings", 0, text.span(keyword.value)[0])
-                before = text.bytes[:start].rstrip()
-                yield call.lineno, len(before.removesuffix(b",")), text.span(keyword.value)[1], ""
-
-
-def _declared(text: _Text) -> Iterator[Change]:
-    """`out_specs=P("data")` of a shard_map becomes `out_specs=P()`."""
-    for call in _calls(text, "shard_map"):
-        for keyword in call.keywords:
-            spec = keyword.value
-            if keyword.arg == "out_specs" and isinstance(spec, ast.Call) and _name(spec.func) in _SPECS and spec.args:
-                yield spec.lineno, *text.span(spec), f"{text.of(spec.func)}()"
-
-
-OPERATORS: dict[str, Callable[[_Text], Iterator[Change]]] = {
-    "gradients not averaged": _gradients,
-    "one key for all devices": _keys,
-    "made with no out_shardings": _placed,
-    "declared replicated": _declared,
-}
-
-
-def places(projects: Sequence[Path], operator: str, most: int) -> list[Place]:
-    """Where an operator changes something, at most so often, each project in turn."""
-    found: dict[Path, list[Place]] = defaultdict(list)
+def places(projects: Sequence[Path], operators: Sequence[str], most: int) -> list[tuple[str, Place]]:
+    """Where each operator changes something, at most so often, each project in turn."""
+    found: dict[str, dict[Path, list[Place]]] = {operator: defaultdict(list) for operator in operators}
     for project in projects:
         for file in sorted(project.rglob("*.py")):
             inside = file.relative_to(project).parts
             if any(part.startswith("test") or part.endswith("_test.py") for part in inside) or not file.is_file():
                 continue
             source = file.read_bytes()
-            if b"jax" not in source or b"\r" in source:
+            able = [one for one in operators if all(word in source for word in OPERATORS[one].words)]
+            if b"jax" not in source or b"\r" in source or not able:
                 continue
             try:
-                changes = list(OPERATORS[operator](_Text(source)))
+                text = Text(source)
+                for operator in able:
+                    changes = OPERATORS[operator].changes(text)
+                    found[operator][project] += (Place(project, file, *one) for one in changes)
             except (SyntaxError, ValueError, RecursionError):
                 continue
-            found[project] += (Place(project, file, *change) for change in changes)
+    return [(operator, place) for operator in operators for place in _drawn(found[operator], most)]
+
+
+def _drawn(found: dict[Path, list[Place]], most: int) -> Iterator[Place]:
     drawn, order = random.Random(_SEED), sorted(found)
     drawn.shuffle(order)
-    chosen: list[Place] = []
-    while any(found.values()) and len(chosen) < most:
+    while any(found.values()) and most:
         for project in order:
-            if found[project] and len(chosen) < most:
-                chosen.append(found[project].pop(drawn.randrange(len(found[project]))))
-    return chosen
+            if found[project] and most:
+                yield found[project].pop(drawn.randrange(len(found[project])))
+                most -= 1
 
 
-def _findings(place: Place, source: bytes) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "shardlint", "check", "--output-format", "json", "--no-cache"]
-    name = ["--stdin-filename", str(place.file), "-"]
-    ran = subprocess.run([*command, *name], cwd=place.project, input=source, capture_output=True, check=False)
-    told: list[dict[str, Any]] = json.loads(ran.stdout)["findings"]
-    return [one for one in told if not one["code"].startswith(_OLD)]
+class Checked:
+    """Projects that are kept between changes, as an editor keeps them."""
 
+    def __init__(self, certainty: Certainty | None = None) -> None:
+        self._options = Options(certainty=certainty)
+        self._kept: dict[Path, Kept] = {}
+        self._as_it_is: dict[Path, Counter[tuple[str, str]]] = {}
 
-def outcome(place: Place) -> str:
-    """`at` the line or one near it, `elsewhere` in the file or project, or `missed`."""
-    source = place.file.read_bytes()
-    changed = source[: place.start] + place.text.encode() + source[place.end :]
-    try:
-        ast.parse(changed)
-    except SyntaxError:
-        return "not Python any more"
-    before = Counter((one["code"], one["message"]) for one in _findings(place, source))
-    new: list[dict[str, Any]] = []
-    for one in _findings(place, changed):
-        kind = one["code"], one["message"]
-        before[kind] -= 1
-        if before[kind] < 0:
-            new.append(one)
-    if any(one["line"] - _NEAR <= place.line <= one["end_line"] + _NEAR for one in new):
-        return "at"
-    return "elsewhere" if new else "missed"
+    def findings(self, place: Place, source: bytes) -> list[tuple[str, str, int, int]]:
+        """Code, message, first and last line of each finding in the file if this were its text, old names aside."""
+        kept = self._kept.get(place.project)
+        if kept is None:
+            self._kept.clear()
+            kept = self._kept[place.project] = Kept(self._options)
+        text = decode(place.file, source)
+        kept.bring({place.file: text}, look=False)
+        report = kept.check(place.file).report
+        lines = text.line_starts
+        return [
+            (one.rule.code, one.message, bisect_right(lines, one.start), bisect_right(lines, one.end))
+            for one in (report.findings if report is not None else ())
+            if not one.rule.code.startswith(_OLD)
+        ]
+
+    def outcome(self, place: Place) -> tuple[str, str]:
+        """`at` the line or one near it, `elsewhere` in the file, or `missed`; and the codes of what is new."""
+        source = place.file.read_bytes()
+        changed = source[: place.start] + place.text.encode() + source[place.end :]
+        try:
+            ast.parse(changed)
+        except SyntaxError:
+            return "not Python any more", ""
+        if place.file not in self._as_it_is:
+            self._as_it_is[place.file] = Counter(one[:2] for one in self.findings(place, source))
+        before = self._as_it_is[place.file].copy()
+        new: list[tuple[str, str, int, int]] = []
+        for one in self.findings(place, changed):
+            before[one[:2]] -= 1
+            if before[one[:2]] < 0:
+                new.append(one)
+        codes = " ".join(sorted({one[0] for one in new}))
+        if any(first - _NEAR <= place.line <= last + _NEAR for _, _, first, last in new):
+            return "at", codes
+        return ("elsewhere" if new else "missed"), codes
 
 
 def main() -> None:
@@ -176,17 +129,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("projects", nargs="+", type=Path)
     parser.add_argument("--operator", action="append", choices=sorted(OPERATORS))
+    parser.add_argument("--certainty", type=Certainty, choices=list(Certainty))
     parser.add_argument("--most", type=int, default=24)
     asked = parser.parse_args()
     projects = [project.resolve() for project in asked.projects if project.is_dir()]
-    for operator in asked.operator or OPERATORS:
-        told: Counter[str] = Counter()
-        for place in places(projects, operator, asked.most):
-            result = outcome(place)
-            told[result] += 1
-            shown = place.file.relative_to(place.project).as_posix()
-            print(f"{operator}: {result}: {place.project.name} {shown}:{place.line}", flush=True)
-        print(f"{operator}: {dict(told)}", flush=True)
+    operators = asked.operator or list(OPERATORS)
+    told: dict[str, Counter[str]] = {operator: Counter() for operator in operators}
+    chosen = places(projects, operators, asked.most)
+    checked = Checked(asked.certainty)
+    for operator, place in sorted(chosen, key=lambda one: (str(one[1].project), str(one[1].file), one[0])):
+        result, codes = checked.outcome(place)
+        told[operator][result] += 1
+        shown = place.file.relative_to(place.project).as_posix()
+        print(f"{operator}: {result}: {place.project.name} {shown}:{place.line} {codes}", flush=True)
+    for operator, counts in told.items():
+        print(f"{operator}: {dict(counts)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""What the operators of `mutations.py` are made of: a file's text and tree, and where nodes stand in its bytes."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+SPECS = ("P", "PS", "PartitionSpec")
+
+
+class Text:
+    """A file, its tree, and where nodes stand in its bytes."""
+
+    def __init__(self, source: bytes) -> None:
+        self.bytes = source
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.tree = ast.parse(source)
+        self.lines = [0]
+        for line in source.split(b"\n"):
+            self.lines.append(self.lines[-1] + len(line) + 1)
+
+    def span(self, node: ast.expr) -> tuple[int, int]:
+        last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return self.lines[node.lineno - 1] + node.col_offset, self.lines[last - 1] + column
+
+    def of(self, node: ast.expr) -> str:
+        start, end = self.span(node)
+        return self.bytes[start:end].decode("utf-8", "replace")
+
+
+Change = tuple[int, int, int, str]
+"""A line, the first and last byte, and what comes in their place."""
+
+
+def name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def calls(text: Text, *names: str) -> Iterator[ast.Call]:
+    for node in ast.walk(text.tree):
+        if isinstance(node, ast.Call) and name(node.func) in names:
+            yield node
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What is changed, in files that hold all these words."""
+
+    words: tuple[bytes, ...]
+    changes: Callable[[Text], Iterator[Change]]
