@@ -137,3 +137,38 @@ def test_findings_move_with_the_lines_above_them(folder: Path) -> None:
     line = USES.index("def first")
     assert starts[1] == [start + (added if start > line else 0) for start in starts[0]]
     assert any(start > line for start in starts[0])
+
+
+NAMED = """\
+import jax
+from jax import sharding
+
+mesh = jax.make_mesh((8,), ("model",))
+
+def first(x):
+    named = 1
+    return x
+
+def last(x):
+    return jax.device_put(x, sharding.NamedSharding(mesh, named("modle")))
+"""
+
+
+def test_a_name_that_an_edit_elsewhere_gives_is_followed(folder: Path) -> None:
+    (folder / "named.py").write_text(NAMED)
+    path = folder / "named.py"
+    server = Kept(OPTIONS)
+    found = []
+    for text in (
+        NAMED,
+        NAMED.replace("named = 1", "global named\n    named = sharding.PartitionSpec"),
+        NAMED.replace("named = 1", "global named\n    named = sharding.PartitionSpec\n    x = 1"),
+        NAMED.replace("named = 1", "pass"),
+    ):
+        overlay = {path: Source(path, text)}
+        server.bring(overlay, look=False)
+        fresh = Kept(OPTIONS)
+        fresh.bring(overlay, look=False)
+        found.append(told(server.check(path)))
+        assert found[-1] == told(fresh.check(path))
+    assert found[0] == found[3]

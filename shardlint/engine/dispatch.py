@@ -40,6 +40,7 @@ from shardlint.rules_api.rule import (
 from shardlint.rules_api.site import Site
 from shardlint.source.screen import Screen, Texts
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.lines import EVERY, LineSet
 from shardlint.syntax.nodes import walk
 
 _IMPORTING = r"(?:import|from)\b"
@@ -216,22 +217,50 @@ def sites(
 
 def asked(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
     """The places of a file at which rules may trigger, by its text alone."""
+    return asked_on(file, index, words, ())[0]
+
+
+class Followed(NamedTuple):
+    """A name that stands for what a word is, where another says so (`P = PartitionSpec`); rules by their codes."""
+
+    source: str
+    word: str
+    beside: tuple[str, ...]
+    rules: tuple[str, ...]
+    evaluated: bool
+
+
+def asked_on(
+    file: FileFacts,
+    index: RuleIndex,
+    words: Iterable[Word],
+    known: Iterable[Followed],
+    among: LineSet = EVERY,
+) -> tuple[list[Asked], list[tuple[ast.AST, Followed]]]:
+    """The same on some lines, and maybe others, with what is followed and where.
+
+    `known` are the names that are followed anyway, for what stands on other lines.
+    """
     found: list[Asked] = []
     names = []
     for word in words:
         if word.word == IMPORT:
-            found += _stated(file, index, word)
+            found += _stated(file, index, word, among)
         elif word.word == WITH:
-            found += (one for one in _entered(file, index) if one.rules <= word.rules)
+            found += (one for one in _entered(file, index, among) if one.rules <= word.rules)
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
     evaluated: set[ast.AST] = set()
-    for node, rules, is_evaluated in _mentions(file, names, frozenset(chain(*index.names.values()))):
+    followed: list[tuple[ast.AST, Followed]] = []
+    also = [Word(one.word, one.beside, index.of_codes(one.rules), one.evaluated) for one in known]
+    mentions = _Mentions(file, frozenset(chain(*index.names.values())), among, followed)
+    for node, rules, is_evaluated in mentions.of(names, also):
         mentioned.setdefault(node, set()).update(rules)
         if is_evaluated:
             evaluated.add(node)
-    return [*found, *(Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())]
+    places = (Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())
+    return [*found, *places], followed
 
 
 def sites_at(
@@ -319,26 +348,26 @@ def in_order(site: Site) -> tuple[int, int, str, str]:
     return line, column, site.rule.code, site.form
 
 
-def _entered(file: FileFacts, index: RuleIndex) -> Iterator[Asked]:
+def _entered(file: FileFacts, index: RuleIndex, among: LineSet) -> Iterator[Asked]:
     for word, rules in index.withs.items():
-        for node in file.withs_saying(word):
+        for node in file.withs_saying(word, among):
             for item in node.items:
                 for rule in rules:
                     yield Asked(item.context_expr, frozenset((rule,)), form="with")
 
 
-def _stated(file: FileFacts, index: RuleIndex, word: Word) -> Iterator[Asked]:
+def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Iterator[Asked]:
     among = word.rules
     for part, rules in index.statements.items():
         asking = frozenset(rule for rule in rules if rule in among)
-        for call in file.statements_calling(part) if asking else ():
+        for call in file.statements_calling(part, on) if asking else ():
             yield Asked(call, asking, form="statement")
     for pattern, rules in index.lines.items():
         asking = frozenset(rule for rule in rules if (rule, pattern) in word.lines)
         if not asking:
             continue
         trigger = _of_lines(next(iter(asking)), pattern)
-        for node in file.statements_beginning(pattern, trigger.saying, trigger.on):
+        for node in file.statements_beginning(pattern, trigger.saying, trigger.on, on):
             yield Asked(node, asking, form="line")
 
     asking = frozenset(rule for rule in chain(*index.mapped.values()) if rule in among)
@@ -347,7 +376,7 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word) -> Iterator[Asked]:
             yield Asked(definition, asking, form="mapped")
 
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
-    for statement in file.statements_beginning(_IMPORTING, ("import",)) if asking else ():
+    for statement in file.statements_beginning(_IMPORTING, ("import",), "first", on) if asking else ():
         for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
             taken = _imported(file, alias)
             if taken is not None:
@@ -360,31 +389,44 @@ def _of_lines(rule: Rule, pattern: str) -> Lines:
     return next(trigger for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
 
 
-def _mentions(
-    file: FileFacts, words: Iterable[Word], following: frozenset[Rule]
-) -> Iterator[tuple[ast.AST, frozenset[Rule], bool]]:
-    """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`).
+@dataclass
+class _Mentions:
+    """Mentions of words on some lines, and of the local names that stand for them (`import ... as P`)."""
 
-    For the rules of `following` also mentions of what is taken from a module that one of the words names.
-    """
-    todo = list(words)
-    seen = set(todo)
-    anyway = {word.word for word in todo if not word.beside}
-    for word in todo:
-        beside = word.beside
-        found = file.mentions(word.word, () if word.word in anyway else beside)
+    file: FileFacts
+    following: frozenset[Rule]
+    """Rules for which also what is taken from a module that one of the words names is a word."""
+    among: LineSet
+    followed: list[tuple[ast.AST, Followed]]
+
+    def of(self, words: list[Word], also: Iterable[Word]) -> Iterator[tuple[ast.AST, frozenset[Rule], bool]]:
+        """Each mention, for which rules, and whether any of them asks what it is."""
+        todo = list(dict.fromkeys((*words, *also)))
+        seen = set(todo)
+        anyway = {word.word for word in words if not word.beside}
+        for word in todo:
+            beside = word.beside
+            for node in self._nodes(word.word, () if word.word in anyway else beside):
+                if not isinstance(node, ast.alias) and not self.file.stands_by(node, beside):
+                    continue
+                yield node, word.rules, word.evaluated
+                named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
+                rules = word.rules & self.following if named else word.rules
+                codes = tuple(sorted(rule.code for rule in rules))
+                for alias in _aliases(self.file, node, named and bool(rules)):
+                    self.followed.append((node, Followed(word.word, alias, beside, codes, word.evaluated)))
+                    more = Word(alias, beside, rules, word.evaluated)
+                    if more not in seen:
+                        seen.add(more)
+                        todo.append(more)
+
+    def _nodes(self, word: str, beside: tuple[str, ...]) -> Iterator[ast.AST]:
+        if self.among is EVERY:
+            yield from self.file.mentions(word, beside)
+        else:
+            yield from self.file.mentions_on(self.among, word, beside)
         # A rule that triggers on a module triggers on what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*found, *file.taken_from(word.word)):
-            if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
-                continue
-            yield node, word.rules, word.evaluated
-            named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
-            rules = word.rules & following if named else word.rules
-            for alias in _aliases(file, node, named and bool(rules)):
-                more = Word(alias, beside, rules, word.evaluated)
-                if more not in seen:
-                    seen.add(more)
-                    todo.append(more)
+        yield from self.file.taken_from(word, self.among)
 
 
 def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
@@ -15,7 +15,7 @@ from operator import or_
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
-from shardlint.engine.dispatch import Asked, RuleIndex, Word, asked, in_order, sites_at
+from shardlint.engine.dispatch import Asked, Followed, RuleIndex, Word, asked_on, in_order, sites_at
 from shardlint.model import Program
 from shardlint.model.again import Gone
 from shardlint.model.bits import Bits
@@ -28,7 +28,7 @@ from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, file_of
-from shardlint.syntax.parts import OUTLINE, Part, texts
+from shardlint.syntax.parts import OUTLINE, Part, lines_of, texts
 
 _LINES = regex(r"\blines? \d")
 Spot = tuple[str, int]
@@ -78,6 +78,10 @@ class Record:
     parts: Mapping[str, PartRecord]
     base: int = 0
     """What it needed to say which words of the file are of interest."""
+    words: str = ""
+    """A digest of these words."""
+    followed: Mapping[str, frozenset[Followed]] = field(default_factory=dict)
+    """The names that are followed for them, by the parts that say so."""
 
     @cached_property
     def used(self) -> int:
@@ -200,12 +204,18 @@ class Look:
         }
         self._before = before if before is not None and self._is_usable(before.record) else None
         self._dead = self._no_longer() if self._before is not None else 0
+        texts_before = self._before.record.texts if self._before is not None else {}
+        self._same = {name for name, text in texts_before.items() if self._texts.get(name) == text}
+        """The parts that are as they were."""
+        self._moved = texts_before != self._texts
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[_Found] = []
         self._places = self._before.places if self._before is not None else Bits()
         """What was needed before or just now, by anything: which bits stand for it."""
         self._base = 0
+        self._words = ""
+        self._followed: dict[str, frozenset[Followed]] = {}
 
     def _is_usable(self, record: Record) -> bool:
         """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
@@ -231,10 +241,7 @@ class Look:
         needs = self.program.needs
         outer, needs.now = needs.now, set()
         with timed("finding what triggers rules"):
-            places = asked(self.facts, self.index, words)  # the text alone says that: it is asked each time
-            triggered = [
-                site for part, inside in self._by_part(places).items() for site in self._sites(part, inside)
-            ]
+            triggered = [site for part, inside in self._asked(words) for site in self._sites(part, inside)]
         failed: set[Rule] = set()
         for site in sorted(triggered, key=in_order):
             pause()
@@ -254,12 +261,56 @@ class Look:
         for one, found in zip(making, bits, strict=True):
             one.fresh = found
 
-    def _by_part(self, places: Iterable[Asked]) -> dict[str, list[tuple[int, Asked]]]:
+    def _asked(self, words: Iterable[Word]) -> Iterable[tuple[str, Sequence[tuple[int, Asked]]]]:
+        """What is asked, by parts: the text alone says that. A part of which all holds is not asked about."""
+        words = tuple(words)
+        self._words = _digest_of(words) if self.kept else ""
+        before = self._before.record if self._before is not None else None
+        if before is not None and before.words == self._words:
+            hold = {name for name in self._same if self._all_holds(before.parts.get(name))} - {OUTLINE}
+            again = self._texts.keys() - hold
+            known = frozenset().union(*before.followed.values())
+            lines = lines_of(again, self.facts.looked.parts, len(self.facts.untold.line_starts))
+            places, followed = asked_on(self.facts, self.index, words, known, lines)
+            found = self._names_by_part(followed, again)
+            if all(
+                found.get(name) == before.followed.get(name)
+                for name in again | (before.followed.keys() - hold)
+            ):
+                self._followed = {**before.followed}
+                for name in hold & before.parts.keys():
+                    self._take_over(name, before.parts[name])
+                return [(name, inside) for name, inside in self._by_part(places) if name in again]
+        places, followed = asked_on(self.facts, self.index, words, ())
+        self._followed = self._names_by_part(followed, self._texts.keys()) if self.kept else {}
+        return self._by_part(places)
+
+    def _names_by_part(
+        self, followed: Iterable[tuple[ast.AST, Followed]], parts: Collection[str]
+    ) -> dict[str, frozenset[Followed]]:
+        found: dict[str, set[Followed]] = {}
+        for node, one in followed:
+            part = self._spot(node)[0]
+            if part in parts:
+                found.setdefault(part, set()).add(one)
+        return {part: frozenset(names) for part, names in found.items()}
+
+    def _all_holds(self, part: PartRecord | None) -> bool:
+        if part is None:
+            return True
+        return not part.needed & self._dead and all(map(self._holds, part.groups.values()))
+
+    def _take_over(self, name: str, known: PartRecord) -> None:
+        self._parts[name] = _Part(known.asked, known.sites, _Room(kept=known.needed))
+        for code, group in known.groups.items():
+            self._reuse(name, code, group)
+
+    def _by_part(self, places: Iterable[Asked]) -> Iterable[tuple[str, list[tuple[int, Asked]]]]:
         found: dict[str, list[tuple[int, Asked]]] = {}
         for place in places:
             part, along = self._spot(place.node)
             found.setdefault(part, []).append((along, place))
-        return found
+        return found.items()
 
     def _spot(self, node: ast.AST) -> Spot:
         """Where a node begins; where nothing is kept all is one part, and nobody asks where in it."""
@@ -297,22 +348,17 @@ class Look:
 
     def _known(self, name: str, said: str) -> PartRecord | None:
         """What is known of a part, where it is as it was and the same rules ask of it."""
-        texts = self._before.record.texts if self._before is not None else {}
         known = self._before.record.parts.get(name) if self._before is not None else None
-        return (
-            known if known is not None and known.asked == said and texts[name] == self._texts[name] else None
-        )
+        return known if known is not None and known.asked == said and name in self._same else None
 
     def _holds(self, group: Group) -> bool:
         """Whether what was found still is."""
-        before = self._before
-        assert before is not None
         if group.needed & self._dead:
             return False
-        same = {name for name, text in before.record.texts.items() if self._texts.get(name) == text}
-        moved = before.record.texts != self._texts
+        before = self._before
+        assert before is not None
         return not any(
-            told.mentions(before.named, moved) or any(part not in same for part, _ in told.spots)
+            told.mentions(before.named, self._moved) or any(part not in self._same for part, _ in told.spots)
             for told in group.told
         )
 
@@ -376,7 +422,19 @@ class Look:
             name: PartRecord(part.asked, part.sites, part.room.kept, groups.get(name, {}))
             for name, part in self._parts.items()
         }
-        return needed, Record(self.index.least.value, self._texts, parts, self._base)
+        least = self.index.least.value
+        return needed, Record(least, self._texts, parts, self._base, self._words, self._followed)
+
+
+def _digest_of(words: Iterable[Word]) -> str:
+    told = [
+        (
+            *(one.word, one.beside, sorted(rule.code for rule in one.rules), one.evaluated),
+            sorted((rule.code, pattern) for rule, pattern in one.lines),
+        )
+        for one in words
+    ]
+    return digest(repr(told).encode("utf-8", "surrogatepass"))
 
 
 def _is_asked(place: Asked) -> bool:

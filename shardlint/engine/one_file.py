@@ -95,6 +95,8 @@ class Checker:
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
+        self._texts: dict[str, Texts] = {}
+        """What was looked for in the texts of editors, by their real paths."""
         self.pause: Callable[[], None] = lambda: None
         """Called now and then. What it raises, if it is no `Exception`, ends the check of the file."""
 
@@ -112,6 +114,7 @@ class Checker:
         """
         after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
+        after._texts = {} if beside else {path: texts for path, texts in self._texts.items() if Path(path) in overlay}
         gone = Gone()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]), beside)
@@ -255,7 +258,9 @@ class Checker:
         commented = b"shardlint:" in python
         index = scope.index() if commented else scope.wanted
         with timed("screening"):
-            texts = Texts(python)
+            texts = Texts(python, self._texts.pop(real, None))
+            if given is not None:
+                self._texts[real] = texts
             ever = scope.ever.screen.hits(texts)
         needs = scope.program.needs
         needs.begin()

@@ -21,7 +21,7 @@ from shardlint.server.texts import Buffer, moved
 from shardlint.server.worker import Stopped
 from shardlint.source.find import Found, Met
 from shardlint.source.text import Source
-from shardlint.syntax import NotParsed, check_parses
+from shardlint.syntax import NotParsed, parse_ahead
 
 _REFUSED = (BadBaseline, BadSettings, BadTarget, BrokenPack, UnknownRule)
 # A check that takes less, in seconds of a processor, tells by itself soon enough that a text is broken.
@@ -216,7 +216,7 @@ class Session:
                 continue
             known = self.shown.get(buffer.uri)
             try:
-                check_parses(buffer.source.text)
+                parse_ahead(buffer.source.text)
             except NotParsed as error:
                 starts = buffer.source.line_starts
                 at = starts[min(error.line, len(starts)) - 1] + error.column - 1

@@ -169,9 +169,14 @@ class Screen:
 class Texts(dict[bytes, bool]):
     """Which texts a file holds: each is looked for once."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, before: Texts | None = None) -> None:
         self.data = data
         self._known_members: dict[bytes, set[bytes]] = {}
+        self._begins: dict[tuple[bytes, tuple[bytes, ...]], bool] = {}
+        """Whether a line begins as a pattern says, of those that hold one of some texts."""
+        self._edit = Edit(before, data) if before is not None else None
+        if before is not None:
+            before._edit = None
 
     @classmethod
     def of(cls, data: bytes | Texts) -> Texts:
@@ -207,16 +212,18 @@ class Texts(dict[bytes, bool]):
 
     def __missing__(self, text: bytes) -> bool:
         kind = _kind(text)
-        if kind is None:
-            found = text in self._identifiers
-        elif callable(kind):
-            found = kind(self, text)
-        elif kind:
-            found = re.search(text, self.data) is not None
-        else:
-            found = text in self.data
-        self[text] = found
+        known = self._edit.still(text, kind) if self._edit is not None else None
+        found = self[text] = self._looked_for(text, kind) if known is None else known
         return found
+
+    def _looked_for(self, text: bytes, kind: Kind) -> bool:
+        if kind is None:
+            return text in self._identifiers
+        if callable(kind):
+            return kind(self, text)
+        if kind:
+            return re.search(text, self.data) is not None
+        return text in self.data
 
     def names_another(self, text: bytes) -> bool:
         """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
@@ -248,7 +255,17 @@ class Texts(dict[bytes, bool]):
             return False
         if not all(self[asked] for asked in (names, near) if asked):
             return False
-        return any(True for _ in beginning(self.data, pattern, saying))
+        return self.begins(pattern, saying)
+
+    def begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool:
+        """Whether a line that holds one of some texts begins as a pattern says."""
+        key = pattern, saying
+        if key not in self._begins:
+            known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
+            if known is None:
+                known = any(True for _ in beginning(self.data, pattern, saying))
+            self._begins[key] = known
+        return self._begins[key]
 
     def names_like(self, text: bytes) -> bool:
         """Whether an identifier, in small letters, is as a pattern says."""
@@ -307,6 +324,58 @@ class Texts(dict[bytes, bool]):
         return any(map(self.__getitem__, _MENTIONS[library]))
 
 
+class Edit:
+    """What was found in a text before an edit, and the lines around what was edited, as they were and as they are.
+
+    What was found and does not stand in those lines stands elsewhere, and what was not found can only stand there now.
+    They reach from the definition or import before the edited ones to the one after: nothing that is looked for goes
+    on past such a line.
+    """
+
+    def __init__(self, before: Texts, now: bytes) -> None:
+        self._found, self._begins = before, before._begins
+        self._had, self._has = map(Texts, around_edit(before.data, now))
+
+    def still(self, text: bytes, kind: Kind) -> bool | None:
+        """Whether a text is there, where that is known from before."""
+        found = self._found.get(text)
+        if found is None:
+            return None
+        lines = self._had if found else self._has
+        if kind is Texts.named:
+            word = text[len(NAMED) :].rpartition(b" ")[2]
+            return None if b"import" in lines.data or word in lines.data else found
+        if kind in (Texts.calling, Texts.names_like, Texts.names_another) or not callable(kind):
+            return None if lines[text] else found
+        return None  # asks of the whole text, piece by piece
+
+    def still_begins(self, pattern: bytes, saying: tuple[bytes, ...]) -> bool | None:
+        """The same of a line that begins as a pattern says."""
+        found = self._begins.get((pattern, saying))
+        if found is None:
+            return None
+        return None if (self._had if found else self._has).begins(pattern, saying) else found
+
+
+_BETWEEN = (b"def ", b"async def ", b"class ", b"@", b"from ", b"import ")
+
+
+def around_edit(before: bytes, now: bytes) -> tuple[bytes, bytes]:
+    """The lines that an edit changed, before and now, with those around from one definition or import to another."""
+    had, has = before.split(b"\n"), now.split(b"\n")
+    most = min(len(had), len(has))
+    first = next((at for at in range(most) if had[at] != has[at]), most)
+    same = next((at for at in range(most - first) if had[-1 - at] != has[-1 - at]), most - first)
+    first -= 1
+    while first > 0 and not has[first].lstrip().startswith(_BETWEEN):
+        first -= 1
+    while same > 0 and not has[len(has) - same].lstrip().startswith(_BETWEEN):
+        same -= 1
+    first = max(0, first)
+    one, other = (lines[first : len(lines) - same + 1] for lines in (had, has))
+    return b"\n".join([b"", *one, b""]), b"\n".join([b"", *other, b""])
+
+
 _ASKED = {
     NAMES: Texts.names_another,
     CALLING: Texts.calling,
@@ -319,8 +388,11 @@ _ASKED = {
 }
 
 
+Kind = Callable[[Texts, bytes], bool] | bool | None
+
+
 @cache
-def _kind(text: bytes) -> Callable[[Texts, bytes], bool] | bool | None:
+def _kind(text: bytes) -> Kind:
     """How a text is looked for: by a method; as a regular expression (True) or as such (False); None: in a name."""
     ask = _ASKED.get(text[: text.find(b":") + 1])
     if ask is not None:

@@ -2,7 +2,7 @@
 
 from shardlint.syntax.file import NOWHERE, FileFacts, read_facts
 from shardlint.syntax.names import called_name, last_name
-from shardlint.syntax.parse import NotParsed, check_parses
+from shardlint.syntax.parse import NotParsed, check_parses, parse_ahead
 from shardlint.syntax.scope import Binding, Scope
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "called_name",
     "check_parses",
     "last_name",
+    "parse_ahead",
     "read_facts",
 ]

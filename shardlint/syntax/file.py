@@ -13,6 +13,7 @@ from shardlint.source.beginning import OnLine, beginning
 from shardlint.source.searches import GLOBALS, SAYS, WITHIN, WORD
 from shardlint.source.text import Source
 from shardlint.source.words import Words
+from shardlint.syntax.lines import EVERY, LineSet
 from shardlint.syntax.parse import parse
 from shardlint.syntax.parts import Looked
 from shardlint.syntax.scope import Binding, Scope, Tables, first_line
@@ -273,17 +274,25 @@ class FileFacts:
         self.looked.scopes(scopes)
         return nodes
 
+    def mentions_on(self, lines: LineSet, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
+        """Those on some lines, and maybe others: for whoever knows the rest."""
+        return self._collected(name, beside, lines)[0]
+
     def _mentioned(self, name: str, beside: tuple[str, ...] = ()) -> tuple[list[ast.AST], list[Scope]]:
         """The mentions, and the scopes that hold some."""
         key = (name, beside)
         if key not in self._mentions:
-            nodes: list[ast.AST] = []
-            done: dict[int, Scope] = {}
-            for scope in self._around(name, beside):
-                self._collect(scope, name, nodes, done)
+            nodes, done = self._collected(name, beside, EVERY)
             nodes.sort(key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
-            self._mentions[key] = nodes, [scope for scope in done.values() if scope.named.get(name)]
+            self._mentions[key] = nodes, [scope for scope in done if scope.named.get(name)]
         return self._mentions[key]
+
+    def _collected(self, name: str, beside: tuple[str, ...], lines: LineSet) -> tuple[list[ast.AST], list[Scope]]:
+        nodes: list[ast.AST] = []
+        done: dict[int, Scope] = {}
+        for scope in self._around(name, beside, lines):
+            self._collect(scope, name, nodes, done)
+        return nodes, list(done.values())
 
     def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
         """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
@@ -299,17 +308,19 @@ class FileFacts:
             self.looked.scope(scope)
         return found
 
-    def taken_from(self, word: str) -> list[ast.AST]:
-        """What `from` statements with this word in their module's name import."""
-        lines = [line for line in self._words.lines(word) if "from" in self._source.line(line)]
+    def taken_from(self, word: str, among: LineSet = EVERY) -> list[ast.AST]:
+        """What `from` statements with this word in their module's name import, on some lines and maybe others."""
+        lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
         self.looked.note(WORD, word)
         return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
 
-    def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
-        """The scopes whose lines hold a word, and those around them; those lines visited."""
+    def _around(self, word: str, beside: tuple[str, ...], lines: LineSet) -> list[Scope]:
+        """The scopes of whose lines some hold a word, and those around them; those lines visited."""
         scopes: dict[int, Scope] = {}
         for line in self._words.lines(word):
+            if not lines.hold(line):
+                continue
             around = self._visited.get(line)
             if around is None:
                 scope, is_innermost = self._evaluating(line, word, beside)
@@ -367,26 +378,29 @@ class FileFacts:
         """The `with` statements, in text order."""
         return self.kept(("withs", None), lambda: self.withs_saying(""))
 
-    def withs_saying(self, word: str) -> list[ast.With | ast.AsyncWith]:
+    def withs_saying(self, word: str, among: LineSet = EVERY) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name is.
 
-        In text order.
+        In text order; those that begin on some lines.
         """
         found: dict[ast.With | ast.AsyncWith, None] = {}
         self.looked.note(WORD, "with")
-        for line in self._words.withs(word):
+        for line in filter(among.hold, self._words.withs(word)):
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
                     self.looked.scope(self._homes[node][1])
                     found[node] = None
         return list(found)
 
-    def statements_calling(self, part: str) -> list[ast.Call]:
-        """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
+    def statements_calling(self, part: str, among: LineSet = EVERY) -> list[ast.Call]:
+        """The calls that are statements by themselves, of something whose name holds this, in capitals or not.
+
+        Those on some lines.
+        """
         found: dict[ast.Call, None] = {}
         self.looked.note(WITHIN, part.lower())
         for line, name in self._words.called:
-            if part.lower() not in name:
+            if part.lower() not in name or not among.hold(line):
                 continue
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
@@ -395,17 +409,23 @@ class FileFacts:
         return list(found)
 
     def statements_beginning(
-        self, pattern: str, saying: tuple[str, ...] = (), on: OnLine = "first"
+        self, pattern: str, saying: tuple[str, ...] = (), on: OnLine = "first", among: LineSet = EVERY
     ) -> list[ast.stmt]:
         """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning.
 
         On `any` line: the innermost ones that hold such a line. On the line of a `definition`: functions and classes.
+        Those lines that are `among` some.
         """
         self.looked.whole()
-        if pattern in self._beginning:
-            return self._beginning[pattern]
+        if among is not EVERY:
+            return self._begin(pattern, saying, on, among)
+        if pattern not in self._beginning:
+            self._beginning[pattern] = self._begin(pattern, saying, on, among)
+        return self._beginning[pattern]
+
+    def _begin(self, pattern: str, saying: tuple[str, ...], on: OnLine, among: LineSet) -> list[ast.stmt]:
         found: dict[ast.stmt, None] = {}
-        for place in beginning(self._source.text, pattern, saying):
+        for place in beginning(self._source.text, pattern, saying, among.spans(self._source)):
             line = self._source.position(place)[0]
             scope = self.scope_at(line)
             if on == "first":
@@ -414,8 +434,7 @@ class FileFacts:
                 found[around] = None
             elif on == "definition" and isinstance(scope.node, ast.stmt) and scope.node.lineno == line:
                 found[scope.node] = None
-        self._beginning[pattern] = list(found)
-        return self._beginning[pattern]
+        return list(found)
 
     def evaluated(self) -> Iterator[ast.AST]:
         """Every node of the scopes looked into so far."""

@@ -7,13 +7,14 @@ So an edit in one body costs only what looked there, or looked for something tha
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from shardlint.source.searches import PART
 from shardlint.source.text import NOTEBOOKS, Source
+from shardlint.syntax.lines import LineSet
 from shardlint.syntax.parse import NotParsed, parse
 from shardlint.syntax.scope import Scope, Tables
 
@@ -189,6 +190,19 @@ def parts_of(source: Source, path: Path) -> tuple[Part, ...] | None:
         return tuple(part for _, part in _cut(Tables(parse(source.text)), source, path))
     except (NotParsed, RecursionError):
         return None
+
+
+def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSet:
+    """The lines of some parts of a file, by their names. `count` is how many lines the file has."""
+    found: list[tuple[int, int]] = []
+    at = 1
+    for part in (*parts, Part(OUTLINE, count + 1, count + 1)):
+        if OUTLINE in names and at < part.first:
+            found.append((at, part.first - 1))
+        if part.name != OUTLINE and part.name in names:
+            found.append((part.first, part.last))
+        at = part.last + 1
+    return LineSet(found)
 
 
 def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
