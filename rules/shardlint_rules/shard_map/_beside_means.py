@@ -30,6 +30,7 @@ _ELSEWHERE = regex(
 )
 _REDUCES = regex(r"pmean|psum|all_gather|axis_name|all_reduce")
 _REDUCED = regex(r"\b(?:jax\.)?lax\.p(?:mean|sum)\(")
+_SCALES = regex(r"(?i)div|scal|mul|mean|norm|averag|/|\*")
 _WEIGHTS = regex(r"(?i)param|state|weight|model|opt")
 
 
@@ -74,6 +75,60 @@ def unaveraged(site: Site) -> Unaveraged | None:
     direct = last_name(measured.func) in _MEANS
     what = site.text(measured.args[0]) if direct else ", ".join(sorted(_target(site, measured)))
     return Unaveraged(applied, gradients, measured, " ".join(what.split()))
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Gradients that are added up over the devices, the call that does so, and why they are those of a mean."""
+
+    call: ast.Call
+    gradients: str
+    why: str
+
+
+def summed(site: Site) -> Summed | None:
+    """The gradients of a site's `jax.grad` that are added up over devices and applied as they are, of a mean."""
+    function = _called_in(site) if not site.file.says("shard_map") else None
+    if function is None or not site.call.args or _loss_reduces(site, site.call.args[0]):
+        return None
+    body = list(_own(function))
+    named = _gradients(site, body)
+    if named is None:
+        return None
+    gradients, beside = named
+    calls = [one for one in body if isinstance(one, ast.Call) and last_name(one.func) in AXIS_AT and one.args]
+    sums = [one for one in calls if _read(one.args[0]) == {gradients} and isinstance(one.args[0], ast.Name)]
+    if len(sums) != 1 or last_name(sums[0].func) != "psum" or not _is_jax(site, sums[0]):
+        return None
+    derived = {gradients}
+    for node in body:
+        if isinstance(node, ast.Assign) and _read(node.value) & derived:
+            derived |= {name for name in _bound(*node.targets) if not _MEASURE.search(name)}
+    for node in body:
+        if (
+            isinstance(node, ast.BinOp | ast.AugAssign | ast.Call)
+            and _read(node) & derived
+            and _scales(site, node)
+        ):
+            return None
+    if not any(isinstance(one, ast.Call) and _applies(site, one, derived) for one in body):
+        return None
+    for call in calls:
+        names = _read(call.args[0])
+        if last_name(call.func) == "pmean" and _is_jax(site, call) and any(name in beside for name in names):
+            return Summed(
+                sums[0], gradients, f"line {call.lineno} takes the mean of `{site.text(call.args[0])}`"
+            )
+    return None
+
+
+def _scales(site: Site, node: ast.AST) -> bool:
+    """Whether an expression divides or multiplies, or calls what may do so by its name."""
+    if isinstance(node, ast.Call):
+        return _SCALES.search(last_name(node.func)) is not None or any(
+            _SCALES.search(site.text(one)) for one in node.args if isinstance(one, ast.Lambda)
+        )
+    return isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div | ast.Mult)
 
 
 def _called_in(site: Site) -> ast.FunctionDef | None:
@@ -203,8 +258,14 @@ def _loss_reduces(site: Site, loss: ast.expr) -> bool:
 
 
 def _is_jax(site: Site, call: ast.Call) -> bool:
+    """Whether a call is one of jax's collectives, or of a function of the project that stands for it."""
     found = options(site.value(call.func))
-    return bool(found) and all(isinstance(one, Api) and one.name.startswith("jax.lax.") for one in found)
+    return bool(found) and all(
+        one.name.startswith("jax.lax.")
+        if isinstance(one, Api)
+        else isinstance(one, Function) and _REDUCED.search(one.place.file.text(one.node)) is not None
+        for one in found
+    )
 
 
 def _read(node: ast.AST) -> set[str]:
