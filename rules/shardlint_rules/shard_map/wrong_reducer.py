@@ -47,7 +47,8 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Likely, too: `psum` of the gradients of a mean, or of a value that the function averages by `pmean`, and `pmean` of a root, a logarithm or an exponential of a mean.
+    Likely, too: `psum` of the gradients of a mean, or of a value that the function averages by `pmean`, and `pmean` of
+    a root, a logarithm or an exponential of a mean.
     Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
     and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
     Possible: `pmean` of a standard deviation or a variance.
