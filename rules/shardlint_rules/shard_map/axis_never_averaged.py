@@ -13,7 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map._beside_means import GRADS, SAYS, unaveraged
+from shardlint_rules.shard_map.beside_means import GRADS, SAYS, unaveraged
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")

@@ -11,11 +11,11 @@ from shardlint.model.manual.varying import Event, leaves
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._beside_means import GRADS, summed
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
 from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
 from shardlint_rules.shard_map._named_otherwise import SAYS as NAMED
+from shardlint_rules.shard_map.beside_means import GRADS, summed
 from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")

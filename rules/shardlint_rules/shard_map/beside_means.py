@@ -1,4 +1,4 @@
-"""Gradients that are applied as each device has them, in a function that averages something else over the devices."""
+"""Gradients that are applied as each device has them or added up, beside a mean of something else. Shared by rules."""
 
 from __future__ import annotations
 
