@@ -6,6 +6,7 @@ import ast
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 SPECS = ("P", "PS", "PartitionSpec")
 
@@ -21,6 +22,10 @@ class Text:
         self.lines = [0]
         for line in source.split(b"\n"):
             self.lines.append(self.lines[-1] + len(line) + 1)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
@@ -40,7 +45,7 @@ def name(node: ast.expr) -> str:
 
 
 def calls(text: Text, *names: str) -> Iterator[ast.Call]:
-    for node in ast.walk(text.tree):
+    for node in text.nodes:
         if isinstance(node, ast.Call) and name(node.func) in names:
             yield node
 

@@ -3,39 +3,339 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from mutated import SPECS, Change, Operator, Text, calls, name
+
+_ZERO = ("process_index() == 0", "host_id() == 0", "process_id() == 0", "is_coordinator()", "is_main_process")
+_WRITES = ("save", "write", "wandb.init", "open(", "makedirs", "SummaryWriter", "dump")
+_LOGS = ("metric", "loss", "info", "stats", "aux", "scalar", "summar", "log", "acc")
+
+
+def _assigned(text: Text) -> Iterator[tuple[ast.Assign, str, ast.Call]]:
+    for node in text.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
+            yield node, text.of(node.targets[0]), node.value
+
+
+def _plain(written: str) -> str:
+    return "".join(written.split()).strip("()").rstrip(",")
+
+
+def _itself(text: Text, *names: str) -> Iterator[tuple[str, ast.Call]]:
+    """What is `x = f(x, ...)`, with `x` and the call."""
+    for _, target, call in _assigned(text):
+        if name(call.func) in names and call.args and _plain(text.of(call.args[0])) == _plain(target):
+            yield target, call
 
 
 def _gradients(text: Text) -> Iterator[Change]:
     """`grads = jax.lax.pmean(grads, axis)` becomes `grads = grads`."""
-    for node in ast.walk(text.tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            target, call = text.of(node.targets[0]), node.value
-            reduces = name(call.func) in ("pmean", "psum") and call.args and "grad" in target.lower()
-            if reduces and text.of(call.args[0]) == target:
-                yield node.lineno, *text.span(call), target
-
-
-def _keys(text: Text) -> Iterator[Change]:
-    """`jax.random.fold_in(key, jax.lax.axis_index(axis))` becomes `key`."""
-    for call in calls(text, "fold_in"):
-        if len(call.args) == 2 and "axis_index" in text.of(call.args[1]):
+    for target, call in _itself(text, "pmean", "psum"):
+        if "grad" in target.lower():
             yield call.lineno, *text.span(call), text.of(call.args[0])
 
 
+def _reported(text: Text) -> Iterator[Change]:
+    """`metrics = jax.lax.pmean(metrics, axis)` becomes `metrics = metrics`."""
+    for target, call in _itself(text, "pmean", "psum"):
+        if "grad" not in target.lower() and any(word in target.lower() for word in _LOGS):
+            yield call.lineno, *text.span(call), text.of(call.args[0])
+
+
+def _within(what: str) -> Callable[[Text], Iterator[Change]]:
+    """`jax.lax.psum(x, axis)` becomes `x` where more is made of it."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        known = {id(call) for _, call in _itself(text, what)}
+        for call in calls(text, what):
+            given = len(call.args) + len(call.keywords) > 1 and call.args
+            if given and id(call) not in known and not isinstance(call.args[0], ast.Constant | ast.Starred):
+                yield call.lineno, *text.span(call), f"({text.of(call.args[0])})"
+
+    return changes
+
+
+def _renamed(
+    old: str, new: str, reads: Callable[[str], bool] = lambda _: True
+) -> Callable[[Text], Iterator[Change]]:
+    """A function is called where another is meant."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for call in calls(text, old):
+            if reads(text.of(call)):
+                end = text.span(call.func)[1]
+                yield call.lineno, end - len(old), end, new
+
+    return changes
+
+
+def _keys(word: str) -> Callable[[Text], Iterator[Change]]:
+    """`jax.random.fold_in(key, jax.lax.axis_index(axis))` becomes `key`."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for call in calls(text, "fold_in"):
+            if len(call.args) == 2 and word in text.of(call.args[1]):
+                yield call.lineno, *text.span(call), text.of(call.args[0])
+
+    return changes
+
+
+def _seeds(text: Text) -> Iterator[Change]:
+    """`seed + jax.process_index()` becomes `seed`."""
+    for node in text.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            for side, other in ((node.left, node.right), (node.right, node.left)):
+                if "process_index()" in text.of(side) and "seed" in text.of(other):
+                    yield node.lineno, *text.span(node), text.of(other)
+
+
+def _split(text: Text) -> Iterator[Change]:
+    """`jax.random.split(key, jax.local_device_count())` becomes `jax_utils.replicate(key)`, or a stack of copies."""
+    for call in calls(text, "split"):
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if len(given) == 2 and "device" in text.of(given[1]) and "axis" not in text.of(call):
+            key, many = (text.of(one) for one in given)
+            known = next((one for one in calls(text, "replicate") if len(one.args) == 1), None)
+            new = (
+                f"{text.of(known.func)}({key})" if known is not None else f"jax.numpy.stack([{key}] * {many})"
+            )
+            yield call.lineno, *text.span(call), new
+
+
+def _parts(text: Text, of: str, keyword: str) -> Iterator[list[ast.expr]]:
+    for call in calls(text, of):
+        for given in call.keywords:
+            if given.arg == keyword:
+                yield given.value.elts if isinstance(given.value, ast.Tuple) else [given.value]
+
+
 def _declared(text: Text) -> Iterator[Change]:
-    """`out_specs=P("data")` of a shard_map becomes `out_specs=P()`."""
-    for call in calls(text, "shard_map"):
-        for keyword in call.keywords:
-            spec = keyword.value
-            if keyword.arg == "out_specs" and isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
-                yield spec.lineno, *text.span(spec), f"{text.of(spec.func)}()"
+    """`out_specs=P("data")` of a shard_map becomes `out_specs=P()`, one of several too."""
+    for specs in _parts(text, "shard_map", "out_specs"):
+        for spec in specs:
+            if isinstance(spec, ast.Call) and name(spec.func) in SPECS and spec.args:
+                if any(text.of(one) != "None" for one in spec.args):
+                    yield spec.lineno, *text.span(spec), f"{text.of(spec.func)}()"
+
+
+def _short(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
+    """The last of several `in_specs` or `in_axes` is forgotten."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for parts in _parts(text, of, keyword):
+            if len(parts) > 1:
+                yield (
+                    parts[-2].lineno,
+                    text.span(parts[-2])[1],
+                    text.span(parts[-1])[1],
+                    "," * (len(parts) == 2),
+                )
+
+    return changes
+
+
+def _swapped(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
+    """Two of several `in_specs` or `in_axes` that are unlike change places."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for parts in _parts(text, of, keyword):
+            for one, two in pairwise(parts):
+                if text.of(one) != text.of(two):
+                    (start, middle), (after, end) = text.span(one), text.span(two)
+                    between = text.bytes[middle:after].decode()
+                    yield one.lineno, start, end, f"{text.of(two)}{between}{text.of(one)}"
+
+    return changes
+
+
+def _axis_names(text: Text) -> Iterator[Change]:
+    """A collective is given an axis that is not there."""
+    for call in calls(
+        text, "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "all_to_all", "psum_scatter"
+    ):
+        given = [*call.args[:2], *(one.value for one in call.keywords if one.arg == "axis_name")]
+        for one in given:
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                yield one.lineno, *text.span(one), repr(f"{one.value}s")
+                break
+
+
+def _without(keyword: str, *names: str) -> Callable[[Text], Iterator[Change]]:
+    """A keyword of some functions is taken away."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for call in calls(text, *names):
+            for given in call.keywords:
+                first = call.keywords[0] is given and not call.args
+                if given.arg == keyword and not first and text.of(given.value) not in ("None", "False"):
+                    end = text.span(given.value)[1]
+                    start = text.bytes.rindex(keyword.encode(), 0, text.span(given.value)[0])
+                    before = text.bytes[:start].rstrip()
+                    if before.endswith(b","):
+                        yield call.lineno, len(before) - 1, end, ""
+
+    return changes
+
+
+def _gathered_axis(text: Text) -> Iterator[Change]:
+    """`all_gather(x, axis, axis=0)` becomes `axis=1`, and back."""
+    for call in calls(text, "all_gather", "psum_scatter"):
+        for given in call.keywords:
+            if given.arg in ("axis", "scatter_dimension") and isinstance(given.value, ast.Constant):
+                yield call.lineno, *text.span(given.value), "1" if given.value.value == 0 else "0"
+
+
+def _replicated(text: Text) -> Iterator[Change]:
+    """`state = replicate(state)` becomes `state = state`."""
+    for target, call in _itself(text, "replicate"):
+        if len(call.args) == 1 and not call.keywords:
+            yield call.lineno, *text.span(call), target
+
+
+def _unreplicated(text: Text) -> Iterator[Change]:
+    """`unreplicate(state)` becomes `state`."""
+    for call in calls(text, "unreplicate"):
+        if len(call.args) == 1:
+            yield call.lineno, *text.span(call), text.of(call.args[0])
+
+
+def _unguarded(text: Text) -> Iterator[Change]:
+    """`if jax.process_index() == 0:` before what writes files becomes `if True:`."""
+    for node in text.nodes:
+        if isinstance(node, ast.If) and not node.orelse and any(word in text.of(node.test) for word in _ZERO):
+            start, end = text.span(node.test)[1], node.body[-1].end_lineno or node.lineno
+            body = text.bytes[start : text.lines[end]].decode("utf-8", "replace")
+            if any(word in body for word in _WRITES) and " or " not in text.of(node.test):
+                yield node.lineno, *text.span(node.test), "True"
+
+
+def _guarded(*names: str) -> Callable[[Text], Iterator[Change]]:
+    """What all processes must call is called by the first alone."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for node in text.nodes:
+            call = node.value if isinstance(node, ast.Expr | ast.Assign) else None
+            if isinstance(call, ast.Call) and name(call.func) in names:
+                assert isinstance(node, ast.Expr | ast.Assign)
+                start = text.lines[node.lineno - 1] + node.col_offset
+                end = text.span(call)[1]
+                indent = "\n" + " " * (node.col_offset + 4)
+                told = text.bytes[start:end].decode("utf-8", "replace")
+                if text.bytes[text.lines[node.lineno - 1] : start].strip() == b"":
+                    yield node.lineno, start, end, f"if jax.process_index() == 0:{indent}{told}"
+
+    return changes
+
+
+def _no_barrier(text: Text) -> Iterator[Change]:
+    """`sync_global_devices(...)` that stands by itself becomes `pass`."""
+    for node in text.nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if name(node.value.func) == "sync_global_devices":
+                yield node.lineno, *text.span(node.value), "pass"
+
+
+def _early(text: Text) -> Iterator[Change]:
+    """Something asks for devices before `jax.distributed.initialize()`."""
+    for node in text.nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if text.of(node.value.func).endswith("distributed.initialize"):
+                start, _ = text.span(node.value)
+                if text.bytes[text.lines[node.lineno - 1] : start].strip() == b"":
+                    yield node.lineno, start, start, "print(jax.devices()); "
+
+
+def _whole(what: str) -> Callable[[Text], Iterator[Change]]:
+    """`batch_size // jax.process_count()` becomes `batch_size`."""
+
+    def changes(text: Text) -> Iterator[Change]:
+        for node in text.nodes:
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+                if what in text.of(node.right) and "batch" in text.of(node.left).lower():
+                    yield node.lineno, *text.span(node), text.of(node.left)
+
+    return changes
+
+
+def _same_part(text: Text) -> Iterator[Change]:
+    """`shard_index=jax.process_index()` becomes `shard_index=0`."""
+    for node in text.nodes:
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg
+            and any(word in node.arg for word in ("index", "id", "shard"))
+        ):
+            if isinstance(node.value, ast.Call) and name(node.value.func) in ("process_index", "host_id"):
+                yield node.value.lineno, *text.span(node.value), "0"
+
+
+def _ring(text: Text) -> Iterator[Change]:
+    """`[(i, (i + 1) % n) for i in range(n)]` becomes `[(i, i + 1) for i in range(n - 1)]`."""
+    for node in text.nodes:
+        if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Tuple) and len(node.generators) == 1:
+            around = node.generators[0].iter
+            moved = [
+                one for one in node.elt.elts if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod)
+            ]
+            if (
+                len(moved) == 1
+                and isinstance(around, ast.Call)
+                and len(around.args) == 1
+                and name(around.func) == "range"
+            ):
+                written = text.of(node)
+                written = written.replace(text.of(moved[0]), text.of(moved[0].left), 1)
+                written = written.replace(text.of(around), f"range({text.of(around.args[0])} - 1)", 1)
+                yield node.lineno, *text.span(node), written
+
+
+def _put(text: Text) -> Iterator[Change]:
+    """`make_array_from_process_local_data(sharding, x)` becomes `jax.device_put(x, sharding)`."""
+    for call in calls(text, "make_array_from_process_local_data"):
+        if len(call.args) >= 2:
+            sharding, given = (text.of(one) for one in call.args[:2])
+            yield call.lineno, *text.span(call), f"jax.device_put({given}, {sharding})"
 
 
 OPERATORS = {
-    "gradients not averaged": Operator((b"grad",), _gradients),
-    "one key for all devices": Operator((b"fold_in", b"axis_index"), _keys),
+    "gradients not averaged": Operator((b"grad", b"axis"), _gradients),
+    "metrics not averaged": Operator((b"pmean", b"axis"), _reported),
+    "a mean lost": Operator((b"pmean",), _within("pmean")),
+    "a sum lost": Operator((b"psum",), _within("psum")),
+    "mean becomes sum": Operator((b"pmean",), _renamed("pmean", "psum")),
+    "one key for all devices": Operator((b"fold_in", b"axis_index"), _keys("axis_index")),
+    "one key for all processes": Operator((b"fold_in", b"process_index"), _keys("process_index")),
+    "one seed for all processes": Operator((b"seed", b"process_index"), _seeds),
+    "key copied": Operator((b"split", b"device", b"pmap"), _split),
     "declared replicated": Operator((b"out_specs",), _declared),
+    "a spec forgotten": Operator((b"in_specs",), _short("shard_map", "in_specs")),
+    "specs swapped": Operator((b"in_specs",), _swapped("shard_map", "in_specs")),
+    "an axis forgotten": Operator((b"in_axes", b"pmap"), _short("pmap", "in_axes")),
+    "axes swapped": Operator((b"in_axes", b"pmap"), _swapped("pmap", "in_axes")),
+    "axis not there": Operator((b"lax", b"axis_name"), _axis_names),
+    "no axis_name": Operator((b"pmap", b"axis_name"), _without("axis_name", "pmap")),
+    "not tiled": Operator((b"tiled",), _without("tiled", "all_gather", "all_to_all", "psum_scatter")),
+    "gathered on another axis": Operator((b"all_gather",), _gathered_axis),
+    "allgather not tiled": Operator((b"tiled",), _without("tiled", "process_allgather")),
+    "not replicated": Operator((b"replicate", b"pmap"), _replicated),
+    "not unreplicated": Operator((b"unreplicate",), _unreplicated),
+    "global count": Operator((b"local_device_count",), _renamed("local_device_count", "device_count")),
+    "local count": Operator((b"device_count",), _renamed("device_count", "local_device_count")),
+    "global devices": Operator((b"local_devices",), _renamed("local_devices", "devices")),
+    "local devices": Operator((b"devices()",), _renamed("devices", "local_devices")),
+    "every process writes": Operator((b"process_index",), _unguarded),
+    "barrier of one process": Operator((b"sync_global_devices",), _guarded("sync_global_devices")),
+    "gather of one process": Operator((b"allgather",), _guarded("process_allgather", "broadcast_one_to_all")),
+    "no barrier": Operator((b"sync_global_devices",), _no_barrier),
+    "initialized late": Operator((b"distributed.initialize",), _early),
+    "batch of all processes": Operator((b"process_count",), _whole("process_count")),
+    "batch of all devices": Operator((b"device_count",), _whole("device_count")),
+    "same part of the data": Operator((b"process_index",), _same_part),
+    "ring open": Operator((b"%", b"permute"), _ring),
+    "put as if whole": Operator((b"make_array_from_process_local_data",), _put),
+    "restored without sharding": Operator(
+        (b"sharding", b"restore"), _without("sharding", "ShapeDtypeStruct", "ArrayRestoreArgs")
+    ),
 }

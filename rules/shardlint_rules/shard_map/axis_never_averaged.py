@@ -13,6 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.shard_map.beside_means import GRADS, SAYS, unaveraged
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")
@@ -29,7 +30,8 @@ class AxisNeverAveraged(Rule):
     ## What it does
     Reports `pmap` and `vmap` with an `axis_name` over code that takes gradients and applies them to parameters, where
     collectives name another axis that the code is mapped over too, and none names this one (SL402 reports code that
-    averages over none).
+    averages over none). So it does for gradients that a function applies as they are, while it averages its loss or
+    other measures over the devices.
 
     ## Why it hurts
     Each copy along the axis trains on its own part of the data, and their parameters drift apart. What is saved or
@@ -47,14 +49,18 @@ class AxisNeverAveraged(Rule):
     name = "axis-never-averaged"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis",)
-    triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
+    likely = ("other-axis", "beside")
+    behind = ("SL402",)
+    triggers = (Calls(*_MAPS, file_says=("axis_name",)), Calls(*GRADS, file_says=SAYS))
     forms = ("call", "partial")
     in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an axis of a file."""
+        """One finding for an axis of a file, or for the gradients of a function."""
+        if site.api in GRADS:
+            yield from self._beside(site)
+            return
         axis = _axis(site)
         if axis is None or not site.file.says("grad"):
             return
@@ -68,13 +74,30 @@ class AxisNeverAveraged(Rule):
         if any(_mentioned(file, axis) for file, _ in reached):
             return
         names = {last_name(call.func) for _, call in calls} | {
-            last_name(call.args[0]) for _, call in calls if call.args and isinstance(call.args[0], ast.Attribute)
+            last_name(call.args[0])
+            for _, call in calls
+            if call.args and isinstance(call.args[0], ast.Attribute)
         }
         if not names.intersection(_GRADS) or not names.intersection(_APPLIES):
             return
         others = _collectives(site, calls)
         if others and not any(_ELSEWHERE.search(name) for name in names - _JAX):
             yield self._finding(site, axis, others)
+
+    def _beside(self, site: Site) -> Iterator[Finding]:
+        """Gradients that are applied where a mean over the devices is taken of something else alone."""
+        found = unaveraged(site) if site.wants("beside") else None
+        if found is None:
+            return
+        yield site.finding(
+            found.applied,
+            f"`{found.gradients}` is not averaged, and `{found.what}` is (line {found.mean.lineno})",
+            f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of the "
+            "batch: they drift apart, and what is saved is the first one's.",
+            help=f"average the gradients as well: {found.gradients} = jax.lax.pmean({found.gradients}, axis_name)",
+            form="beside",
+            why=f"the function runs on each device: it reduces `{found.what}` over them",
+        )
 
     def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
         here = [one for one in others if one[0] is site.file and "grad" in site.text(one[1])]
@@ -93,7 +116,7 @@ class AxisNeverAveraged(Rule):
         return site.finding(
             site.call,
             f'nothing is averaged over "{axis}"',
-            f'On {site.release("jax")} the mapped copies each train on their own part of the data, and their '
+            f"On {site.release('jax')} the mapped copies each train on their own part of the data, and their "
             f'parameters drift apart: gradients are averaged over "{others[0][2]}" only.',
             help=help,
             form="other-axis",

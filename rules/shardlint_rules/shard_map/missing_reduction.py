@@ -11,10 +11,13 @@ from shardlint.model.manual.varying import Axes, Event, Leaf, Local, Record, Tre
 from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
 from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, runs, shown, told_there
 
+# Axes along which the examples of one batch are split; members of a population have another.
+_SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
 _UNREDUCED = ("unreduced gradient", "own gradient")
 
 
@@ -26,8 +29,9 @@ class MissingReduction(Rule):
     arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
     not name, where no collective over that axis is on its way. Likely: gradients in the body of a `pmap` with an axis
     name that are given to the optimizer as each device has them, where the file makes copies of a state for all
-    devices, or takes one of them; possible where it does not: each device may train a model of its own. Likely too:
-    such gradients in the body of a `shard_map` whose check is off, of a loss that calls a model which is not seen.
+    devices, or takes one of them, or the axis is called that of a batch, data or devices; possible elsewhere: each
+    device may train a model of its own. Likely too: such gradients in the body of a `shard_map` whose check is off, of
+    a loss that calls a model which is not seen.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
@@ -44,7 +48,7 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    likely = ("pmap", "gradients")
+    likely = ("pmap", "pmap-named", "gradients")
     triggers = IN_BODIES
     fixes = "none"
 
@@ -99,6 +103,7 @@ class MissingReduction(Rule):
                 continue
             files = (site.file, event.place.file, *((site.by.file,) if site.by is not None else ()))
             copied = any(file.says("replicate") for file in files)
+            split = any(_SPLIT.search(str(axis)) for axis in event.axes)
             yield site.finding(
                 place.node,
                 f"gradients that were reduced over no axis{elsewhere(site, event)}",
@@ -106,8 +111,10 @@ class MissingReduction(Rule):
                 "the batch: they drift apart, and what is saved is the first one's.",
                 help=f"average them first: grads = jax.lax.pmean(grads, {shown(event.axes)})",
                 certainty=Certainty.POSSIBLE,
-                form="pmap" if copied else "pmap-alone",
-                why="the pmap has an axis name" + (", and its state is copied to all devices" if copied else ""),
+                form="pmap" if copied else "pmap-named" if split else "pmap-alone",
+                why="the pmap has an axis name"
+                + (", and its state is copied to all devices" if copied else "")
+                + (", that of the batch" if split and not copied else ""),
             )
             return
 
@@ -136,7 +143,9 @@ def _kept(ran: Ran, event: Event) -> bool:
     An optimizer's `update` gives its state beside them; where that alone differs, the parameters were averaged later.
     """
     call = event.place.node
-    separate = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+    separate = (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "update"
+    )
     other = ("mean", "updated") if separate else ("mean",)
     axes = frozenset(event.axes)
     if event.kind == "own gradient":
@@ -191,7 +200,11 @@ def _told_there(site: Site, ran: Ran, leaf: Leaf) -> bool:
     written = definition(site.program, ran.mapped.inner)
     if written is None or not told_there(site, ran):
         return False
-    made = leaf.origin is not None and leaf.origin.file is written.file and isinstance(leaf.origin.node, ast.Call)
+    made = (
+        leaf.origin is not None
+        and leaf.origin.file is written.file
+        and isinstance(leaf.origin.node, ast.Call)
+    )
     return (made and leaf.kind != "mask") or _given_back(ran, leaf) is not None
 
 

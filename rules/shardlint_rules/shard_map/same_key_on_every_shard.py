@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, Place, options
@@ -13,6 +14,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Ru
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._copied_keys import COPYING, copied_key
 from shardlint_rules.shard_map._draws import draws_nothing
+from shardlint_rules.shard_map._key_unbound import REDUCING, SAYS, alone
 from shardlint_rules.shard_map.runs import (
     called_in,
     elsewhere,
@@ -28,7 +30,7 @@ _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_
 
 
 _SPLITS = ("jax.random.split", "jax.random.fold_in")
-_KEYS = (".rng", "_rng", ".key", "_key", "rng\"]", "key\"]")
+_KEYS = (".rng", "_rng", ".key", "_key", 'rng"]', 'key"]')
 
 
 class SameKeyOnEveryShard(Rule):
@@ -40,7 +42,9 @@ class SameKeyOnEveryShard(Rule):
     So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
     that holds one (`state.rng`). Likely:
     such a key handed on as one of the `rngs` of a model, beside split data, and a key in a tuple or dict that is
-    replicated whole (`replicate((params, key))`) in a project that tells devices apart nowhere.
+    replicated whole (`replicate((params, key))`) in a project that tells devices apart nowhere; and a key that a
+    function which reduces over the devices hands on as `rngs` or `rng`, where another function of the file folds the
+    index of the device into its key of that name, or the file replicates a key and asks nowhere for the device.
     Possible: to other code that is not seen,
     and as the key of dropout where no gradient is taken and no argument says that the model trains.
 
@@ -58,11 +62,12 @@ class SameKeyOnEveryShard(Rule):
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
-    likely = ("rngs", "replicated")
+    likely = ("rngs", "replicated", "beside")
     behind = ("SL402",)
     triggers = (
         *MAPPING,
         Calls(*COPYING, file_says=("jax.random.split(", "random.split(")),
+        Calls(*REDUCING, file_says=SAYS),
         Mapped(calling=(("split(", "fold_in("), _KEYS)),
     )
     fixes = "none"
@@ -72,6 +77,9 @@ class SameKeyOnEveryShard(Rule):
         done: set[ast.AST] = set()
         if site.api in COPYING:
             yield from self._replicated(site)
+            return
+        if site.api in REDUCING:
+            yield from self._alone(site)
             return
         if called_in(site):
             yield from self._kept_in_a_state(site)
@@ -148,6 +156,24 @@ class SameKeyOnEveryShard(Rule):
             certainty=Certainty.POSSIBLE,
             form="replicated",
             why="nothing in the project tells the copies apart by their device or process",
+        )
+
+    def _alone(self, site: Site) -> Iterator[Finding]:
+        """A key of a function that reduces over the devices, and never asks which one it is on."""
+        found = (
+            alone(site) if site.wants("beside") and not isinstance(site.program.evaluator, Assuming) else None
+        )
+        if found is None:
+            return
+        yield site.finding(
+            found.node,
+            f"made of `{found.key}`, which is the same on every device",
+            f"On {site.release('jax')} what is drawn with it is the same on all devices, while each has its own part "
+            "of the batch.",
+            help=f"give each its own: {found.key} = jax.random.fold_in({found.key}, jax.lax.axis_index(axis_name))",
+            certainty=Certainty.POSSIBLE,
+            form="beside",
+            why=found.why,
         )
 
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:

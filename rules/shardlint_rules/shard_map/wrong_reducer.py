@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, leaves
 from shardlint.rules_api.mapping import MAPPING
@@ -14,6 +15,7 @@ from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
 from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
 from shardlint_rules.shard_map._named_otherwise import SAYS as NAMED
+from shardlint_rules.shard_map.beside_means import GRADS, summed
 from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")
@@ -45,7 +47,8 @@ class WrongReducer(Rule):
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
     Also likely: the means of an array and of its square over different axes, in one function.
-    Likely, too: `psum` of the gradients of a mean, and `pmean` of a root, a logarithm or an exponential of a mean.
+    Likely, too: `psum` of the gradients of a mean, or of a value that the function averages by `pmean`, and `pmean` of
+    a root, a logarithm or an exponential of a mean.
     Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
     and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
     Possible: `pmean` of a standard deviation or a variance.
@@ -64,11 +67,12 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside")
     assumes = True
     triggers = (
         *MAPPING,
         Calls("jax.lax.pmean"),
+        Calls(*GRADS, file_says=("psum(",)),
         Calls(*SUMS, file_says=(*SAYS, *NAMED)),
         Calls(*OTHERS, file_says=NAMED),
         Mapped(calling=(("psum", "pmean"),)),
@@ -78,6 +82,9 @@ class WrongReducer(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done: set[ast.AST] = set()
+        if site.api in GRADS:
+            yield from self._beside(site)
+            return
         if site.api in SUMS or site.api in OTHERS:
             yield from self._named_otherwise(site)
         if site.api in SUMS:
@@ -119,6 +126,23 @@ class WrongReducer(Rule):
                 help=instead,
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
+            )
+
+    def _beside(self, site: Site) -> Iterator[Finding]:
+        """Gradients that are added up where the value that they are of is averaged."""
+        if not site.wants("beside") or isinstance(site.program.evaluator, Assuming):
+            return
+        found = summed(site)
+        if found is not None:
+            yield site.finding(
+                found.call,
+                f"adds up `{found.gradients}`, and the loss is averaged",
+                f"On {site.release('jax')} each device has the gradient of its own loss: the sum is as many times that "
+                "of the mean as there are devices, and so is each step of plain SGD.",
+                help="write jax.lax.pmean",
+                certainty=Certainty.POSSIBLE,
+                form="beside",
+                why=f"{found.why}, of which these are the gradients, and nothing divides the sum",
             )
 
     def _named(self, site: Site) -> Iterator[Finding]:
