@@ -21,6 +21,8 @@ class Text:
         self.lines = [0]
         for line in source.split(b"\n"):
             self.lines.append(self.lines[-1] + len(line) + 1)
+        self.nodes = list(ast.walk(self.tree))
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
@@ -40,9 +42,7 @@ def name(node: ast.expr) -> str:
 
 
 def calls(text: Text, *names: str) -> Iterator[ast.Call]:
-    for node in ast.walk(text.tree):
-        if isinstance(node, ast.Call) and name(node.func) in names:
-            yield node
+    return (node for node in text.calls if name(node.func) in names)
 
 
 @dataclass(frozen=True)
