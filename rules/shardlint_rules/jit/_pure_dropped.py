@@ -23,6 +23,7 @@ _METHODS = frozenset(
 )
 _PURE = ("jax.numpy.", "jax.lax.", "jax.nn.", "jax.random.")
 _COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
+_PLACING_NAMES = ("device_put", "with_sharding_constraint", "with_logical_constraint")
 _BUILTIN = ("len", "int", "tuple", "max", "min", "range", "getattr", "isinstance")
 
 
@@ -41,6 +42,21 @@ def update_dropped(site: Site) -> ast.Call | None:
         return None
     named = last_name(array) or site.text(array)
     return None if "ref" in named.lower() or site.anywhere("pallas") else call
+
+
+def library_dropped(site: Site) -> str | None:
+    """The library function that a statement calls for an array in another place, and nothing else.
+
+    Of flax its logical constraints; of libraries that are not known what is called as the functions of jax are.
+    """
+    if not isinstance(site.file.parent(site.call), ast.Expr) or len(site.call.args) < 2:
+        return None
+    found = options(site.value(site.call.func))
+    names = {one.name for one in found if isinstance(one, Api)}
+    if len(names) != 1 or len(found) > 1:
+        return None
+    name = names.pop()
+    return name if name.rpartition(".")[2] in _PLACING_NAMES and not name.startswith("jax.") else None
 
 
 def map_dropped(site: Site) -> bool:

@@ -17,7 +17,7 @@ from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
-from shardlint_rules.jit._pure_dropped import UPDATES, map_dropped, update_dropped
+from shardlint_rules.jit._pure_dropped import UPDATES, library_dropped, map_dropped, update_dropped
 from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
@@ -93,6 +93,10 @@ class DiscardedPlacement(Rule):
         entered = own_manager(site) if site.form == "statement" else None
         if entered is not None:
             yield self._own_manager(site, entered)
+            return
+        if site.form == "statement" and library_dropped(site) is not None:
+            if not is_test(site.file, site.call) and not caught(site.file, site.syntax) and not _shown(site):
+                yield self._computed(site, site.call)
             return
         if site.form == "statement" or (site.form == "call" and site.api == _MAP):
             yield from self._through(site)
@@ -184,7 +188,9 @@ class DiscardedPlacement(Rule):
 
     def _computed(self, site: Site, call: ast.Call) -> Finding:
         """A statement that only makes new arrays."""
-        given = site.text(call.args[1]) if site.form == "call" else site.text(call).partition(".at[")[0]
+        given = site.text(call.args[1 if site.form == "call" else 0])
+        if site.form == "line":
+            given = site.text(call).partition(".at[")[0]
         value = " ".join(given.split())
         return site.finding(
             call.func,
