@@ -6,7 +6,6 @@ import ast
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 SPECS = ("P", "PS", "PartitionSpec")
 
@@ -22,10 +21,8 @@ class Text:
         self.lines = [0]
         for line in source.split(b"\n"):
             self.lines.append(self.lines[-1] + len(line) + 1)
-
-    @cached_property
-    def nodes(self) -> list[ast.AST]:
-        return list(ast.walk(self.tree))
+        self.nodes = list(ast.walk(self.tree))
+        self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or 0
@@ -45,9 +42,7 @@ def name(node: ast.expr) -> str:
 
 
 def calls(text: Text, *names: str) -> Iterator[ast.Call]:
-    for node in text.nodes:
-        if isinstance(node, ast.Call) and name(node.func) in names:
-            yield node
+    return (node for node in text.calls if name(node.func) in names)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,29 @@ def test_invalid_escapes_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
         pytest.param("x = y = 1\nx", ["assign:1"], id="chain"),
         pytest.param("if a:\n    x = 1\nelse:\n    x = 2\nx", ["assign:2", "assign:4"], id="both-branches"),
         pytest.param("x = 0\nif a:\n    x = 1\nx", ["assign:1", "assign:3"], id="one-branch"),
+        pytest.param(
+            "x = 0\nif a:\n    x = 1\nelse:\n    x = 2\nx", ["assign:3", "assign:5"], id="both-branches-anew"
+        ),
+        pytest.param(
+            "x = 0\nif a:\n    with b:\n        x = 1\nelif c:\n    x = 2\nelse:\n    raise E\nx",
+            ["assign:4", "assign:6"],
+            id="all-branches-anew",
+        ),
+        pytest.param(
+            "x = 0\nif a:\n    if b:\n        x = 1\nelse:\n    x = 2\nx",
+            ["assign:1", "assign:4", "assign:6"],
+            id="a-branch-in-a-branch",
+        ),
+        pytest.param(
+            "x = 0\nif a:\n    for i in y:\n        x = 1\nelse:\n    x = 2\nx",
+            ["assign:1", "assign:4", "assign:6"],
+            id="a-loop-in-a-branch",
+        ),
+        pytest.param(
+            "x = 0\nfor i in y:\n    x\n    if a:\n        x = 1\n    else:\n        x = 2",
+            ["assign:1", "assign:5", "assign:7"],
+            id="next-turn-of-both-branches",
+        ),
         pytest.param("x = 0\nif a:\n    x = 1\nelse:\n    x", ["assign:1"], id="other-branch"),
         pytest.param("if a:\n    x = 1\n    x", ["assign:2"], id="same-branch"),
         pytest.param("for i in y:\n    x = 1\n    x = f(x)\n", ["assign:2"], id="loop-binds-it-first"),

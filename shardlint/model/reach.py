@@ -12,6 +12,7 @@ from shardlint.syntax.nodes import walk
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
+_PARTS = (ast.ExceptHandler, ast.match_case)
 _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 # Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
 # square.
@@ -164,6 +165,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     settled = False
     passed: list[tuple[Binding, Sequence[ast.AST]]] = []
     """Those found in a branch that the use is not in, for what stands above them in it."""
+    arms: set[tuple[ast.If, str]] = set()
     if not again and bindings and bindings[0].scope.kind != "comprehension":
         bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
         for first, end in _other_branches(chain):
@@ -205,7 +207,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         if len(other) > shared + 1 and binding.kind in ("assign", "unpack"):
             if not any(isinstance(one, (*_TRIES, *_LOOPS)) for one in other[shared:]):
                 passed.append((binding, other))
-        if not _conditional(binding, chain, other, shared):
+        if not _conditional(binding, chain, other, shared) or _on_both_ways(arms, other, shared):
             settled = True
             # What a round of a loop leaves is not read by the next one if that binds the name first.
             gone = {id(one) for one, loop in later if any(outer is loop for outer in chain[:shared])}
@@ -352,7 +354,31 @@ def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.A
     last = below[-1] if below else None
     if isinstance(last, _LOOPS) and binding.kind == "for":
         return not using or using[0] is not last  # after the loop the target may be unbound
-    return isinstance(last, ast.ExceptHandler | ast.match_case)
+    return isinstance(last, _PARTS)
+
+
+def _on_both_ways(arms: set[tuple[ast.If, str]], chain: Sequence[ast.AST], shared: int) -> bool:
+    """Whether a binding and those below it leave no way past them: both arms of each `if` around it bind the name.
+
+    `arms` are the arms that surely do so far. An arm that leaves counts as one.
+    """
+    below = chain[shared:]
+    if (shared and isinstance(chain[shared - 1], _TRIES)) or isinstance(below[-1], (*_LOOPS, *_PARTS)):
+        return False
+    branched = False
+    for outer, inner in reversed(list(itertools.pairwise(below))):
+        if isinstance(outer, ast.With | ast.AsyncWith):
+            continue
+        field = field_of(outer, inner)
+        if not isinstance(outer, ast.If) or field == "head":
+            return False
+        branched = True
+        arms.add((outer, field))
+        other = "orelse" if field == "body" else "body"
+        block = getattr(outer, other)
+        if (outer, other) not in arms and not (block and isinstance(block[-1], ast.Return | ast.Raise)):
+            return False
+    return branched
 
 
 def _bound_below(later: Binding, there: Sequence[ast.AST], chain: Sequence[ast.AST]) -> bool:

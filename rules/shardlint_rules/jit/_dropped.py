@@ -9,12 +9,31 @@ from shardlint.model.values import CallResult, Function, Parameter, Place, optio
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 
-_LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
+_LAX = (
+    "psum",
+    "pmean",
+    "pmax",
+    "pmin",
+    "psum_scatter",
+    "all_gather",
+    "all_to_all",
+    "ppermute",
+    "pvary",
+    "pcast",
+)
+MAKING = (
+    "jax.make_array_from_process_local_data",
+    "jax.make_array_from_single_device_arrays",
+    "jax.experimental.multihost_utils.host_local_array_to_global_array",
+    "jax.experimental.multihost_utils.global_array_to_host_local_array",
+)
+"""What makes an array of what lies on devices, or of what processes have."""
 # These may be called to start the backend, and are reported as a default alone.
 _COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
 # What only gives a result, and what that is in words.
 ONLY_GIVING = {
     **dict.fromkeys((f"jax.lax.{name}" for name in _LAX), "the result of the collective"),
+    **dict.fromkeys(MAKING, "the array that is made"),
     "flax.jax_utils.replicate": "the replicated copy",
     "flax.jax_utils.unreplicate": "the copy of one device",
     "flax.training.common_utils.shard": "the array with a row for each device",
@@ -37,7 +56,10 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
         lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in _COUNTS else ""
     if not lost:
         return None
-    return f"Arrays do not change in place: {lost}, and {value} is what it was.", f"bind the result: {value} = {text}"
+    return (
+        f"Arrays do not change in place: {lost}, and {value} is what it was.",
+        f"bind the result: {value} = {text}",
+    )
 
 
 def _default_of(site: Site) -> str | None:
@@ -63,7 +85,9 @@ def _makes_arrays(site: Site) -> bool:
         return False
     if any(isinstance(one, ast.Raise | ast.Assert) for one in walk(function.node)):
         return False  # it may be called for what it checks
-    found = [one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))]
+    found = [
+        one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))
+    ]
     made = [one for one in found if isinstance(one, CallResult) and one.api.startswith(_ARRAYS)]
     # The others are the array as it came.
     return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)

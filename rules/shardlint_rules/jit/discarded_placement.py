@@ -14,9 +14,10 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._dropped import ONLY_GIVING, dropped
+from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
+from shardlint_rules.jit._pure_dropped import UPDATES, library_dropped, map_dropped, update_dropped
 from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
@@ -48,7 +49,8 @@ class DiscardedPlacement(Rule):
     Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` and `einshard` whose result
     is dropped, or bound to a name that is never read, itself or as a part of a tree; and a mesh
     context manager called as a statement (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives
-    (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, a count of devices in
+    (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, `jax.make_array_from_process_local_data`, tree
+    maps of a lambda that only computes, `x.at[i].set(y)`, a count of devices in
     `if n is None: jax.local_device_count()`, and functions of the project, named like
     those that place, that only return another array.
 
@@ -69,27 +71,32 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    likely = ("in-a-try", "synced")
+    likely = ("computed", "in-a-try", "synced")
     triggers = (
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, file_says=("haliax",)),
         Calls(_EINSHARD, file_says=("einshard",)),
-        Calls(_MAP, file_says=PLACED_WORDS),
+        Calls(_MAP, file_says=(*PLACED_WORDS, "pmap", "device_count")),
         Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
         Statements(*MANAGER_WORDS),
         SYNCED,
+        UPDATES,
     )
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a result that goes nowhere."""
         if site.form == "line":
-            yield from self._synced(site)
+            yield from self._updated(site) if isinstance(site.syntax, ast.Expr) else self._synced(site)
             return
         entered = own_manager(site) if site.form == "statement" else None
         if entered is not None:
             yield self._own_manager(site, entered)
+            return
+        if site.form == "statement" and library_dropped(site) is not None:
+            if not is_test(site.file, site.call) and not caught(site.file, site.syntax) and not _shown(site):
+                yield self._computed(site, site.call)
             return
         if site.form == "statement" or (site.form == "call" and site.api == _MAP):
             yield from self._through(site)
@@ -103,7 +110,12 @@ class DiscardedPlacement(Rule):
         lost = result_use == "dropped" and _work_of_a_helper(site)
         if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
             yield from self._later(site)
-        if result_use == "used" or (caught(site.file, site.syntax) and not lost) or _shown(site) or _of_a_model(site):
+        if (
+            result_use == "used"
+            or (caught(site.file, site.syntax) and not lost)
+            or _shown(site)
+            or _of_a_model(site)
+        ):
             return
         if site.api in _MANAGERS:
             if result_use == "dropped":
@@ -154,6 +166,8 @@ class DiscardedPlacement(Rule):
         if not made:
             if site.form == "statement" and result_use == "dropped":
                 yield from self._given(site)
+            elif site.form == "call" and map_dropped(site) and not is_test(site.file, site.call):
+                yield self._computed(site, site.call)
             return
         if not any(put_somewhere(one, evaluator) for one in made):
             return
@@ -171,6 +185,34 @@ class DiscardedPlacement(Rule):
             certainty=_certainty(site),
             kept=_NO_PLACE if name else _ITSELF,
         )
+
+    def _computed(self, site: Site, call: ast.Call) -> Finding:
+        """A statement that only makes new arrays."""
+        given = site.text(call.args[1 if site.form == "call" else 0])
+        if site.form == "line":
+            given = site.text(call).partition(".at[")[0]
+        value = " ".join(given.split())
+        return site.finding(
+            call.func,
+            "its result is dropped",
+            f"Arrays do not change in place: this only returns another one, and {value} is what it was.",
+            help=f"bind the result: {value} = ...",
+            kept=_ITSELF,
+            certainty=Certainty.POSSIBLE,
+            form="computed",
+            why="what is written here changes no array, and calls nothing that is known to do more",
+        )
+
+    def _updated(self, site: Site) -> Iterator[Finding]:
+        """`x.at[i].set(y)` as a statement."""
+        call = update_dropped(site)
+        if (
+            call is not None
+            and not is_test(site.file, call)
+            and not caught(site.file, call)
+            and not _shown(site)
+        ):
+            yield self._computed(site, call)
 
     def _later(self, site: Site) -> Iterator[Finding]:
         """A result that becomes a part of what is never read."""
@@ -273,7 +315,11 @@ def _placements(value: Value) -> list[CallResult]:
         elif isinstance(option, Table) and not option.open:
             inner = [one for _, item in option.entries for one in _placements(item)]
         else:
-            inner = [option] if isinstance(option, CallResult) and option.api in (*PLACING, *_HALIAX) else []
+            inner = (
+                [option]
+                if isinstance(option, CallResult) and option.api in (*PLACING, *MAKING, *_HALIAX)
+                else []
+            )
         if not inner:
             return []
         found += inner
@@ -322,7 +368,9 @@ def _shown(site: Site) -> bool:
     if site.scope.kind != "module":
         return False
     text = site.file.source.text
-    return site.file.source.in_cells or any(mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n"))
+    return site.file.source.in_cells or any(
+        mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n")
+    )
 
 
 def _of_a_model(site: Site) -> bool:

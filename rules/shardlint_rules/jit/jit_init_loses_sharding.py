@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._shardings_known import shardings_after, shardings_before
+from shardlint_rules.jit._shardings_known import shardings_after, shardings_before, shardings_named
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
@@ -60,7 +60,7 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "shardings-after", "shardings-before")
+    likely = ("mesh-given", "shardings-after", "shardings-before", "shardings-named")
     assumes = True
     project_says = PLACED_WORDS
     triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS))
@@ -83,6 +83,7 @@ class JitInitLosesSharding(Rule):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
             form = form or "mesh-given"
         if not known:
+            yield from self._computed(site, function, calls)
             return
         yield site.finding(
             site.syntax,
@@ -90,7 +91,11 @@ class JitInitLosesSharding(Rule):
             if words == BESIDE
             else "the result depends on no array, so it takes no sharding from one",
             f"On {site.release('jax')} {words} comes back whole on "
-            + ("every device." if words == BESIDE else "one device, or under jax.set_mesh whole on every one."),
+            + (
+                "every device."
+                if words == BESIDE
+                else "one device, or under jax.set_mesh whole on every one."
+            ),
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]) if form != "optimizer-by-name" else None,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
@@ -107,23 +112,23 @@ class JitInitLosesSharding(Rule):
         if makes_explicit_meshes(site):
             return
         for call in calls:
-            before, after = shardings_before(site, function, call), None
-            if before is None:
-                after = shardings_after(site, function, call)
-            known = before or after
+            before: ast.expr | ast.Assign | None = shardings_before(site, function, call)
+            named = shardings_named(site, function, call) if before is None else None
+            after = shardings_after(site, function, call) if before is None and named is None else None
+            known = before or named or after
             if known is None:
                 continue
-            told = "computed" if before is not None else "computed afterwards"
+            told = "computed" if before else "bound" if named else "computed afterwards"
             yield site.finding(
                 site.syntax,
                 f"the result comes back whole: its shardings are {told} in line {known.lineno}, and not given",
                 f"On {site.release('jax')} what jit makes with no out_shardings comes back on one device, or on each "
                 "device of the mesh that its arguments lie on: there must be room for all of it.",
                 help="give jit these out_shardings"
-                if before is not None
+                if after is None
                 else "compute them from jax.eval_shape of the function, and give jit out_shardings",
                 certainty=Certainty.POSSIBLE,
-                form="shardings-after" if before is None else "shardings-before",
+                form="shardings-before" if before else "shardings-named" if named else "shardings-after",
                 why=f"`{' '.join(site.text(known).split())}`",
             )
             return

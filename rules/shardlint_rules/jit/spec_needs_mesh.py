@@ -15,6 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
+from shardlint_rules.jit._mesh_made import mesh_made
 from shardlint_rules.jit._mesh_meant import mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
@@ -37,6 +38,7 @@ _FRESH = (
 )
 # What sets a mesh that `jax.jit` and `device_put` read, or may.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
+_BY_HAND = ("enter_context", "__enter__")
 # What makes a mesh.
 _MAKING = ("Mesh", "make_mesh", "create_device_mesh")
 _SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
@@ -53,7 +55,8 @@ class SpecNeedsMesh(Rule):
 
     Likely, where not all ways are known: a call that leads to one from outside of the `with` in which the same
     function enters its mesh; the function, or one around it, is given a mesh that nobody is seen to enter; a constraint
-    stands before the `with mesh:` of its own function.
+    stands before the `with mesh:` of its own function; or the function makes its mesh itself, and nothing that runs
+    with it enters or sets one that would serve.
 
     With `--certainty possible` also where a `pjit` is called outside of the `with mesh:` of its function; or nothing
     that runs with a `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them: whoever uses it would have
@@ -89,7 +92,7 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("entered-below", "mesh-parameter", "outside-block", "test-without")
+    likely = ("entered-below", "mesh-made", "mesh-parameter", "outside-block", "test-without")
     triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS, TESTS)
     in_version_checks = False
     fixes = "unsafe"
@@ -109,7 +112,7 @@ class SpecNeedsMesh(Rule):
                 yield from found  # what stands in this very function comes before what leads here
             elif specs and (ended := self._block_ended(site, specs)) is not None:
                 yield ended
-            elif site.wants("never-set", "never-entered"):
+            elif site.wants("mesh-made", "never-set", "never-entered"):
                 yield from list(self._never_set(site, specs)) or self._never_entered(site, specs)
             return
         label, message = problem
@@ -151,7 +154,11 @@ class SpecNeedsMesh(Rule):
 
     def _block_ended(self, site: Site, specs: list[Given]) -> Finding | None:
         """A call on a way to here that its function makes outside of the `with` of its mesh."""
-        if not site.wants("outside-block") or site.program.project.is_test(site.file.path) or _asks_first(site):
+        if (
+            not site.wants("outside-block")
+            or site.program.project.is_test(site.file.path)
+            or _asks_first(site)
+        ):
             return None
         if site.api in (_JIT, _PJIT):
             return None  # where it is made says nothing: the specs are read where it is called
@@ -161,8 +168,10 @@ class SpecNeedsMesh(Rule):
         here = found.call.file is site.file
         called = " ".join(found.call.text().split())
         line = found.call.line if here else f"{found.call.file.path.name}:{found.call.line}"
-        where = f"the `with` of line {found.entered.lineno} has ended" if found.ended else (
-            f"the mesh is entered below, at line {found.entered.lineno}"
+        where = (
+            f"the `with` of line {found.entered.lineno} has ended"
+            if found.ended
+            else (f"the mesh is entered below, at line {found.entered.lineno}")
         )
         error = "ValueError" if site.api == _PUT else "RuntimeError"
         return site.finding(
@@ -226,6 +235,7 @@ class SpecNeedsMesh(Rule):
             context = site.program.call_context(site.file, jitted(site))
         if not all(one.kind == "with mesh" for one in context.contexts):
             return
+        made = mesh_made(site)
         error = "ValueError" if site.api == _PUT else "RuntimeError"
         what = "device_put" if site.api == _PUT else "jax.jit"
         yield site.finding(
@@ -236,20 +246,25 @@ class SpecNeedsMesh(Rule):
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
             fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
-            form="never-set",
-            why="nothing that runs with this calls jax.set_mesh",
+            form="mesh-made" if made is not None else "never-set",
+            why="nothing that runs with this calls jax.set_mesh"
+            + (f", and the mesh is made at line {made.lineno}" if made is not None else ""),
         )
 
     def _never_entered(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
         """A constraint of a program that makes a mesh, and nothing that runs with it enters one."""
         if site.api not in CONSTRAINTS or not specs or site.program.project.is_test(site.file.path):
             return
-        if _asks_first(site) or any(site.anywhere(word) for word in (*_SERVING, "shard_map")):
+        if _asks_first(site) or any(site.anywhere(word) for word in (*_SERVING, *_BY_HAND, "shard_map")):
             return
-        if not any(site.anywhere(word) for word in _MAKING) or site.program.around(site.file, site.call).contexts:
+        if (
+            not any(site.anywhere(word) for word in _MAKING)
+            or site.program.around(site.file, site.call).contexts
+        ):
             return
         if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
             return
+        made = mesh_made(site)
         yield site.finding(
             specs[0].node,
             "a spec alone does not say which mesh",
@@ -257,8 +272,10 @@ class SpecNeedsMesh(Rule):
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
             fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
-            form="never-entered",
-            why="a mesh is made in the program, and nothing that runs with this enters one",
+            form="mesh-made" if made is not None else "never-entered",
+            why="a mesh is made in the program, and nothing that runs with this enters one"
+            if made is None
+            else f"the mesh is made at line {made.lineno}, and nothing that runs with this enters one",
         )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:

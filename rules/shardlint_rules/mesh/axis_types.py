@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import EXPLICIT_SINCE
-from shardlint.model.values import Api, ClassValue, Function, Parameter, Place, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -118,7 +118,8 @@ def _makes_explicit(site: Site, turned: tuple[str, ...]) -> bool:
         for node in (node for name in names for node in file.mentions(name)):
             call = file.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
-                made = options(program.value(file, call))
+                found = options(program.value(file, call))  # a project may have a function of that name too
+                made = [one for one in found if not isinstance(one, CallResult) or one.api in turned]
                 meshes = [mesh_of(one, program.evaluator) for one in made]
                 if any(mesh is not None and mesh.axis_types in ("default", "unknown") for mesh in meshes):
                     return True
