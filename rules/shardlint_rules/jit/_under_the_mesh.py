@@ -83,7 +83,8 @@ def _host_calls(site: Site, place: Place, depth: int) -> Iterator[Place]:
             yield from _host_calls(site, end.place, depth + 1)
         elif region.traced == "never" or end.place.file.home(end.place.node).function() is None:
             if end.place.file is not site.file:
-                raise NotWrapped(f"{end.place.file.path.name}:{end.place.line} calls it without a mesh")
+                where = f"{end.place.file.path.name}:{end.place.line}"
+                raise NotWrapped(f"the call without a mesh is in another file, {where}")
             yield end.place
         else:
             raise NotWrapped("it is not always called outside traced code")

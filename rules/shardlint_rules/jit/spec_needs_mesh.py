@@ -15,7 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
-from shardlint_rules.jit._mesh_meant import mesh_meant
+from shardlint_rules.jit._mesh_meant import NO_MESH, mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
 from shardlint_rules.jit._under_the_mesh import NotWrapped, around_call, under_the_mesh
@@ -337,17 +337,17 @@ class SpecNeedsMesh(Rule):
         entered = self._context(site)
         mesh = mesh_meant(site, [one.spec for one in specs], entered.contexts if entered is not None else ())
         if mesh.name is None:
-            return self._at_calls(site, specs) or (None, mesh.why)
+            return self._at_calls(site, specs, mesh.why)
         return self._named(site, [one.node for one in specs], mesh.name)
 
-    def _at_calls(self, site: Site, specs: list[Given]) -> tuple[Fix | None, str] | None:
-        """The fix that enters the mesh where the traced code is called, or why it is none."""
+    def _at_calls(self, site: Site, specs: list[Given], why: str) -> tuple[Fix | None, str]:
+        """The fix that enters the mesh where the traced code is called; or why there is none, and no name is meant."""
         if site.api in (_JIT, _PJIT, _PUT):
-            return None
+            return None, why
         try:
             edits, head = under_the_mesh(site, [one.spec for one in specs])
-        except NotWrapped as why:
-            return None, str(why)
+        except NotWrapped as reason:
+            return None, str(reason) if why == NO_MESH else why
         return site.fix(Safety.UNSAFE, f"write {head}", edits, _WHY_ENTERED), ""
 
     def _around(self, site: Site, call: Place, specs: list[Given]) -> Fix | None:
