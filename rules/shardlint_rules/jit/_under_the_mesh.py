@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Place
+from shardlint.model.values import Api, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._mesh_meant import mesh_meant
@@ -99,7 +100,21 @@ def _mesh(site: Site, call: Place, specs: Sequence[Spec]) -> str:
     here = call.file.home(call.node)
     if scope is here and any(one.kind != "param" and getattr(one.node, "lineno", 0) >= call.line for one in bindings):
         raise NotWrapped(f"`{name}` is made only after the call")
+    if "." not in name and not all(map(partial(_takes_constraints, there), _values(there, name))):
+        raise NotWrapped(f"not all axes of `{name}` are Auto, and a constraint to others raises")
     return name
+
+
+def _values(there: Site, name: str) -> Iterator[Value]:
+    """What a name may be at a place; for a parameter, what the calls that are seen give."""
+    for binding in lookup(there.file, there.syntax, name)[0]:
+        value = there.program.evaluator.binding(there.file, binding)
+        yield from options(there.program.followed(value))
+
+
+def _takes_constraints(there: Site, value: Value) -> bool:
+    mesh = there.mesh_of(value)
+    return mesh is None or there.shardings.axis_types(mesh) == "auto"
 
 
 def _grouped(site: Site, calls: Sequence[tuple[Place, str]]) -> Iterator[_Group]:
@@ -144,8 +159,8 @@ def _indented(site: Site, group: _Group, manager: str) -> Iterator[Edit]:
         for node in ast.walk(statement):
             if isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno:
                 raise NotWrapped(f"a text of several lines stands in the call at line {statement.lineno}")
-            if isinstance(node, ast.Lambda | ast.GeneratorExp):
-                raise NotWrapped(f"what stands at line {statement.lineno} may be run later")
+            if isinstance(node, ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom):
+                raise NotWrapped(f"what stands at line {statement.lineno} may be run later, or run others meanwhile")
     above = _above(site, first, manager)
     step = " " * (above.body[0].col_offset - above.col_offset) if above else _step(site, first, indent)
     yield Edit(begin, begin, step if above else f"{indent}with {manager}:{source.newline}{step}")
