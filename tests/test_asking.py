@@ -88,6 +88,7 @@ def test_a_terminal(write: Write, keys: list[str], left: list[int], code: int) -
     assert "x.py:3:1: XT201 square-nested: write a power" in shown
     assert "-np.square(1)\n+(1) ** 2\n" in shown, "each is shown as a diff"
     assert "Traceback" not in shown
+    assert not re.search(r"\[q\]uit: \S*x\.py: fixed", shown), "what follows an interrupted question is on its own line"
 
 
 def test_a_diff_is_of_one_fix_alone(write: Write) -> None:
@@ -153,6 +154,7 @@ def test_what_moves_together_is_one_question(write: Write) -> None:
         command = [*COMMAND[:-1], "SL", "--unsafe-fixes", "--target", "jax=0.12", str(root)]
         ran = subprocess.run(command, input=answer, text=True, capture_output=True, timeout=120, check=False)
         assert ran.stdout.count(QUESTION) == 1, ran.stdout
+        assert ran.stdout.count("   unsafe: ") == 1 and "it works only together" not in ran.stdout.partition(QUESTION)[0]
         assert "--- a" in ran.stdout and "one.py" in ran.stdout and "with jax.set_mesh(mesh):" in ran.stdout
         assert ("jax.jit" in (root / "one.py").read_text()) is moved
         assert ("set_mesh" in (root / "two.py").read_text()) is moved

@@ -964,6 +964,23 @@ def test_a_patch_does_what_the_fix_does(
     assert (root / "x.py").read_bytes() == outcome.after.encode() != data
 
 
+@pytest.mark.parametrize("program", [["patch", "-p1"], ["git", "apply"]], ids=["patch", "git"])
+@pytest.mark.parametrize("name", ["a b.py", "my dir/x.py", "tab\tin.py", "line\nend.py", 'quo"te.py', "back\\slash.py", "\xfcn\xef.py"])
+def test_a_patch_names_any_file(write: Write, monkeypatch: pytest.MonkeyPatch, program: list[str], name: str) -> None:
+    if shutil.which(program[0]) is None:
+        pytest.skip("no such program here")
+    root = write({"setup.cfg": ""})
+    path = root / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"import numpy as np\nnp.square(1)\n")
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(root.parent))
+    (outcome,) = fix_all(Path(name), write=False).fixed
+    done = subprocess.run(program, input=b"".join(patch(outcome)), capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert path.read_bytes() == outcome.after.encode()
+
+
 def test_an_outcome_says_whether_it_changed(write: Write) -> None:
     root = write({"x.py": TEXT, "y.py": "import jax\njax.device_put(1)\n"})
     outcomes: list[FixedFile] = fix_all(root, write=False).fixed

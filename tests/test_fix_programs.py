@@ -41,6 +41,17 @@ def net():
 """
 # A program, what it gives, and the specs its arrays shall have.
 FILTER_JIT = {
+    "static arguments": (
+        """
+        def apply(mode: str, model, xs, scale=2.0):
+            ys = jax.vmap(model)(xs)
+            return ys * scale if mode == "scaled" else ys
+
+
+        step = eqx.filter_jit(apply, static_argnums=(0,), in_shardings=(rep, row), out_shardings=row)
+        """,
+        "step('scaled', net(), x)", ["P('data')"],
+    ),
     "a default": (
         """
         @eqx.filter_jit(in_shardings=(rep, row), out_shardings=row)
@@ -115,6 +126,37 @@ FILTER_JIT = {
     ),
 }  # fmt: skip
 DEVICE_PUT = {
+    "a field": (
+        """
+        class Layer(eqx.Module):
+            weight: jax.Array
+            rows: NamedSharding = eqx.field(static=True)
+
+            @eqx.filter_jit
+            def __call__(self, a):
+                return jax.device_put(a @ self.weight, self.rows)
+
+
+        def start():
+            return Layer(jnp.ones((16, 8)), row)(x)
+        """,
+        "start()", ["P('data')"],
+    ),
+    "shardings that a function computes": (
+        """
+        def shardings_of(tree):
+            def one(leaf):
+                return row if leaf.ndim > 1 else rep
+
+            return jax.tree.map(one, tree)
+
+
+        @jax.jit
+        def double(tree):
+            return jax.tree.map(jax.device_put, {"x": tree["x"] * 2}, shardings_of(tree))
+        """,
+        'double({"x": x})', ["P('data')"],
+    ),
     "a dict of shardings": (
         """
         @jax.jit
@@ -202,6 +244,31 @@ DEVICE_PUT = {
     ),
 }  # fmt: skip
 MESHES = {
+    "the one of the function that calls it": (
+        """
+        def constrain(a, *axes):
+            return jax.lax.with_sharding_constraint(a, P(*axes))
+
+
+        @jax.jit
+        def gram(a):
+            return constrain(a @ a.T, "rows", "columns")
+
+
+        def run(mesh):
+            # one after the other
+            for _ in range(2):
+                out = gram(
+                    x[:16]
+                )
+            return out
+
+
+        def start():
+            return run(Mesh(np.array(jax.devices()).reshape(4, 2), ("rows", "columns")))
+        """,
+        "start()", ["P('rows', 'columns')"],
+    ),
     "the object's": (
         """
         class Trainer:
@@ -438,8 +505,14 @@ if __name__ == "__main__":
     main()
 """
     root = write({"main.py": text})
+    fixed(root)
+    call = "    return eqx.filter_jit(Net())(jax.numpy.ones(8))\n"
+    after = text.replace(call, f"    with jax.set_mesh(mesh):\n    {call}")
+    assert (root / "main.py").read_text() == after, "the one of the function that calls it is meant"
+    other = text.replace("main():\n    mesh = jax", "made():\n    return jax").replace("    print(", "    made()\n\n\ndef main():\n    print(")
+    (root / "main.py").write_text(other)
     (outcome,) = fixed(root).fixed
-    assert (root / "main.py").read_text() == text
+    assert (root / "main.py").read_text() == other
     (left,) = outcome.left
     assert "it may be another mesh than the module's `mesh`: line 14 makes one too" in left.help
 

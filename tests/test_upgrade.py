@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,33 @@ def test_pjit_thread_resources_and_with_mesh_move_together(write: Write) -> None
     )
     assert 'in_shardings=P("data", "model"), out_shardings=P()' in after["steps.py"]
     assert "jax.sharding.get_abstract_mesh()" in after["parts.py"]
+
+
+DEFINED = """\
+def defined():
+    maps_env = pxla.thread_resources.env
+    return maps_env.physical_mesh.devices.shape != ()
+
+
+def sizes():
+    mesh = pxla.thread_resources.env.physical_mesh
+    return dict(zip(mesh.axis_names, mesh.devices.shape))
+
+
+def make_mesh("""
+
+
+@runs_there
+def test_the_environment_by_a_name_and_the_shape_of_the_devices_move_too(write: Write) -> None:
+    main = TOGETHER["main.py"].replace("import make_mesh", "import defined, make_mesh, sizes")
+    main = main.replace("sum = total(w)", "sum = total(w) + 100 * defined() + 1000 * sizes()['model']")
+    main = main.replace("            print(", "            assert not defined() and not sizes()\n            print(")
+    parts = textwrap.dedent(TOGETHER["parts.py"]).replace("def make_mesh(", DEFINED)
+    root = write({**TOGETHER, "main.py": main, "parts.py": parts})
+    after = carried(root)["parts.py"]
+    assert answers(root) == ["P('data', 'model')", "P()", 2125.5149]
+    assert "def defined():\n    return jax.sharding.get_abstract_mesh().axis_sizes != ()\n" in after
+    assert "    mesh = jax.sharding.get_abstract_mesh()\n    return dict(zip(mesh.axis_names, mesh.axis_sizes))\n" in after
 
 
 @runs_there

@@ -101,7 +101,7 @@ def test_what_keeps_a_project_is_told_once(write: Write) -> None:
     sections = out.split("\n### ")
     title = "What keeps SL315 legacy-mesh-context in "
     assert sections[-1].startswith(title) and "train.py:16: a mesh is or may be entered" in sections[-1]
-    pointed = [one for one in sections if f'see "{title}' in one]
+    pointed = [one for one in sections if f'See "{title}' in one]
     assert [one.splitlines()[0].rpartition("/")[2] for one in pointed] == ["train.py`", "user.py`"], out
     assert out.count("bad.py") == 1 and "SL001" in out and "### Not checked" not in out
 

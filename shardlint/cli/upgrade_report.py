@@ -18,6 +18,7 @@ from shardlint.rules_api.rule import TOGETHER, Finding
 from shardlint.source.text import Source
 
 _CODE = re.compile(r"(`[^`]*`)")
+_ENTERED = re.compile(r"jax\.set_mesh\([^:]*\)(?=:)")
 # Where a reason stands: `line 6 of cell 9: `, `train.py:12: `, `a.ipynb:cell 9:6: `.
 _PLACE = re.compile(r"\A(?:line \d+(?: of cell \d+)?|[^:`]+:(?:cell \d+:)?\d+): ")
 # What Markdown would take for its own where it stands in prose.
@@ -41,6 +42,8 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
     for group in groups:
         yield f"### {_kept_title(group)}\n"
         yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
+        asked = dict.fromkeys(_asked(one, group) for file in files for one in file.left)
+        yield "\n".join(["Once nothing of this is left, or by hand:", "", *filter(None, asked), ""])
     yield from _unread(report, {file.path for file in files})
 
 
@@ -112,12 +115,22 @@ def _done(finding: Finding) -> str:
 def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
     label = f" {_prose(finding.label)}:" if finding.label else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
-    head, together, reasons = advice.partition(f"{TOGETHER}: ")
+    _, together, reasons = advice.partition(f"{TOGETHER}: ")
     below = next((group for group in groups if together and _told(reasons, group)), None)
-    if below is not None:
-        advice = f"{head}{TOGETHER}: see \"{_kept_title(below)}\""
+    if below is not None:  # where all of it is told together, what to write is told once
+        advice = f"see \"{_kept_title(below)}\""
     help = f" {_prose(sentence(advice))}" if advice else ""
     return f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}){label} {_prose(finding.message)}{help}"
+
+
+def _asked(finding: Finding, group: by_project.Group) -> str:
+    """What a finding that moves with others asks for, without the place where it does; empty for any other finding."""
+    advice = finding.fix.message if finding.fix is not None else finding.help
+    head, together, reasons = advice.partition(f"{TOGETHER}: ")
+    if not together or not _told(reasons, group):
+        return ""
+    first = _ENTERED.sub("jax.set_mesh(...)", head.partition("; not rewritten")[0])
+    return f"- {finding.rule.code}: {_prose(sentence(first))}"
 
 
 def _kept(report: FixReport, files: Iterable[FixedFile], written: bool) -> list[by_project.Group]:

@@ -16,6 +16,7 @@ from shardlint.rewrite.unused import dropped
 from shardlint.syntax import NotParsed, read_facts
 
 _NO, _STOPPED = "the answer was no", "the questions ended before it"
+_ONLY_TOGETHER = "; it works only together with "
 _HELP = "y: make it; n: leave it; a: it and all others of {codes}; q: leave it and all to come, keep what was accepted"
 
 
@@ -120,7 +121,7 @@ def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
     """What a unit is about, and the diff of it alone."""
     for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
         yield printable(about)
-    why = dict.fromkeys(one.finding.fix.why for one in unit.made if one.finding.fix and one.finding.fix.why)
+    why = dict.fromkeys(_why(unit, one) for one in unit.made if one.finding.fix and one.finding.fix.why)
     yield from (printable(f"   unsafe: {one}") for one in why)
     for path in dict.fromkeys(one.path for one in unit.made):
         made = [one for one in unit.made if one.path == path]
@@ -129,6 +130,12 @@ def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
             yield printable(line.expandtabs(4))
         if _leaves_an_import(alone, made):
             yield "   An import that nothing uses any more goes with it."
+
+
+def _why(unit: Unit, made: AppliedFix) -> str:
+    """Why a fix is unsafe; of a change of several files, which is shown whole, without the names of the others."""
+    why = made.finding.fix.why if made.finding.fix is not None else ""
+    return why.partition(_ONLY_TOGETHER)[0] if len({one.path for one in unit.made}) > 1 else why
 
 
 def _leaves_an_import(alone: FixedFile, made: Sequence[AppliedFix]) -> bool:

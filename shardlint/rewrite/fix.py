@@ -26,6 +26,9 @@ from shardlint.source.text import Source, Unreadable, decode
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
 
+_SPACE, _DELETE = 0x20, 0x7F
+_ESCAPES = {ord(b'"'): b'\\"', ord(b"\\"): b"\\\\", 0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r"}
+
 Gate = Callable[[Attempt], Iterable[tuple[AppliedFix, str]]]
 """Looks at what an attempt made, and says what is not to be made, each with the reason. Asked until it has none."""
 
@@ -204,16 +207,33 @@ def diff(outcome: FixedFile) -> Iterator[str]:
 def patch(outcome: FixedFile) -> Iterator[bytes]:
     """A unified diff for `patch` and `git apply`: of the file's own bytes, its lines with their ends."""
     before, after = (io.BytesIO(source.encode()).readlines() for source in (outcome.before, outcome.after))
-    old, new = map(str.encode, _names(outcome))
+    old, new = (_quoted(name) for name in _prefixed(outcome))
     for line in difflib.diff_bytes(difflib.unified_diff, before, after, old, new):
         yield line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
 
 
+def _quoted(name: str) -> bytes:
+    """A file's name as a patch has it: as `git diff` quotes those with control characters, which would end the line."""
+    data = os.fsencode(name)
+    if not any(byte < _SPACE or byte in b'"\\\x7f' for byte in data):
+        return data + b"\t" if b" " in data else data  # where `patch` would end the name
+    inside = b"".join(
+        _ESCAPES.get(byte) or (bytes([byte]) if _SPACE <= byte < _DELETE else b"\\%03o" % byte) for byte in data
+    )
+    return b'"%s"' % inside
+
+
 def _names(outcome: FixedFile) -> tuple[str, str]:
+    """As people read them."""
+    old, new = map(printable, _prefixed(outcome))
+    return old, new
+
+
+def _prefixed(outcome: FixedFile) -> tuple[str, str]:
     path = outcome.path
     if path.is_absolute():  # which `git apply` refuses
         path = path.relative_to(Path.cwd() if path.is_relative_to(Path.cwd()) else path.anchor)
-    name = printable(path.as_posix())  # a line end in it would be a line of the patch
+    name = path.as_posix()
     return f"a/{name}", f"b/{name}"
 
 

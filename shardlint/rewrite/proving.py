@@ -18,6 +18,7 @@ from typing import Self
 from shardlint.output.printable import printable
 from shardlint.rewrite.asking import Unit, units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
+from shardlint.source.patterns import regex
 from shardlint.source.text import Source
 from shardlint.verify.children import CannotRun
 from shardlint.verify.find import below
@@ -30,7 +31,9 @@ _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".hg", ".venv", "venv", ".tox", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"
 )
 _AT_ONCE = 4
+_MOVING = ("SL315",)
 _SHOWN = 3
+_UNDER_WITH = regex(r"""\bcontext\s*=\s*["']with["']""")
 _Texts = Mapping[Path, Source]
 
 
@@ -45,8 +48,11 @@ class _Copy:
     written: dict[Path, bytes] = field(default_factory=dict)
     before: list[Result] = field(default_factory=list)
 
-    def verify(self, texts: _Texts, only: frozenset[str] = frozenset()) -> list[Result]:
-        """What the fixtures tell (those of `only`, `FILE::NAME`, where there are some) with these texts."""
+    def verify(self, texts: _Texts, only: frozenset[str] = frozenset(), moved: bool = False) -> list[Result]:
+        """What the fixtures tell (those of `only`, `FILE::NAME`, where there are some) with these texts.
+
+        `moved`: the texts enter meshes by `jax.set_mesh` that were entered by `with mesh:`.
+        """
         if self.runner is None:
             return []
         self._write(texts)
@@ -59,7 +65,7 @@ class _Copy:
             if not files:
                 return []
             with contextlib.suppress(_NoFixture):
-                return _told(self.runner, Request(files, sketch=True))
+                return _told(self.runner, Request(files, sketch=True, moved=moved))
         return []
 
     def _write(self, texts: _Texts) -> None:
@@ -95,6 +101,7 @@ class Proving:
     def __init__(self, tell: Callable[[str], None], python: str | None = None) -> None:
         self._tell, self._python = tell, python or sys.executable
         self._copies: dict[Path, _Copy] = {}
+        self._told_of: set[tuple[Path, Path]] = set()
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -116,10 +123,25 @@ class Proving:
         copy = self._copy(attempt.root)
         if not copy.before:
             return
-        found = worse(copy.before, copy.verify(attempt.overlay()))
+        moved = _moves(attempt)
+        if moved:
+            self._tell_of_contexts(copy)
+        found = worse(copy.before, copy.verify(attempt.overlay(), moved=moved))
         if found:
             unit, said = self._culprit(attempt, copy, found)
             yield from ((made, said) for made in unit.made)
+
+    def _tell_of_contexts(self, copy: _Copy) -> None:
+        """Say once which fixtures do not move by themselves."""
+        with contextlib.chdir(copy.folder):
+            named = [file for file in below(Path(), governing=True) if _UNDER_WITH.search(file.read_text("utf-8"))]
+        for file in named:
+            if (copy.folder, file) not in self._told_of:
+                self._told_of.add((copy.folder, file))
+                self._tell(printable(
+                    f"{file}: what says context=\"with\" was run under jax.set_mesh after the fixes, as the project "
+                    'then is: write context="set_mesh" there'
+                ))  # fmt: skip
 
     def _copy(self, root: Path) -> _Copy:
         if root not in self._copies:
@@ -149,14 +171,20 @@ class Proving:
         good, bad = 0, len(every)
         while bad - good > 1:
             middle = (good + bad) // 2
-            told = worse(before, copy.verify(_with(attempt, every[middle:]), only))
+            some = _with(attempt, every[middle:])
+            told = worse(before, copy.verify(some.overlay(), only, _moves(some)))
             good, bad, found = (good, middle, told) if told else (middle, bad, found)
         said = [f"{name}: {one}" for name, what in found.items() for one in what]
         return every[bad - 1], f"shardlint verify: {'; '.join(said[:_SHOWN])}"
 
 
-def _with(attempt: Attempt, without: Sequence[Unit]) -> _Texts:
-    """The texts with all changes but some."""
+def _moves(attempt: Attempt) -> bool:
+    """Whether an attempt moves mesh contexts: then what fixtures say they are called under moves with them."""
+    return any(made.finding.rule.code in _MOVING for work in attempt.works.values() for made in work.made)
+
+
+def _with(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
+    """All changes but some, made."""
     some = Attempt(
         attempt.outcomes, attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
     )
@@ -164,7 +192,7 @@ def _with(attempt: Attempt, without: Sequence[Unit]) -> _Texts:
     for made in (one for unit in without for one in unit.made):
         some.refused.add(made, "to see what it does")
     some.run()
-    return some.overlay()
+    return some
 
 
 def _end(number: int, frame: FrameType | None) -> None:

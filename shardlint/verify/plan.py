@@ -44,6 +44,8 @@ class Request:
     """The files somebody asked for by name, who means them to have fixtures."""
     sketch: bool = False
     """Whether results come with a sketch of the numbers."""
+    moved: bool = False
+    """Whether the program was moved from `with mesh:` to `jax.set_mesh`, and fixtures that say "with" go along."""
 
 
 def check_self(runner: Runner) -> list[str]:
@@ -190,6 +192,7 @@ def fixture_jobs(
         "label": one["label"],
         "mesh": mesh,
         "sketch": request.sketch,
+        "moved": request.moved,
     }
     jobs = jobs_for(one, mesh, request.levels, request.processes, request.topologies, seconds)
     return [{**of, **job} for job in jobs]

@@ -24,6 +24,7 @@ from shardlint_rules.equinox.wrapped import (
 )
 
 _MODES = "filter_jit donates all arguments or all but the first"
+_FIRST = "its shardings, which count the same arguments, move into the function first"
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -71,6 +72,8 @@ def rewrite(site: Site) -> Fix:
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
     static = [name for name in STATIC_SETTINGS if site.keyword(name) is not None]
+    if static and "in_shardings" in site.arguments.keywords:
+        raise NotRewritten(_FIRST)
     steps = [f"write {name}={value}" for name, value in put.values()]
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
@@ -94,7 +97,7 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
 def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
     if any(name in site.arguments.keywords for name in SHARDING_SETTINGS):
-        raise NotRewritten("its shardings, which count the same arguments, move into the function first")
+        raise NotRewritten(_FIRST)
     names = {*DONATE_SETTINGS, *STATIC_SETTINGS}
     cut, drops = without(site, names, {keyword: ("donate", '"all-except-first"')})
     if set(comments(site.text())) - set(comments(cut.text)):

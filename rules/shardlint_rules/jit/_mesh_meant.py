@@ -22,7 +22,7 @@ from shardlint_rules.jit._mesh_of_object import (
 )
 
 _MAKERS = {"Mesh": "jax.sharding.Mesh", "make_mesh": "jax.make_mesh"}
-_NO_MESH = "no one name stands for a mesh there"
+NO_MESH = "no one name stands for a mesh there"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     if len(found) == 1 and not _enter_it(site, found[0], entered) and (line := _another(site, found[0], specs)):
         return Meant(None, f"it may be another mesh than the module's `{found[0]}`: {line} makes one too")
     name = found[0] if len(found) == 1 else None
-    return _checked(site, name, entered, _either(found) if found else _NO_MESH)
+    return _checked(site, name, entered, _either(found) if found else NO_MESH)
 
 
 def _with_axes(site: Site, names: list[str], specs: Sequence[Spec]) -> list[str]:

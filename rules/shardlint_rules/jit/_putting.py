@@ -9,13 +9,23 @@ from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.reach import lookup
 from shardlint.model.traced import Region
-from shardlint.model.values import Api, CallResult, ClassValue, Constant, Parameter, Place, Value, options
+from shardlint.model.values import (
+    Api,
+    CallResult,
+    ClassValue,
+    Constant,
+    Parameter,
+    Place,
+    Unknown,
+    Value,
+    options,
+)
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"
-_MAP = "jax.tree.map"
 _DEPTH = 4  # so many objects within objects are looked into, and functions around one
 
 
@@ -51,14 +61,15 @@ def _mapped(site: Site) -> bool:
     call = site.file.parent(site.call)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
         return False
-    return all(isinstance(one, Api) and one.name == _MAP for one in options(site.value(call.func)))
+    return all(isinstance(one, Api) and one.name == TREE_MAP for one in options(site.value(call.func)))
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
-    given = _from_a_map(site, target)
-    value = site.value(given if given is not None else target)
-    found = [one for option in options(value) for way in _ways(site, option) for one in leaves(way)]
+    given = mapped_tree(site, target)
+    value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
+    held = _of_the_field(site, target) if isinstance(value, Unknown) else []
+    found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
     return [part for one in found for part in _held(site, one)]
 
 
@@ -74,6 +85,35 @@ def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
     parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
              for part in _held(site, leaf, depth - 1)]  # fmt: skip
     return parts if parts and not call.open_positional and not call.open_keywords else [value]
+
+
+def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
+    """What a field of the class around (`self.rows`) is given where objects are made; empty where not all is seen."""
+    match target:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            node = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        case _:
+            return []
+    if node is None:
+        return []
+    objects, cls = site.program.evaluator.classes.objects, ClassValue(Place(site.file, node))
+    if name not in objects.fields(cls) or objects.init(cls) is not None:
+        return []
+    ends = site.program.flow.class_ends(site.file, node)
+    made = [one for end in ends.found if end.kind == "called"
+            for one in options(site.program.evaluator.value(end.place))]  # fmt: skip
+    lost = [end for end in ends.found if end.kind == "escaped" and not _dataclass(site, end.place)]
+    if ends.cut or lost or any(not isinstance(one, CallResult) or one.by != cls for one in made):
+        return []
+    return [option for one in made if isinstance(one, CallResult)
+            for option in options(objects.field(cls, one, name))]  # fmt: skip
+
+
+def _dataclass(site: Site, place: Place) -> bool:
+    """Whether a class decorator makes a dataclass of it, which makes no objects."""
+    found = options(site.program.evaluator.value(place))
+    made = [one.by if isinstance(one, CallResult) else one for one in found]
+    return all(isinstance(one, Api) and one.name.rpartition(".")[2] == "dataclass" for one in made)
 
 
 def _ways(site: Site, value: Value) -> list[Value]:
@@ -100,25 +140,6 @@ def annotated_as(site: Site, target: ast.expr) -> str:
     named = annotated(site.program.evaluator, Place(site.file, annotation))
     found = [one.name if isinstance(one, Api) else "" for one in named]
     return found[0].rpartition(".")[2] if found and set(found) <= {*SHARDINGS, "jax.sharding.Sharding"} else ""
-
-
-def _from_a_map(site: Site, target: ast.expr) -> ast.expr | None:
-    """For a parameter of a lambda that a `tree.map` calls, the tree it comes from."""
-    if not isinstance(target, ast.Name):
-        return None
-    value = site.value(target)
-    scope = lookup(site.file, target, target.id)[1]
-    function = scope.node if scope is not None else None
-    if not isinstance(value, Parameter) or not isinstance(function, ast.Lambda):
-        return None
-    call = site.file.parent(function)
-    if not isinstance(call, ast.Call) or not call.args or call.args[0] is not function:
-        return None
-    if not all(isinstance(one, Api) and one.name == _MAP for one in options(site.value(call.func))):
-        return None
-    names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
-    index = names.index(target.id) + 1 if target.id in names else 0
-    return call.args[index] if 0 < index < len(call.args) else None
 
 
 def also_eager(site: Site) -> str:

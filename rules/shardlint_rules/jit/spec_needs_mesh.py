@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.model.mesh.meshes import spec_of
-from shardlint.model.values import CallResult, Parameter, options
+from shardlint.model.mesh.meshes import leaves, spec_of
+from shardlint.model.values import Api, CallResult, Parameter, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -16,9 +16,11 @@ from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit._mesh_made import mesh_made
-from shardlint_rules.jit._mesh_meant import mesh_meant
+from shardlint_rules.jit._mesh_meant import NO_MESH, mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
+from shardlint_rules.jit._under_the_mesh import NotWrapped, around_call, under_the_mesh
+from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 
@@ -39,9 +41,11 @@ _FRESH = (
 # What sets a mesh that `jax.jit` and `device_put` read, or may.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
 _BY_HAND = ("enter_context", "__enter__")
+_CONSTRAINING = ("with_sharding_constraint", "filter_shard")
 # What makes a mesh.
 _MAKING = ("Mesh", "make_mesh", "create_device_mesh")
 _SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
+_WHY_ENTERED = "what stands in that line is then run under the mesh too"
 _WHY = "it names one mesh for good, where the context could have changed"
 
 
@@ -79,7 +83,9 @@ class SpecNeedsMesh(Rule):
     Or call it under `with jax.set_mesh(mesh):`.
 
     ## Fix safety
-    Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context.
+    Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context. Where no name stands
+    for a mesh in the traced code, its calls on the host go under `jax.set_mesh(mesh)`, if all of them are in the file
+    and each has a name for it: what stands in these lines is run under the mesh too.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Up to 0.4.38
@@ -93,7 +99,7 @@ class SpecNeedsMesh(Rule):
     name = "spec-needs-mesh"
     harm = Harm.CRASH
     likely = ("entered-below", "mesh-made", "mesh-parameter", "outside-block", "test-without")
-    triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS, TESTS)
+    triggers = (Calls(_PUT, *CONSTRAINTS), Calls(TREE_MAP, file_says=_CONSTRAINING), SHARDED_JITS, TESTS)
     in_version_checks = False
     fixes = "unsafe"
 
@@ -102,7 +108,10 @@ class SpecNeedsMesh(Rule):
         if site.form == "line":
             yield from self._of_test(site)
             return
-        specs = [one for one in given(site) if one.certain] or list(_specs_of_callers(site))
+        if site.api == TREE_MAP:
+            specs = list(_specs_of_map(site))
+        else:
+            specs = [one for one in given(site) if one.certain] or list(_specs_of_callers(site))
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
             beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
@@ -180,7 +189,7 @@ class SpecNeedsMesh(Rule):
             f"On {site.release('jax')} that call raises {error} unless its caller has entered a mesh: a spec alone "
             "does not say which.",
             help="move the call into the `with`, or give a NamedSharding here",
-            fix=self._of_context(site, specs),
+            fix=self._of_context(site, specs) or self._around(site, found.call, specs),
             certainty=Certainty.POSSIBLE,
             form="outside-block",
             why=f"the same function enters a mesh itself, at line {found.entered.lineno}",
@@ -345,8 +354,26 @@ class SpecNeedsMesh(Rule):
         entered = self._context(site)
         mesh = mesh_meant(site, [one.spec for one in specs], entered.contexts if entered is not None else ())
         if mesh.name is None:
-            return None, mesh.why
+            return self._at_calls(site, specs, mesh.why)
         return self._named(site, [one.node for one in specs], mesh.name)
+
+    def _at_calls(self, site: Site, specs: list[Given], why: str) -> tuple[Fix | None, str]:
+        """The fix that enters the mesh where the traced code is called; or why there is none, and no name is meant."""
+        if site.api in (_JIT, _PJIT, _PUT):
+            return None, why
+        try:
+            edits, head = under_the_mesh(site, [one.spec for one in specs])
+        except NotWrapped as reason:
+            return None, str(reason) if why == NO_MESH else why
+        return site.fix(Safety.UNSAFE, f"write {head}", edits, _WHY_ENTERED), ""
+
+    def _around(self, site: Site, call: Place, specs: list[Given]) -> Fix | None:
+        """The fix that enters the mesh for one call."""
+        try:
+            edits, head = around_call(site, call, [one.spec for one in specs])
+        except NotWrapped:
+            return None
+        return site.fix(Safety.UNSAFE, f"write {head}", edits, _WHY_ENTERED)
 
     def _of_context(self, site: Site, specs: list[Given]) -> Fix | None:
         """The fix that names the mesh which the seen ways to the site enter, if there is a name for it."""
@@ -365,7 +392,7 @@ class SpecNeedsMesh(Rule):
 
 
 def _arguments(site: Site) -> list[ast.expr]:
-    found = [site.argument(name) for name in TAKERS[site.api]]
+    found = [site.argument(name) for name in TAKERS.get(site.api, ())]
     return [one for one in found if one is not None]
 
 
@@ -375,9 +402,30 @@ def _specs_of_callers(site: Site) -> Iterator[Given]:
         value = site.value(node)
         if not any(isinstance(one, Parameter) for one in options(value)):
             continue
+        if (tree := mapped_tree(site, node)) is not None:
+            yield from _specs_in_tree(site, tree, node)
+            continue
         found = [spec_of(one, site.program.evaluator) for one in options(site.program.followed(value))]
         if found and found[0] is not None and None not in found:
             yield Given(found[0], node, True)
+
+
+def _specs_of_map(site: Site) -> Iterator[Given]:
+    """The specs of `tree.map(with_sharding_constraint, tree, specs)`: one for each leaf."""
+    args = site.call.args
+    if site.form != "call" or len(args) != 3 or any(isinstance(one, ast.Starred) for one in args):
+        return
+    if all(isinstance(one, Api) and one.name in CONSTRAINTS for one in options(site.value(args[0]))):
+        yield from _specs_in_tree(site, args[2], args[2])
+
+
+def _specs_in_tree(site: Site, tree: ast.expr, node: ast.expr) -> Iterator[Given]:
+    """The leaves of a tree of specs, where it holds nothing else; `node` stands for each of them."""
+    whole = site.program.evaluator.trees.expanded(site.value(tree))
+    found = [spec_of(one, site.program.evaluator) for one in leaves(whole)]
+    known = [one for one in found if one is not None]
+    if len(known) == len(found):
+        yield from (Given(one, node, True) for one in known)
 
 
 def _called_spec(site: Site, node: ast.expr) -> bool:

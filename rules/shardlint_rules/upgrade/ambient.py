@@ -22,6 +22,7 @@ OLD = (
 )
 _ABSTRACT = "jax.sharding.get_abstract_mesh"
 _CONCRETE = "jax.sharding.get_mesh"
+_OTHERWISE = "it is not read as thread_resources.env.physical_mesh"
 # What a mesh without devices answers as one with devices does.
 _SHARED = frozenset({"axis_names", "axis_sizes", "axis_types", "empty", "shape", "shape_tuple", "size"})
 _WIDTH = 60
@@ -38,17 +39,34 @@ def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute
 def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     """Edits that ask for the mesh of jax.set_mesh; or why they are not made."""
     env = site.file.parent(node)
-    mesh = site.file.parent(env) if env is not None else None
-    if not isinstance(env, ast.Attribute) or env.attr != "env" or not isinstance(mesh, ast.Attribute):
-        return "it is not read as thread_resources.env.physical_mesh"
-    if not isinstance(mesh.ctx, ast.Load) or mesh.attr != "physical_mesh":
-        return "it is not read as thread_resources.env.physical_mesh"
+    if not isinstance(env, ast.Attribute) or env.attr != "env":
+        return _OTHERWISE
+    kept = site.file.parent(env)
+    if not isinstance(kept, ast.Assign):
+        return _mesh_as_new(site, kept)
+    uses = _reads(site, env)
+    if not uses:
+        return _OTHERWISE
+    edits: list[Edit] = []
+    for use in uses:  # `env = pxla.thread_resources.env`, and `env.physical_mesh` below
+        new = _mesh_as_new(site, site.file.parent(use))
+        if isinstance(new, str):
+            return new
+        edits += new
+    gone = _line_of(site, kept)
+    return [*edits, gone] if gone is not None else _OTHERWISE
+
+
+def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
+    """The same for one `thread_resources.env.physical_mesh`."""
+    if not isinstance(mesh, ast.Attribute) or not isinstance(mesh.ctx, ast.Load) or mesh.attr != "physical_mesh":
+        return _OTHERWISE
     reads = _reads(site, mesh)
     if reads is None:
         return "its mesh is kept where it is not followed"
     new = _ABSTRACT
     for read in reads:
-        if _answered(site, read):
+        if _answered(site, read) or _sizes(site, read) is not None:
             continue
         if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
@@ -57,7 +75,33 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     if new == _CONCRETE and not all(runs_on_the_host(site, read) for read in [mesh, *reads]):
         return "it is read in traced code, where jax.sharding.get_mesh() raises"
     name, imports = site.spell(new)
-    return [site.replace(mesh, f"{name}()"), *imports]
+    edits = [*imports]
+    for read in reads if new == _ABSTRACT else ():
+        sizes = _sizes(site, read)
+        if sizes is not None:
+            text = f"{name}()" if read is mesh else site.text(read)
+            edits.append(site.replace(sizes, f"{text}.axis_sizes"))
+    if reads != [mesh] or new == _CONCRETE or _sizes(site, mesh) is None:
+        edits.append(site.replace(mesh, f"{name}()"))
+    return edits
+
+
+def _sizes(site: Site, read: ast.expr) -> ast.Attribute | None:
+    """`mesh.devices.shape` around a read of the mesh: a mesh without devices has the same as `axis_sizes`."""
+    devices = site.file.parent(read)
+    shape = site.file.parent(devices) if isinstance(devices, ast.Attribute) and devices.attr == "devices" else None
+    return shape if isinstance(shape, ast.Attribute) and shape.attr == "shape" else None
+
+
+def _line_of(site: Site, statement: ast.stmt) -> Edit | None:
+    """The edit that takes a statement and its line away; None where it shares the line."""
+    source = site.file.source
+    start, end = source.line_starts[statement.lineno - 1], site.file.span(statement)[1]
+    last = statement.end_lineno or statement.lineno
+    stop = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    if source.text[start : site.file.span(statement)[0]].strip() or source.text[end:stop].strip():
+        return None
+    return Edit(start, stop, "")
 
 
 def _reads(site: Site, mesh: ast.expr) -> list[ast.expr] | None:

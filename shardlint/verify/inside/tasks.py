@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,8 @@ def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     # Before the program is imported, which could write there.
     alone = Alone.read(job["alone"], Path(job["folder"])) if "alone" in job else None
     fixture = _loaded(job, send)
+    if job.get("moved") and fixture.context == "with":
+        fixture = replace(fixture, context="set_mesh")
     emit = _emitter(send, changed, fixture)
     if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
         for level in levels:

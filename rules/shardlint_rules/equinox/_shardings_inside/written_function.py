@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.signatures import STATIC_SETTINGS, Parameters, names, numbers, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._shardings_inside.passing_on import passes_on
@@ -44,7 +44,8 @@ _KEEPING = (
 
 @dataclass(frozen=True)
 class Written:
-    """A function with a body. `names` are the parameters that positions fill; the last `spare` have defaults."""
+    """A function with a body. `names` are the parameters that positions fill, without those that are called static,
+    as jax counts them; the last `spare` have defaults."""
 
     function: Definition | ast.Lambda
     names: list[str]
@@ -73,14 +74,32 @@ def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
 
 
-def _body(node: Definition | ast.Lambda, names: list[str], spare: int, site: Site) -> Written:
+def _body(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
     if isinstance(node, ast.AsyncFunctionDef):
         raise NotRewritten(f"`{node.name}` is async")
     if isinstance(node, ast.FunctionDef) and any(
         not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
     ):
         raise NotRewritten(f"`{node.name}` is a generator")
-    return Written(node, names, spare)
+    static = _static(site, every)
+    kept = [name for name in every if name not in static]
+    return Written(node, kept, sum(name not in static for name in every[len(every) - spare :]))
+
+
+def _static(site: Site, every: list[str]) -> set[str]:
+    """The parameters that the call says are static: `in_shardings` has no entries for them."""
+    found: set[str] = set()
+    for setting in STATIC_SETTINGS:
+        place = site.arguments.keywords.get(setting)
+        read = (numbers if setting.endswith("nums") else names)(place, site.arguments, site.program.evaluator)
+        if read is None:
+            raise NotRewritten(f"`{setting}` does not tell which arguments in_shardings leaves out")
+        for one in read:
+            if isinstance(one, str):
+                found.add(one)
+            elif -len(every) <= one < len(every):
+                found.add(every[one])
+    return found
 
 
 def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
@@ -131,8 +150,8 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     elif isinstance(node, ast.Call) and not bound:
         raise OutOfReach(f"`{text}` is not a plain function of this file")
     _check_alone(site, definition, wrapping, text)
-    names = list(parameters.positional)
-    return _body(definition, names, len(names) - parameters.required, site)
+    every = list(parameters.positional)
+    return _body(definition, every, len(every) - parameters.required, site)
 
 
 def _check_method(site: Site, method: Function, text: str) -> None:
