@@ -25,13 +25,21 @@ writes: Any = None
 """What `written.py` defines."""
 factories: Any = None
 """How functions were made in others (`factories.py`)."""
+arrivals: Any = None
+"""Where the arrays of a call lay (`arrivals.py`)."""
 
 
 def begin(
-    folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any], returns: dict[str, Any]
+    folder: str,
+    makes: dict[str, Any],
+    written: dict[str, Any],
+    makers: dict[str, Any],
+    returns: dict[str, Any],
+    arrived: dict[str, Any],
 ) -> None:
     """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
-    global made, writes, factories
+    global made, writes, factories, arrivals
+    arrivals = types.SimpleNamespace(before=arrived["before"], after=arrived["after"])
     factories = makers["Factories"]()
     made = makes["MadeModules"]()
     writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
@@ -158,14 +166,24 @@ class _Recorder:
             return None
         self.busy.now = True
         try:
+            told = self._before(fun, args, kwargs, info, library)
+            own = _own_inside(fun)
+            if told is None and own is not None and not _traced(args, kwargs):
+                why = "what is jitted is a library's wrapper (shard_map, vmap) around it, which is not written down"
+                told = {"fun": fun, "name": own.__qualname__, "skip": why}
+                told |= {"file": own.__code__.co_filename, "line": own.__code__.co_firstlineno}
+            return arrivals.before(own, told, args, kwargs)
+        finally:
+            self.busy.now = False
+
+    def _before(self, fun: Any, args: Any, kwargs: Any, info: Any, library: str) -> dict[str, Any] | None:
+        try:
             return _told(fun, args, kwargs, info, library)
         except Exception as error:
             code = getattr(_function(fun), "__code__", None)
             why = str(error) if isinstance(error, writes.Unwritten) else f"{type(error).__name__}: {error}"[:200]
             told = {"fun": fun, "name": getattr(_function(fun), "__qualname__", "?"), "skip": why}
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
-        finally:
-            self.busy.now = False
 
     def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
         """What a function gave that jits and places inside of itself; of one that gave no arrays on a mesh, nothing."""
@@ -189,6 +207,7 @@ class _Recorder:
             if fun is not None:
                 self.seen.add(id(fun))
             changed = told.pop("changed", {})
+            arrivals.after(told, outs)
             if "skip" not in told:
                 told["out"] = _placed((outs, *map(_state, changed.values())) if changed else outs)
                 told["after"] = list(changed)
@@ -355,6 +374,22 @@ def _function(fun: Any) -> Any:
     while isinstance(fun, functools.partial):
         fun = fun.func
     return fun
+
+
+def _own_inside(fun: Any) -> Any:
+    """The function of the program's own that a partial, or a wrapper of a library (`shard_map`), is of."""
+    for _ in range(8):
+        code = getattr(fun, "__code__", None)
+        if code is not None and writes.own(code.co_filename):
+            return fun
+        fun = getattr(fun, "func", None) or getattr(fun, "__wrapped__", None)
+    return None
+
+
+def _traced(args: Any, kwargs: Any) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves((args, kwargs)))
 
 
 def _already_given(fun: Any) -> tuple[list[str], set[str]]:
