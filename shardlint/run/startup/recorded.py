@@ -96,11 +96,11 @@ def _of_nnx(wrapper: Any) -> Any:
 
 
 class _Recorder:
-    """`seen` holds the functions that were told, or of which it was said why not."""
+    """`seen` holds the functions that were told, or of which it was said why not, by their ids: it keeps them alive."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.seen: set[int] = set()
+        self.seen: dict[int, Any] = {}
         self.given: dict[int, Any] = {}
         self.busy = threading.local()
 
@@ -205,7 +205,7 @@ class _Recorder:
         try:
             fun = told.pop("fun", None)
             if fun is not None:
-                self.seen.add(id(fun))
+                self.seen[id(fun)] = fun
             changed = told.pop("changed", {})
             arrivals.after(told, outs)
             if "skip" not in told:

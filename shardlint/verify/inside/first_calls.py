@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.abc
+import importlib.util
 import runpy
 import sys
 import threading
@@ -20,6 +22,7 @@ import numpy as np
 from jax._src import pjit
 
 from shardlint.verify.inside import reads, tree
+from shardlint.verify.inside.checks import sharding_text
 from shardlint.verify.inside.compiled import NoShardings
 
 _LIBRARIES = (("equinox._jit", "_JitWrapper"), ("flax.nnx.transforms.compilation", "JitWrapped"))
@@ -58,6 +61,33 @@ def run(
     return calls.found
 
 
+class _Finder(importlib.abc.MetaPathFinder):
+    """Tells of the jits of equinox and flax, where they are imported already or once they are."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self.tell = tell
+        self.wanted = {module: name for module, name in _LIBRARIES if module not in sys.modules}
+        for module, name in _LIBRARIES:
+            if module in sys.modules and hasattr(sys.modules[module], name):
+                tell(getattr(sys.modules[module], name))
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """The module itself, which is looked at when it has run."""
+        name = self.wanted.pop(fullname, None)
+        spec = None if name is None else importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            run(module)
+            if hasattr(module, str(name)):
+                self.tell(getattr(module, str(name)))
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 class _Calls:
     """What is known of the first calls so far; `kept` says which buffers are not given up any more."""
 
@@ -94,15 +124,12 @@ class _Calls:
                     fun, args, kwargs, lambda: older(fun, info, *args, **kwargs), lambda outs: outs[0]
                 ),
             )
-        for module, name in _LIBRARIES:
-            with contextlib.suppress(ImportError):
-                __import__(module)
-                kind = getattr(sys.modules[module], name, None)
-                if kind is not None:
-                    put(kind, "__call__", self._wrapped(kind.__call__))
+        finder = _Finder(lambda kind: put(kind, "__call__", self._wrapped(kind.__call__)))
+        sys.meta_path.insert(0, finder)
         try:
             yield
         finally:
+            sys.meta_path.remove(finder)
             for owner, name, function in reversed(changed):
                 setattr(owner, name, function)
 
@@ -131,7 +158,7 @@ class _Calls:
             # What changes its arguments in place lets these leaves be.
             before = {path: jax.tree_util.tree_leaves(one) for path, one in before.items()}
             outs = go()
-            self._given_up(name, before)
+            self._given_up(name, before, found)
             arrays |= {path: _twin(leaf) for path, leaf in paths("result", result(outs)).items()}
             self.found[name] = arrays
         finally:
@@ -151,12 +178,15 @@ class _Calls:
             fun = getattr(fun, "func", None) or getattr(fun, "__wrapped__", None)
         return None
 
-    def _given_up(self, name: str, given: Mapping[str, list[Any]]) -> None:
+    def _given_up(self, name: str, given: Mapping[str, list[Any]], found: Mapping[str, Any]) -> None:
         for path, count in self.gone.get(name, {}).items():
             now = sum(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in given.get(path, ()))
             if now < count:
+                # A buffer that no result lies like is not given up either: where they lie is told too.
+                came = [f"{one} {sharding_text(leaf.sharding)}" for one, leaf in found.items() if one.startswith(path)]
                 self.kept.append(
-                    f"{name} no longer gives up the buffers of {path}: {count} of its arrays were donated, now {now}"
+                    f"{name} no longer gives up the buffers of {path}: {count} of its arrays were donated, now {now}. "
+                    f"They came as {', '.join(came[:3])}"
                 )
 
 

@@ -213,7 +213,7 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
         function = getattr(random, name)
 
         def draw(*args: Any, **keywords: Any) -> Any:
-            same = entry[1]() == entry[2] and noted.asker() is None
+            same = not _timeless and entry[1]() == entry[2] and noted.asker() is None
             result = function(*args, **keywords)
             if same:  # no number that the program can have
                 entry[2] = entry[1]()
