@@ -11,21 +11,43 @@ from typing import Any
 _LEAVES = 4000
 
 
-def before(fun: Any, told: dict[str, Any] | None, args: Any, kwargs: Any) -> dict[str, Any] | None:
-    """What is known of a call, with where its arguments lie."""
-    code = getattr(fun, "__code__", None)
-    import jax
-
-    if told is None or code is None or "file" not in told:  # of a library
-        return told
+def before(fun: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: Any) -> dict[str, Any] | None:
+    """What is known of a call, with where its arguments lie; of a library's wrapper around a function of the program's
+    (`own` says of a file whether it is one) that it is one.
+    """
     try:
-        found = [*_placed("args", args), *_placed("kwargs", kwargs)]
-        where = {"file": os.path.abspath(code.co_filename), "name": fun.__qualname__, "line": code.co_firstlineno}  # noqa: PTH100
-        given = {f"args/{at}": jax.tree_util.tree_leaves(one) for at, one in enumerate(args)}
-        given |= {f"kwargs/{key}": jax.tree_util.tree_leaves(one) for key, one in kwargs.items()}
-        return {**told, "arrived": {**where, "leaves": found}, "given": given}
+        return _before(fun, told, args, kwargs, own)
     except Exception:  # an argument of a kind that jax cannot take apart
         return told
+
+
+def _before(whole: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own: Any) -> dict[str, Any] | None:
+    import jax
+
+    fun, leaves = _own_inside(whole, own), jax.tree_util.tree_leaves((args, kwargs))
+    if fun is None:
+        return told
+    code = fun.__code__
+    where = {"file": os.path.abspath(code.co_filename), "name": fun.__qualname__, "line": code.co_firstlineno}  # noqa: PTH100
+    if told is None and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        why = "what is jitted is a library's wrapper (shard_map, vmap) around it, which is not written down"
+        told = {**where, "fun": whole, "skip": why}
+    if told is None or "file" not in told:  # of a library
+        return told
+    found = [*_placed("args", args), *_placed("kwargs", kwargs)]
+    given = {f"args/{at}": jax.tree_util.tree_leaves(one) for at, one in enumerate(args)}
+    given |= {f"kwargs/{key}": jax.tree_util.tree_leaves(one) for key, one in kwargs.items()}
+    return {**told, "arrived": {**where, "leaves": found}, "given": given}
+
+
+def _own_inside(fun: Any, own: Any) -> Any:
+    """The function of the program's own that a partial, or a wrapper of a library (`shard_map`), is of."""
+    for _ in range(8):
+        code = getattr(fun, "__code__", None)
+        if code is not None and own(code.co_filename):
+            return fun
+        fun = getattr(fun, "func", None) or getattr(fun, "__wrapped__", None)
+    return None
 
 
 def after(told: dict[str, Any], outs: Any) -> None:
@@ -59,10 +81,15 @@ def _placed(root: str, tree: Any) -> list[list[Any]]:
         random = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended)
         if not isinstance(leaf, jax.Array) or random or spec is None or mesh is None:
             continue
-        path = "/".join([root, *(str(_key(key)) for key in keys)])
+        name = "/".join(part for part in (root, path(keys)) if part)
         parts = [list(part) if isinstance(part, tuple) else part for part in spec]
-        found.append([path, parts, {str(name): int(size) for name, size in dict(mesh.shape).items()}])
+        found.append([name, parts, {str(name): int(size) for name, size in dict(mesh.shape).items()}])
     return found
+
+
+def path(keys: Any) -> str:
+    """The path of a leaf: its keys, joined."""
+    return "/".join(str(_key(key)) for key in keys)
 
 
 def _key(key: Any) -> Any:

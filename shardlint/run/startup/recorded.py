@@ -29,17 +29,11 @@ arrivals: Any = None
 """Where the arrays of a call lay (`arrivals.py`)."""
 
 
-def begin(
-    folder: str,
-    makes: dict[str, Any],
-    written: dict[str, Any],
-    makers: dict[str, Any],
-    returns: dict[str, Any],
-    arrived: dict[str, Any],
-) -> None:
+def begin(folder: str, *beside: dict[str, Any]) -> None:
     """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
     global made, writes, factories, arrivals
-    arrivals = types.SimpleNamespace(before=arrived["before"], after=arrived["after"])
+    makes, written, makers, returns, arrived = beside
+    arrivals = types.SimpleNamespace(**{name: arrived[name] for name in ("before", "after", "path")})
     factories = makers["Factories"]()
     made = makes["MadeModules"]()
     writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
@@ -167,12 +161,8 @@ class _Recorder:
         self.busy.now = True
         try:
             told = self._before(fun, args, kwargs, info, library)
-            own = _own_inside(fun)
-            if told is None and own is not None and not _traced(args, kwargs):
-                why = "what is jitted is a library's wrapper (shard_map, vmap) around it, which is not written down"
-                told = {"fun": fun, "name": own.__qualname__, "skip": why}
-                told |= {"file": own.__code__.co_filename, "line": own.__code__.co_firstlineno}
-            return arrivals.before(own, told, args, kwargs)
+            found: dict[str, Any] | None = arrivals.before(fun, told, args, kwargs, writes.own)
+            return found
         finally:
             self.busy.now = False
 
@@ -376,22 +366,6 @@ def _function(fun: Any) -> Any:
     return fun
 
 
-def _own_inside(fun: Any) -> Any:
-    """The function of the program's own that a partial, or a wrapper of a library (`shard_map`), is of."""
-    for _ in range(8):
-        code = getattr(fun, "__code__", None)
-        if code is not None and writes.own(code.co_filename):
-            return fun
-        fun = getattr(fun, "func", None) or getattr(fun, "__wrapped__", None)
-    return None
-
-
-def _traced(args: Any, kwargs: Any) -> bool:
-    import jax
-
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves((args, kwargs)))
-
-
 def _already_given(fun: Any) -> tuple[list[str], set[str]]:
     """What a partial has been given, as code, and what that imports."""
     written = writes.Code()
@@ -479,7 +453,7 @@ def _asked(info: Any, args: list[Any]) -> list[Any]:
             is_leaf=lambda part: part is None,
         )
         pairs = jax.tree_util.tree_flatten_with_path(spread)[0]
-        found.append({_path(keys): sharding for keys, sharding in pairs})
+        found.append({arrivals.path(keys): sharding for keys, sharding in pairs})
     return found
 
 
@@ -515,20 +489,9 @@ def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             continue
-        path = _path(keys)
+        path = arrivals.path(keys)
         spec = getattr(getattr(leaf, "sharding", None), "spec", None)
         spec = getattr((asked or {}).get(path), "spec", None) if spec is None else spec
         parts = None if spec is None else [list(part) if isinstance(part, tuple) else part for part in spec]
         found.append([path, f"{leaf.dtype}{list(leaf.shape)}", parts])
     return found
-
-
-def _path(keys: Any) -> str:
-    return "/".join(str(_key(key)) for key in keys)
-
-
-def _key(key: Any) -> Any:
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return getattr(key, attribute)
-    return key

@@ -183,10 +183,10 @@ class _Calls:
             now = sum(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in given.get(path, ()))
             if now < count:
                 # A buffer that no result lies like is not given up either: where they lie is told too.
-                came = [f"{one} {sharding_text(leaf.sharding)}" for one, leaf in found.items() if one.startswith(path)]
+                came = [f"{one} {sharding_text(leaf.sharding)}" for one, leaf in found.items()]
                 self.kept.append(
                     f"{name} no longer gives up the buffers of {path}: {count} of its arrays were donated, now {now}. "
-                    f"They came as {', '.join(came[:3])}"
+                    f"What it was given came as {', '.join(came[:6])}{' ...' if len(came) > 6 else ''}"
                 )
 
 
