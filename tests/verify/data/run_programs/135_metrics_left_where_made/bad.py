@@ -81,9 +81,9 @@ def train(epochs=3, steps=3):
     mesh = Mesh(np.array(jax.devices()), ("batch",))
     state = create_state(Net(), jax.random.key(0), mesh)
     for epoch in range(epochs):
-        metrics = Metrics.empty(256)  # here
+        metrics = Metrics.empty(256)
         for batch in pipeline(steps, 128, mesh):
-            state, metrics = train_step(state, metrics, batch)
+            state, metrics = train_step(state, metrics, batch)  # here
         print(epoch, metrics.summary())
 
 
