@@ -13,7 +13,7 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
-from shardlint.run.observed import alone, batches, devices, names, regions, requests, taken
+from shardlint.run.observed import alone, batches, carried, devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
@@ -144,6 +144,8 @@ def _all(
     told = {one.function for one in (*found, *whole) if one.kind in kinds}
     whole += idle(functions, run, events, told)
     whole += batches.last_batch_whole(events)
+    told |= {one.function for one in whole}
+    whole += carried.carried(functions, run, events, told)
     codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
     return [*found, *whole, *_seen(found, events, large)]

@@ -68,6 +68,8 @@ def _in_products(
                 return found
             free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
             copies = math.prod(free.values())
+            if any(_DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
+                return found
             # An axis for another day, beside a larger one that does the work, is no mistake.
             if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):
                 continue
@@ -76,6 +78,37 @@ def _in_products(
             if leaves:
                 return _found(one, leaves, free, False)
     return None
+
+
+def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, int], made: set[str]) -> Found | None:
+    """A training step whose batch is split over another axis than the idle one, which by its name is there for it.
+
+    A batch is what is no state and has as many rows everywhere: the weights of a decoder, which are no state, do not.
+    """
+    state = {leaf.where for leaf in compiled.arguments if is_state(leaf, compiled)}
+    rest = [
+        leaf for leaf in compiled.arguments if leaf.where not in state and leaf.shape and leaf.bytes_whole >= _LEAST
+    ]
+    rows = {(leaf.shape[0], tuple((leaf.axes or ((),))[0])) for leaf in rest}
+    if not state or len(rows) != 1:
+        return None
+    (count, axes), copies = rows.pop(), math.prod(free.values())
+    parts = math.prod(compiled.program.mesh.get(name, 1) for name in axes)
+    if parts < 2 or count % (parts * copies) or any(_DATA.match(name) for name in axes):
+        return None
+    names = {leaf.where for leaf in rest}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and array(leaf) not in made]
+    if not leaves:
+        return None
+    over, idle_axes = " and ".join(map(repr, axes)), " and ".join(map(repr, free))
+    return Found(
+        "replicated", one["name"], first(one["lines"]),
+        f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {idle_axes}, and "
+        f"{leaves[0]['name']} {array(leaves[0])} is split over {over} instead",
+        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
+        f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves), code="SL235",
+        see=(("defined", line(one["defined"])),),
+    )  # fmt: skip
 
 
 def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:

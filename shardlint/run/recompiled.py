@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
-from shardlint.run.run import Run
+from shardlint.run.run import Run, is_state
 
 # A finding only from so many programs on, and only where it costs something or moves large arrays: every program
 # has scalars that come from the host once, and tests call jax.jit again and again. The cost is that of the program,
@@ -58,9 +58,8 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
             continue
         moved = changed(before, after)
         # Plain data parallelism: what is on every device after the first step was given from the host.
-        if all(
-            text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved
-        ) and not all("[] " in text for text in moved):
+        whole = all(text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved)
+        if whole and not all("[] " in text for text in moved) and not _rest_is_placed(before, after, moved):
             continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
         # Nor where nothing at all was placed: then the function says where things go.
@@ -71,6 +70,14 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
         if moved and (cost >= _COSTLY or any(text.startswith(tuple(large)) for text in moved)):
             return moved
     return []
+
+
+def _rest_is_placed(before: Compiled, after: Compiled, moved: Sequence[str]) -> bool:
+    """Whether most of what a function takes and gives back had been placed before: then the rest was forgotten."""
+    forgotten = {text.partition(" ")[0] for text in moved}
+    state = [leaf for leaf in after.arguments if leaf.shape and is_state(leaf, after)]
+    placed = [leaf for leaf in state if leaf.where not in forgotten and leaf.where not in before.unplaced]
+    return 2 * sum(leaf.bytes_whole for leaf in placed) > sum(leaf.bytes_whole for leaf in state)
 
 
 def _again(mine: Sequence[Compiled]) -> tuple[str, str]:

@@ -21,7 +21,8 @@ A fixture is plain Python and needs no change to the program it declares somethi
 `verify.inside` and runs in child processes only.
 """
 
+from shardlint.verify.calls import first_calls
 from shardlint.verify.fixture import Argument, Fixture, arg
 from shardlint.verify.spec import P
 
-__all__ = ["Argument", "Fixture", "P", "arg"]
+__all__ = ["Argument", "Fixture", "P", "arg", "first_calls"]

@@ -23,6 +23,18 @@ class Argument:
 
 
 @dataclass
+class Program:
+    """A program as it is started (`script` may be `-m module`), the functions it calls, as `file:qualname` by name, and
+    how many arrays of which arguments each gave up.
+    """
+
+    script: str
+    arguments: list[str]
+    functions: dict[str, str]
+    gone: dict[str, dict[str, int]]
+
+
+@dataclass
 class Function:
     """A jitted function as it was called. `out`, `donate` and `reference` are what its fixture declares; `dropped` says
     what it does not, and why; `broken` why it has none that passes.
@@ -50,6 +62,8 @@ class Function:
     """The arguments that it changes in place (objects of flax.nnx), whose state counts as given."""
     places: bool = False
     """Whether it is no jit: it places arrays, and jits, by itself."""
+    runs: Program | None = None
+    """The program that is run for it, up to the first calls of its jitted functions; `out` is of these."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""

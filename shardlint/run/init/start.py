@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shardlint.run import launch
+from shardlint.run.init.program import program_of
 from shardlint.run.init.recorded import Function, LeftOut, read
 from shardlint.run.init.skeleton import FILL, REFERENCE, skeleton
 from shardlint.run.init.trial import settle
@@ -42,6 +43,8 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         env["SHARDLINT_RUN_RECORD"] = str(folder)
         ended = launch.run(words, env, dumps, None, None, _DEVICES)
         functions, left, notes = read(folder)
+        whole = program_of(folder, words, root, {one.name for one in functions})
+    functions += [whole] if whole else []
     if ended.code:
         notes.append(f"the program exited with {ended.code}: what it would have called later is not here")
     if not functions:
@@ -105,7 +108,7 @@ def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> 
         yield f"review it, and the goldens in {golden_path(f'{file}::x').parent}; then: {again}"
     for one in functions:
         if one.broken:
-            yield f"{one.reference_to}: no fixture: {one.broken}"
+            yield f"{one.reference_to}: no fixture{' of the whole program' if one.runs else ''}: {one.broken}"
         elif one.dropped:
             yield f"{one.name}: not declared, with the reason in the file: {len(one.dropped)}"
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from shardlint.run.init.recorded import Argument, Function
+from shardlint.run.init.recorded import Argument, Function, Program
 from shardlint.verify.spec import P
 
 _WIDTH = 110
@@ -93,8 +93,8 @@ def jitted(made, name):
     raise LookupError(f"no jit of {name} is in what made it")
 ''',
     "inner": '''\
-def inner(of, name, **free):
-    """A function inside of another one, of its code and what it closes over."""
+def inner(of, name, defaults=None, named=None, /, **free):
+    """A function inside of another one, of its code, its defaults and what it closes over."""
     import types
 
     waiting = [of.__code__]
@@ -104,7 +104,9 @@ def inner(of, name, **free):
         for one in inside:
             if one.co_qualname == name:
                 cells = tuple(types.CellType(free[key]) for key in one.co_freevars)
-                return types.FunctionType(one, of.__globals__, one.co_name, None, cells)
+                made = types.FunctionType(one, of.__globals__, one.co_name, defaults, cells)
+                made.__kwdefaults__ = named
+                return made
         waiting += inside
     raise LookupError(f"{name} is not there any more")
 ''',
@@ -143,10 +145,11 @@ def fixture_file(functions: Sequence[Function], command: str) -> str:
     used = [
         maker for name, maker in _MAKERS.items() if any(re.search(rf"\b{name}\(\(?", body) for body in bodies)
     ]
+    more = ", first_calls" if any("first_calls(" in body for body in bodies) else ""
     head = (
         f'"""Fixtures that `shardlint verify --init` wrote from a run of `{command}`.\n\n'
         "They say what the program did then, not what it should do: review them, and their goldens, like code.\n"
-        '"""\n\nfrom shardlint.verify import Fixture, P, arg\n'
+        '"""\n\nfrom shardlint.verify import Fixture, P, arg' + f"{more}\n"
     )
     return "\n\n".join([head, *used, *bodies])
 
@@ -164,12 +167,15 @@ def _function(one: Function) -> Iterator[str]:
             mesh = "mesh" if _takes_mesh(argument.code) else ""
             body = _laid_out(argument.code, 4)
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
-    if one.jit is not None or (one.made and not one.after):
+    if one.runs:
+        yield _calling(one, one.runs)
+    elif one.jit is not None or (one.made and not one.after):
         yield _jitted(one)
     elif one.after:
         yield _changing(one)
+    called = one.jit is not None or one.after or one.made or one.runs
     fields = [
-        f"fn=call_{one.name}," if one.jit is not None or one.after or one.made else f'fn="{one.reference_to}",',
+        f"fn=call_{one.name}," if called else f'fn="{one.reference_to}",',
         f"meshes=[{_plain(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
@@ -224,6 +230,18 @@ def _changing(one: Function) -> str:
         "",
         f"    result = {callee}({taken})",
         f"    return result, {states}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _calling(one: Function, program: Program) -> str:
+    """A function that runs the program."""
+    given = [repr(program.script), repr(program.arguments), repr(program.functions)]
+    code = f"first_calls({', '.join([*given, *([f'gone={program.gone!r}'] if program.gone else [])])})"
+    lines = [
+        f"def call_{one.name}():",
+        '    """The program up to the first calls of these: what they were given, and what they gave."""',
+        f"    return {_laid_out(code, 4)}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -21,6 +21,7 @@ from . import (
     placed,
     processes,
     ran,
+    rows,
     warned,
 )
 from .sink import quiet
@@ -39,7 +40,7 @@ def begin() -> None:
 
 def _with_jax(jax: Any) -> None:
     _keep_out_of_sight()
-    for part in (warned, meshes, placed, mapped, lowered, ran, environ, eager):
+    for part in (warned, meshes, placed, mapped, lowered, ran, rows, environ, eager):
         quiet(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         quiet(processes.install)(jax)

@@ -26,6 +26,27 @@ def install(jax: Any) -> None:
         jax, jax.lax.with_sharding_constraint, "jax.lax.with_sharding_constraint"
     )
     jax.make_array_from_callback = _filled(jax, jax.make_array_from_callback)
+    for name in ("asarray", "array"):
+        setattr(jax.numpy, name, _brought(jax, getattr(jax.numpy, name), f"jnp.{name}"))
+
+
+def _brought(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """What brings arrays of the host to a device, where jax pleases."""
+
+    @functools.wraps(function)
+    def brought(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if args and args[0] is not result and not isinstance(result, jax.core.Tracer):
+            _note_brought(result, name)
+        return result
+
+    return brought
+
+
+@quiet
+def _note_brought(result: Any, name: str) -> None:
+    if nbytes(result) >= _LEAST:
+        ran.note_host(result, stack(), name)
 
 
 def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:

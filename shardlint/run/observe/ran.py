@@ -9,7 +9,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, called, replicas
+from . import again, called, replicas, rows
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
@@ -85,6 +85,8 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
     given = []
     for at, one in enumerate(list(results)[:_MOST]):
         name = "out" + (names[at] if at < len(names) else f"[{at}]")
+        if _has_pmap(known):
+            rows.note(jax, one, name)
         if nbytes(one) >= _LEAST:
             given.append(leaf(name, one, at))
             _note_made(one, before["lines"], known["name"])
@@ -132,6 +134,11 @@ def _idle(known: dict[str, Any]) -> dict[str, Any]:
 
 def _lines_of(known: dict[str, Any]) -> list[Any]:
     return [each[key] for each in known["regions"] for key in ("made", "defined") if each.get(key)]
+
+
+def note_host(one: Any, lines: list[Any], name: str) -> None:
+    """Remember where an array of the host was brought to a device, by a function that is asked for no placement."""
+    _note_made(one, lines, name)
 
 
 def _note_made(one: Any, lines: list[Any], name: str) -> None:

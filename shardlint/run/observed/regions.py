@@ -34,6 +34,7 @@ def manual(events: Events) -> Iterator[Found]:
             f"{one['name']} keeps what the first device holds of {one['result'] or 'the array'} "
             f"{array(one)}, and the others hold other numbers",
             advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
+            see=tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
 

@@ -209,10 +209,11 @@ def _closed_over(fun: Any, of: Any) -> dict[str, Any]:
 
 
 def _inside(fun: Any, of: Any, written: Any) -> str:
-    """A function as its code and what it closes over, where these are what can be written."""
-    if fun.__defaults__ or fun.__kwdefaults__:
-        raise writes.Unwritten(f"function inside of {of.__qualname__} with defaults")
+    """A function as its code, its defaults and what it closes over, where these are what can be written."""
     said = []
+    if fun.__defaults__ or fun.__kwdefaults__:
+        said.append(f", {_concrete(_of(fun.__defaults__ or (), of, written))}")
+        said += [f", {_concrete(_of(fun.__kwdefaults__, of, written))}"] if fun.__kwdefaults__ else []
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
         if cell.cell_contents is fun:
             raise writes.Unwritten(f"function {fun.__qualname__}, which calls itself")

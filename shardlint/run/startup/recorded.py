@@ -25,13 +25,15 @@ writes: Any = None
 """What `written.py` defines."""
 factories: Any = None
 """How functions were made in others (`factories.py`)."""
+arrivals: Any = None
+"""Where the arrays of a call lay (`arrivals.py`)."""
 
 
-def begin(
-    folder: str, makes: dict[str, Any], written: dict[str, Any], makers: dict[str, Any], returns: dict[str, Any]
-) -> None:
+def begin(folder: str, *beside: dict[str, Any]) -> None:
     """Look on from when jax, equinox and flax are imported. The others are what the files beside define."""
-    global made, writes, factories
+    global made, writes, factories, arrivals
+    makes, written, makers, returns, arrived = beside
+    arrivals = types.SimpleNamespace(**{name: arrived[name] for name in ("before", "after", "path")})
     factories = makers["Factories"]()
     made = makes["MadeModules"]()
     writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
@@ -88,11 +90,11 @@ def _of_nnx(wrapper: Any) -> Any:
 
 
 class _Recorder:
-    """`seen` holds the functions that were told, or of which it was said why not."""
+    """`seen` holds the functions that were told, or of which it was said why not, by their ids: it keeps them alive."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.seen: set[int] = set()
+        self.seen: dict[int, Any] = {}
         self.given: dict[int, Any] = {}
         self.busy = threading.local()
 
@@ -158,14 +160,20 @@ class _Recorder:
             return None
         self.busy.now = True
         try:
+            told = self._before(fun, args, kwargs, info, library)
+            found: dict[str, Any] | None = arrivals.before(fun, told, args, kwargs, writes.own)
+            return found
+        finally:
+            self.busy.now = False
+
+    def _before(self, fun: Any, args: Any, kwargs: Any, info: Any, library: str) -> dict[str, Any] | None:
+        try:
             return _told(fun, args, kwargs, info, library)
         except Exception as error:
             code = getattr(_function(fun), "__code__", None)
             why = str(error) if isinstance(error, writes.Unwritten) else f"{type(error).__name__}: {error}"[:200]
             told = {"fun": fun, "name": getattr(_function(fun), "__qualname__", "?"), "skip": why}
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
-        finally:
-            self.busy.now = False
 
     def returned(self, of: Any, given: dict[str, Any], outs: Any) -> None:
         """What a function gave that jits and places inside of itself; of one that gave no arrays on a mesh, nothing."""
@@ -187,8 +195,9 @@ class _Recorder:
         try:
             fun = told.pop("fun", None)
             if fun is not None:
-                self.seen.add(id(fun))
+                self.seen[id(fun)] = fun
             changed = told.pop("changed", {})
+            arrivals.after(told, outs)
             if "skip" not in told:
                 told["out"] = _placed((outs, *map(_state, changed.values())) if changed else outs)
                 told["after"] = list(changed)
@@ -444,7 +453,7 @@ def _asked(info: Any, args: list[Any]) -> list[Any]:
             is_leaf=lambda part: part is None,
         )
         pairs = jax.tree_util.tree_flatten_with_path(spread)[0]
-        found.append({_path(keys): sharding for keys, sharding in pairs})
+        found.append({arrivals.path(keys): sharding for keys, sharding in pairs})
     return found
 
 
@@ -480,20 +489,9 @@ def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             continue
-        path = _path(keys)
+        path = arrivals.path(keys)
         spec = getattr(getattr(leaf, "sharding", None), "spec", None)
         spec = getattr((asked or {}).get(path), "spec", None) if spec is None else spec
         parts = None if spec is None else [list(part) if isinstance(part, tuple) else part for part in spec]
         found.append([path, f"{leaf.dtype}{list(leaf.shape)}", parts])
     return found
-
-
-def _path(keys: Any) -> str:
-    return "/".join(str(_key(key)) for key in keys)
-
-
-def _key(key: Any) -> Any:
-    for attribute in ("key", "name", "idx"):
-        if hasattr(key, attribute):
-            return getattr(key, attribute)
-    return key

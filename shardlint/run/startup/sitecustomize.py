@@ -102,7 +102,7 @@ def _begin() -> None:
         os.register_at_fork(after_in_child=renew)
     if "SHARDLINT_RUN_RECORD" in os.environ:
         begin = _beside("recorded.py")["begin"]
-        beside = (_beside(f"{name}.py") for name in ("made", "written", "factories", "returned"))
+        beside = (_beside(f"{name}.py") for name in ("made", "written", "factories", "returned", "arrivals"))
         begin(os.environ["SHARDLINT_RUN_RECORD"], *beside)
     if "SHARDLINT_RUN_RAISED" in os.environ:
         _watch()

@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Reads = dict[str, Any]
@@ -50,13 +50,23 @@ class _Noted:
 
     def refuse(self, what: str, depth: int = 2) -> None:
         """Note something that a later run could find otherwise, with the line of the program that did it."""
-        frame = sys._getframe(depth)
+        frame = self.asker(depth + 1)
+        if frame is not None:
+            self.not_kept.setdefault(what, f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def asker(self, depth: int = 2) -> Any:
+        """The frame of the program that asks for something; None where none does, or a library that is being imported
+        (as those do which make a name for a temporary file).
+        """
+        frame: Any = sys._getframe(depth)
         while frame is not None:
             file = frame.f_code.co_filename
+            if file.startswith("<frozen importlib"):
+                return None
             if not (file.startswith((*self.libraries, "<")) or _is_ours(frame.f_globals)):
-                self.not_kept.setdefault(what, f"{file}:{frame.f_lineno}")
-                return
-            frame = frame.f_back  # type: ignore[assignment]
+                return frame
+            frame = frame.f_back
+        return None
 
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         """Take in an audit event."""
@@ -80,6 +90,24 @@ class _Noted:
             whole = os.path.abspath(os.fsdecode(path))
             if not whole.startswith(_SYSTEM):
                 to.add(whole)
+
+
+_timeless: list[bool] = []
+
+
+@contextlib.contextmanager
+def whatever_the_time() -> Iterator[None]:
+    """What runs here may ask for the time and for chance: where its arrays lie does not rest on them."""
+    import numpy as np
+
+    states = random.getstate(), np.random.get_state()
+    _timeless.append(True)
+    try:
+        yield
+    finally:
+        _timeless.pop()
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def _is_ours(space: dict[str, Any]) -> bool:
@@ -145,7 +173,8 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
         function = getattr(module, name)
 
         def asked(*args: Any, **keywords: Any) -> Any:
-            noted.refuse(what)
+            if not _timeless:
+                noted.refuse(what)
             return function(*args, **keywords)
 
         setattr(module, name, asked)
@@ -156,7 +185,7 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
         def asked(*args: Any) -> Any:
             # Libraries stamp their messages; what they compute rests on no clock.
             file = sys._getframe(1).f_code.co_filename
-            if not file.startswith((*noted.libraries, "<")):
+            if not _timeless and not file.startswith((*noted.libraries, "<")):
                 noted.refuse("reads the clock")
             return function(*args)
 
@@ -178,10 +207,25 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
     direct("time_ns")
     watched(os, "urandom", "draws unseeded random numbers")
     watched(random, "_urandom", "draws unseeded random numbers")
-    before: list[tuple[Any, Callable[[], Any], Any]] = []
+    before: list[list[Any]] = []
+
+    def draws(name: str, entry: list[Any]) -> None:
+        function = getattr(random, name)
+
+        def draw(*args: Any, **keywords: Any) -> Any:
+            same = not _timeless and entry[1]() == entry[2] and noted.asker() is None
+            result = function(*args, **keywords)
+            if same:  # no number that the program can have
+                entry[2] = entry[1]()
+            return result
+
+        setattr(random, name, draw)
+
     for module, state in ((random, random.getstate), (np.random, _numpy_state)):
-        before.append((module, state, state()))
+        before.append([module, state, state()])
         seeds(module)
+    for name in ("random", "getrandbits", "randint", "randrange", "choice", "uniform"):
+        draws(name, before[0])
 
     def drawn() -> None:
         for module, state, was in before:
