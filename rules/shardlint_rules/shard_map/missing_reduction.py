@@ -103,6 +103,9 @@ class MissingReduction(Rule):
                 continue
             files = (site.file, event.place.file, *((site.by.file,) if site.by is not None else ()))
             copied = any(file.says("replicate") for file in files)
+            reduced = {axis for one in ran.events if one.kind == "collective" for axis in one.axes}
+            if not copied and reduced - {ran.mapped.axis}:
+                continue  # over an axis that nothing binds, as SL406 says, or one bound inside
             split = any(_SPLIT.search(str(axis)) for axis in event.axes)
             yield site.finding(
                 place.node,
