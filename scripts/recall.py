@@ -53,7 +53,9 @@ _GATHERED = {
         "",
         "Looked for in the same way in 44 other projects: M3. Of 83 mistakes 9 were found by default before any of the",
         "forms that M1 and M2 led to, and the same 9 with all of them: what one mistake teaches seldom finds the next.",
-        "Two were worked on after that (M3-018, M3-071). This is what a project new to shardlint can expect.",
+        "Two were worked on after that (M3-018, M3-071). M4: 63 mistakes in 16 further projects, of which 4 were found",
+        "before a day of work on how far rules see in real code (benchmarks/mutations.py), and the same 4 after it.",
+        "This is what a project new to shardlint can expect.",
     ),
 }
 _LIMIT = 600  # seconds for one file

@@ -38,6 +38,7 @@ _ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 _AS_A_HELPER = "its callers would have to take what the function then returns"
 _NO_PLACE = "which of the names below is to be the placed one is for the author to decide"
 _ITSELF = "what calls the function may want the placement for something else"
+_AS_IT_WAS = "what is below may rest on what it was"
 _COLLECTED = "which name is to hold the list is for the author to decide"
 _NOT_ENTERED = "which of the statements below belong in the block is for the author to decide"
 
@@ -197,7 +198,7 @@ class DiscardedPlacement(Rule):
             "its result is dropped",
             f"Arrays do not change in place: this only returns another one, and {value} is what it was.",
             help=f"bind the result: {value} = ...",
-            kept=_ITSELF,
+            kept=_AS_IT_WAS,
             certainty=Certainty.POSSIBLE,
             form="computed",
             why="what is written here changes no array, and calls nothing that is known to do more",
