@@ -275,4 +275,4 @@ def test_a_line_end_in_a_name_is_no_line_of_a_diff(write: Write, start: Start) -
     folder = write({name: BAD})
     done = start("fix", "--diff", "--unsafe-fixes", "--select=SL201", ".", cwd=folder)
     heads = [line for line in done.stdout.split(b"\n") if line.startswith((b"---", b"+++"))]
-    assert heads == [b"--- a/b\\x0a--- a\\x0a+++ b.py", b"+++ b/b\\x0a--- a\\x0a+++ b.py"]
+    assert heads == [b'--- "a/b\\n--- a\\n+++ b.py"', b'+++ "b/b\\n--- a\\n+++ b.py"']

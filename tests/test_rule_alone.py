@@ -40,6 +40,7 @@ def all_told() -> dict[str, list[tuple[object, ...]]]:
     return told([FIXTURES], ("all",))
 
 
+@pytest.mark.xdist_group("alone")  # what all rules find is asked once, not in each worker
 @pytest.mark.parametrize("rule", [code for code in RULES if code not in ("SL001", "SL002", "SL003")])
 def test_a_rule_finds_the_same_alone(rule: str) -> None:
     screen = RuleIndex.of(select((rule,), ())).screen
