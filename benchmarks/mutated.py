@@ -45,6 +45,26 @@ def calls(text: Text, *names: str) -> Iterator[ast.Call]:
     return (node for node in text.calls if name(node.func) in names)
 
 
+def swapped(text: Text, one: ast.expr, two: ast.expr) -> Change:
+    """Two expressions of which the second stands after the first change places."""
+    (start, middle), (after, end) = text.span(one), text.span(two)
+    between = text.bytes[middle:after].decode()
+    return one.lineno, start, end, f"{text.of(two)}{between}{text.of(one)}"
+
+
+def without(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
+    """A call without one of its keywords."""
+    assert keyword.arg is not None
+    begin, end = text.span(keyword.value)
+    start = text.bytes.rindex(keyword.arg.encode(), 0, begin)
+    after = end
+    while text.bytes[after : after + 1] in (b" ", b"\n"):
+        after += 1
+    if text.bytes[after : after + 1] == b",":
+        return call.lineno, start, after + 1, ""
+    return call.lineno, len(text.bytes[:start].rstrip().removesuffix(b",")), end, ""
+
+
 @dataclass(frozen=True)
 class Operator:
     """What is changed, in files that hold all these words."""

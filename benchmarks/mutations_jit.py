@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mutated import SPECS, Change, Operator, Text, calls, name
+from mutated import SPECS, Change, Operator, Text, calls, name, swapped, without
 
 _CONSTRAINTS = ("with_sharding_constraint", "with_logical_constraint", "filter_shard", "auto_axes_constraint")
 _MANAGERS = ("set_mesh", "use_mesh", "Mesh")
@@ -19,19 +19,7 @@ def _placed(text: Text) -> Iterator[Change]:
             continue
         for keyword in call.keywords:
             if keyword.arg == "out_shardings":
-                yield _without(text, call, keyword)
-
-
-def _without(text: Text, call: ast.Call, keyword: ast.keyword) -> Change:
-    """A call without one of its keywords."""
-    assert keyword.arg is not None
-    end = text.span(keyword.value)[1]
-    start = text.bytes.rindex(keyword.arg.encode(), 0, text.span(keyword.value)[0])
-    while text.bytes[end : end + 1] in (b" ", b"\n", b")") and text.bytes[end : end + 1] != b")":
-        end += 1
-    if text.bytes[end : end + 1] == b",":
-        return call.lineno, start, end + 1, ""
-    return call.lineno, len(text.bytes[:start].rstrip().removesuffix(b",")), text.span(keyword.value)[1], ""
+                yield without(text, call, keyword)
 
 
 def _decorators(text: Text, *names: str) -> Iterator[ast.Call]:
@@ -57,7 +45,7 @@ def _static(text: Text) -> Iterator[Change]:
     for call in _decorators(text, "jit"):
         for keyword in call.keywords:
             if keyword.arg in ("static_argnums", "static_argnames"):
-                yield _without(text, call, keyword)
+                yield without(text, call, keyword)
 
 
 def _donated(text: Text) -> Iterator[Change]:
@@ -78,7 +66,7 @@ def _kept(text: Text) -> Iterator[Change]:
             first, last = call.lineno - 1, min(call.lineno + 5 + len(call.keywords), len(text.lines) - 1)
             around = text.bytes[text.lines[first] : text.lines[last]]
             if keyword.arg in ("donate_argnums", "donate_argnames") and b"step" in around:
-                yield _without(text, call, keyword)
+                yield without(text, call, keyword)
 
 
 def _constraint_dropped(text: Text) -> Iterator[Change]:
@@ -200,9 +188,7 @@ def _specs_swapped(text: Text) -> Iterator[Change]:
             if keyword.arg == "in_shardings" and isinstance(given, ast.Tuple) and len(given.elts) > 1:
                 first, second = given.elts[:2]
                 if text.of(first) != text.of(second):
-                    begin, end = text.span(first)[0], text.span(second)[1]
-                    between = text.bytes[text.span(first)[1] : text.span(second)[0]].decode()
-                    yield given.lineno, begin, end, text.of(second) + between + text.of(first)
+                    yield swapped(text, first, second)
 
 
 def _sizes_swapped(text: Text) -> Iterator[Change]:
@@ -212,9 +198,7 @@ def _sizes_swapped(text: Text) -> Iterator[Change]:
         if isinstance(given, ast.Tuple) and len(given.elts) > 1:
             first, second = given.elts[:2]
             if text.of(first) != text.of(second):
-                begin, end = text.span(first)[0], text.span(second)[1]
-                between = text.bytes[text.span(first)[1] : text.span(second)[0]].decode()
-                yield given.lineno, begin, end, text.of(second) + between + text.of(first)
+                yield swapped(text, first, second)
 
 
 def _longer(text: Text) -> Iterator[Change]:
@@ -298,13 +282,7 @@ def _annotated_otherwise(text: Text) -> Iterator[Change]:
         if isinstance(names, ast.Tuple) and len(names.elts) == 2:
             first, second = names.elts
             if text.of(first) != text.of(second):
-                between = text.bytes[text.span(first)[1] : text.span(second)[0]].decode()
-                yield (
-                    names.lineno,
-                    text.span(first)[0],
-                    text.span(second)[1],
-                    text.of(second) + between + text.of(first),
-                )
+                yield swapped(text, first, second)
 
 
 def _no_rules(text: Text) -> Iterator[Change]:
@@ -326,7 +304,7 @@ def _layers(text: Text) -> Iterator[Change]:
     for call in calls(text, "scan", "vmap"):
         for keyword in call.keywords:
             if keyword.arg == "metadata_params":
-                yield _without(text, call, keyword)
+                yield without(text, call, keyword)
 
 
 def _plain_jit(text: Text) -> Iterator[Change]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from mutated import SPECS, Change, Operator, Text, calls, name
+from mutated import SPECS, Change, Operator, Text, calls, name, swapped, without
 
 _ZERO = ("process_index() == 0", "host_id() == 0", "process_id() == 0", "is_coordinator()", "is_main_process")
 _WRITES = ("save", "write", "wandb.init", "open(", "makedirs", "SummaryWriter", "dump")
@@ -143,9 +143,7 @@ def _swapped(of: str, keyword: str) -> Callable[[Text], Iterator[Change]]:
         for parts in _parts(text, of, keyword):
             for one, two in pairwise(parts):
                 if text.of(one) != text.of(two):
-                    (start, middle), (after, end) = text.span(one), text.span(two)
-                    between = text.bytes[middle:after].decode()
-                    yield one.lineno, start, end, f"{text.of(two)}{between}{text.of(one)}"
+                    yield swapped(text, one, two)
 
     return changes
 
@@ -170,11 +168,7 @@ def _without(keyword: str, *names: str) -> Callable[[Text], Iterator[Change]]:
             for given in call.keywords:
                 first = call.keywords[0] is given and not call.args
                 if given.arg == keyword and not first and text.of(given.value) not in ("None", "False"):
-                    end = text.span(given.value)[1]
-                    start = text.bytes.rindex(keyword.encode(), 0, text.span(given.value)[0])
-                    before = text.bytes[:start].rstrip()
-                    if before.endswith(b","):
-                        yield call.lineno, len(before) - 1, end, ""
+                    yield without(text, call, given)
 
     return changes
 
