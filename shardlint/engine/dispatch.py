@@ -254,11 +254,14 @@ def asked_on(
     evaluated: set[ast.AST] = set()
     followed: list[tuple[ast.AST, Followed]] = []
     also = [Word(one.word, one.beside, index.of_codes(one.rules), one.evaluated) for one in known]
-    mentions = _Mentions(file, frozenset(chain(*index.names.values())), among, followed)
-    for node, rules, is_evaluated in mentions.of(names, also):
-        mentioned.setdefault(node, set()).update(rules)
-        if is_evaluated:
+    following = frozenset(chain(*index.names.values()))
+    for node, word, more in _mentions(file, names, also, following, among):
+        mentioned.setdefault(node, set()).update(word.rules)
+        if word.evaluated:
             evaluated.add(node)
+        for one in more:
+            codes = tuple(sorted(rule.code for rule in one.rules))
+            followed.append((node, Followed(word.word, one.word, one.beside, codes, one.evaluated)))
     places = (Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())
     return [*found, *places], followed
 
@@ -389,44 +392,39 @@ def _of_lines(rule: Rule, pattern: str) -> Lines:
     return next(trigger for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
 
 
-@dataclass
-class _Mentions:
-    """Mentions of words on some lines, and of the local names that stand for them (`import ... as P`)."""
+def _mentions(
+    file: FileFacts, words: list[Word], also: Iterable[Word], following: frozenset[Rule], among: LineSet
+) -> Iterator[tuple[ast.AST, Word, list[Word]]]:
+    """Mentions of words on some lines, and of the local names that stand for them (`import ... as P`).
 
-    file: FileFacts
-    following: frozenset[Rule]
-    """Rules for which also what is taken from a module that one of the words names is a word."""
-    among: LineSet
-    followed: list[tuple[ast.AST, Followed]]
+    Each with its word, and with the words that it gives so. For the rules of `following` also mentions of what is taken
+    from a module that one of the words names.
+    """
+    todo = list(dict.fromkeys((*words, *also)))
+    seen = set(todo)
+    anyway = {word.word for word in words if not word.beside}
+    for word in todo:
+        beside = word.beside
+        for node in _nodes(file, word.word, () if word.word in anyway else beside, among):
+            if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
+                continue
+            named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
+            rules = word.rules & following if named else word.rules
+            more = [
+                Word(alias, beside, rules, word.evaluated) for alias in _aliases(file, node, named and bool(rules))
+            ]
+            yield node, word, more
+            todo += (one for one in dict.fromkeys(more) if one not in seen)
+            seen.update(more)
 
-    def of(self, words: list[Word], also: Iterable[Word]) -> Iterator[tuple[ast.AST, frozenset[Rule], bool]]:
-        """Each mention, for which rules, and whether any of them asks what it is."""
-        todo = list(dict.fromkeys((*words, *also)))
-        seen = set(todo)
-        anyway = {word.word for word in words if not word.beside}
-        for word in todo:
-            beside = word.beside
-            for node in self._nodes(word.word, () if word.word in anyway else beside):
-                if not isinstance(node, ast.alias) and not self.file.stands_by(node, beside):
-                    continue
-                yield node, word.rules, word.evaluated
-                named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
-                rules = word.rules & self.following if named else word.rules
-                codes = tuple(sorted(rule.code for rule in rules))
-                for alias in _aliases(self.file, node, named and bool(rules)):
-                    self.followed.append((node, Followed(word.word, alias, beside, codes, word.evaluated)))
-                    more = Word(alias, beside, rules, word.evaluated)
-                    if more not in seen:
-                        seen.add(more)
-                        todo.append(more)
 
-    def _nodes(self, word: str, beside: tuple[str, ...]) -> Iterator[ast.AST]:
-        if self.among is EVERY:
-            yield from self.file.mentions(word, beside)
-        else:
-            yield from self.file.mentions_on(self.among, word, beside)
-        # A rule that triggers on a module triggers on what is taken from it: `from jax.experimental.maps import xmap`.
-        yield from self.file.taken_from(word, self.among)
+def _nodes(file: FileFacts, word: str, beside: tuple[str, ...], among: LineSet) -> Iterator[ast.AST]:
+    if among is EVERY:
+        yield from file.mentions(word, beside)
+    else:
+        yield from file.mentions_on(among, word, beside)
+    # A rule that triggers on a module triggers on what is taken from it: `from jax.experimental.maps import xmap`.
+    yield from file.taken_from(word, among)
 
 
 def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:

@@ -215,7 +215,7 @@ class Look:
         """What was needed before or just now, by anything: which bits stand for it."""
         self._base = 0
         self._words = ""
-        self._followed: dict[str, frozenset[Followed]] = {}
+        self._followed: Mapping[str, frozenset[Followed]] = {}
 
     def _is_usable(self, record: Record) -> bool:
         """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
@@ -277,7 +277,7 @@ class Look:
                 found.get(name) == before.followed.get(name)
                 for name in again | (before.followed.keys() - hold)
             ):
-                self._followed = {**before.followed}
+                self._followed = before.followed
                 for name in hold & before.parts.keys():
                     self._take_over(name, before.parts[name])
                 return [(name, inside) for name, inside in self._by_part(places) if name in again]

@@ -10,7 +10,7 @@ from shardlint.source.text import Source
 
 
 class LineSet:
-    """LineSet by number, from 1: ranges of them, each from the first to the last, in the order of the text."""
+    """Lines by number, from 1: ranges of them, each from the first to the last, in the order of the text."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
         self._ranges = tuple(ranges)
@@ -21,8 +21,8 @@ class LineSet:
         place = bisect_right(self._firsts, line) - 1
         return place >= 0 and line <= self._ranges[place][1]
 
-    def spans(self, source: Source) -> Spans | None:
-        """Their characters; None for all of a text."""
+    def spans(self, source: Source) -> Spans:
+        """Their characters."""
         starts, end = source.line_starts, len(source.text)
         return tuple(
             (starts[first - 1], starts[last] if last < len(starts) else end) for first, last in self._ranges
@@ -36,8 +36,8 @@ class _Every(LineSet):
     def hold(self, line: int) -> bool:
         return True
 
-    def spans(self, source: Source) -> None:
-        return None
+    def spans(self, source: Source) -> Spans:
+        return ((0, len(source.text)),)
 
 
 EVERY = _Every()

@@ -29,7 +29,7 @@ def parse(text: str) -> ast.Module:
 
     Raises `NotParsed`, with the line, for text this Python cannot parse and for nesting too deep to read.
     """
-    ahead = _AHEAD.pop(text, None)
+    ahead = _AHEAD.pop(text, None) if _AHEAD else None
     if ahead is not None:
         return ahead
     try:
