@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from shardlint.syntax import Binding, FileFacts, Scope
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
@@ -302,7 +302,7 @@ def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
     loop = use[depth]
     if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
         return False
-    targets = {part.id for part in walk(loop.target) if isinstance(part, ast.Name)}
+    targets = names_in(loop.target)
     return name in targets and field_of(loop, use[depth + 1]) == "body"
 
 

@@ -61,6 +61,11 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
         todo = [one for one in below if one is not None] if None in below else below
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """The names in a node."""
+    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
+
+
 def says(node: ast.AST, name: str) -> bool:
     """Whether a name stands in a node."""
     return any(isinstance(one, ast.Name) and one.id == name for one in walk(node))

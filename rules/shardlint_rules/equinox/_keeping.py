@@ -31,7 +31,7 @@ from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.equinox.beside_statement import before, indent_of, placed
 from shardlint_rules.equinox.same_in_body import stays_itself
 from shardlint_rules.equinox.wrapped import NotRewritten, positional
@@ -401,7 +401,7 @@ def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str
 
 
 def _free(site: Site, node: ast.FunctionDef, name: str) -> str:
-    used = {part.id for part in walk(node) if isinstance(part, ast.Name)} | {
+    used = names_in(node) | {
         part.arg for part in walk(node) if isinstance(part, ast.arg)
     }
     while name in used:

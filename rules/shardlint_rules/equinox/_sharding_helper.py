@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from shardlint.model.values import Api
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.equinox.wrapped import positional
 
 _CONSTRAIN = "jax.lax.with_sharding_constraint"
@@ -229,7 +229,7 @@ class _Reader:
                 return False
         if self._name(value.func) != _CONSTRAIN or self.arrays is None or not self._is(tree, self.arrays):
             return False
-        used = {part.id for part in walk(target) if isinstance(part, ast.Name)}
+        used = names_in(target)
         if isinstance(target, ast.Name) and target.id in self.stands_for:
             self.target = self.stands_for[target.id]
         elif used & {self.arrays, self.rest, *self.stands_for}:

@@ -20,7 +20,7 @@ from shardlint.rules_api.rule import Certainty, Finding
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.flax.built import Annotated
 from shardlint_rules.jit.leaf import given_in_sight
 
@@ -44,7 +44,7 @@ def loaded(site: Site) -> Finding | None:
         return None
     if any(one.arg in (None, "device", "out_sharding") for one in given.keywords):
         return None
-    own = {one.id for one in walk(given) if isinstance(one, ast.Name)}
+    own = names_in(given)
     if (isinstance(variable, ast.Name) and variable.id in own) or _places(scope.node):
         return None
     model = _model(site, variable, 0)

@@ -11,7 +11,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, op
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint.syntax.nodes import children, walk
+from shardlint.syntax.nodes import children, names_in, walk
 from shardlint_rules.flax.nothing_trains import only_jax_jit
 
 _BASES = (
@@ -123,8 +123,8 @@ def _given_back(site: Site, scope: Scope, name: str) -> bool:
             isinstance(one, Api) and one.name in _TAKES_STATE for one in options(site.value(call.func))
         )
         parent = site.file.parent(call)
-        if takes and name in _names(call) and isinstance(parent, ast.Assign):
-            kept |= {part for target in parent.targets for part in _names(target)}
+        if takes and name in names_in(call) and isinstance(parent, ast.Assign):
+            kept |= {part for target in parent.targets for part in names_in(target)}
     for statement in site.file.walked(scope).returns:
         value = statement.value if isinstance(statement, ast.Return) else statement
         if value is not None and kept & _given(value, name):
@@ -138,14 +138,10 @@ def _given(node: ast.AST, name: str) -> set[str]:
         case ast.Call(func=ast.Name(id=called)) if called == name:
             return set()
         case ast.Call(args=args):
-            return {one for part in args for one in _names(part)}
+            return {one for part in args for one in names_in(part)}
     if isinstance(node, ast.Name):
         return {node.id}
     return {one for part in children(node) for one in _given(part, name)}
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in walk(node) if isinstance(part, ast.Name)}
 
 
 def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:

@@ -29,7 +29,7 @@ MAKING = (
 )
 """What makes an array of what lies on devices, or of what processes have."""
 # These may be called to start the backend, and are reported as a default alone.
-_COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
+COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
 # What only gives a result, and what that is in words.
 ONLY_GIVING = {
     **dict.fromkeys((f"jax.lax.{name}" for name in _LAX), "the result of the collective"),
@@ -38,7 +38,7 @@ ONLY_GIVING = {
     "flax.jax_utils.unreplicate": "the copy of one device",
     "flax.training.common_utils.shard": "the array with a row for each device",
     "jax.random.fold_in": "the new key",
-    **dict.fromkeys(_COUNTS, "the number"),
+    **dict.fromkeys(COUNTS, "the number"),
 }
 _ARRAYS = ("jax.numpy.", "jax.lax.")
 
@@ -53,7 +53,7 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
     if site.form == "statement":
         lost = "this only returns another one" if _makes_arrays(site) else ""
     else:
-        lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in _COUNTS else ""
+        lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in COUNTS else ""
     if not lost:
         return None
     return (

@@ -9,7 +9,7 @@ from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._dropped import MAKING
+from shardlint_rules.jit._dropped import COUNTS, MAKING
 
 _UPDATES = ("set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply")
 UPDATES = Lines(
@@ -22,7 +22,6 @@ _METHODS = frozenset(
     " get set add".split()
 )
 _PURE = ("jax.numpy.", "jax.lax.", "jax.nn.", "jax.random.")
-_COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
 _PLACING_NAMES = ("device_put", "with_sharding_constraint", "with_logical_constraint")
 _BUILTIN = ("len", "int", "tuple", "max", "min", "range", "getattr", "isinstance")
 
@@ -77,7 +76,7 @@ def map_dropped(site: Site) -> bool:
 def _is_pure(name: str) -> bool:
     return (
         name in MAKING
-        or name in ("jax.device_put", *_COUNTS)
+        or name in ("jax.device_put", *COUNTS)
         or (name.startswith(_PURE) and not name.startswith("jax.lax.p"))
     )
 

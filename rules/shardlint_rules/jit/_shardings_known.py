@@ -65,9 +65,7 @@ def shardings_before(site: Site, function: ast.AST, call: ast.Call) -> ast.Assig
 
     The shapes are those of `jax.eval_shape` of the same function, in the same scope. That one may be unknown.
     """
-    if not isinstance(function, ast.expr) or not _places_nothing(site, function, unknown=True):
-        return None
-    if _takes_a_sharding(site, function, call) or _placed(site, call):
+    if not isinstance(function, ast.expr) or not _is_lost(site, function, call):
         return None
     around, text = _function(site, site.syntax), ast.unparse(_called(function))
     for mention in site.file.mentions("eval_shape"):
@@ -96,9 +94,7 @@ def shardings_named(site: Site, function: ast.AST, call: ast.Call) -> ast.Name |
     ):
         return None
     around = _function(site, call)
-    if not isinstance(around, ast.FunctionDef) or not _places_nothing(site, function, unknown=True):
-        return None
-    if _takes_a_sharding(site, function, call) or _placed(site, call):
+    if not isinstance(around, ast.FunctionDef) or not _is_lost(site, function, call):
         return None
     named = regex(rf"^_?{target.id}(_\w+)?_shardings?$")
     before = (
@@ -107,6 +103,13 @@ def shardings_named(site: Site, function: ast.AST, call: ast.Call) -> ast.Name |
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and named.search(node.id)
     )
     return next((node for node in before if node.lineno < call.lineno), None)
+
+
+def _is_lost(site: Site, function: ast.expr, call: ast.Call) -> bool:
+    """Whether what a call makes is placed nowhere: inside, by what it is given, or afterwards."""
+    if not _places_nothing(site, function, unknown=True) or _takes_a_sharding(site, function, call):
+        return False
+    return not _placed(site, call)
 
 
 def _takes_a_sharding(site: Site, function: ast.expr, call: ast.Call) -> bool:

@@ -13,7 +13,8 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._mesh_meant import mesh_meant
+from shardlint.syntax.enclosing import block_of
+from shardlint_rules.jit._mesh_meant import NO_MESH, mesh_meant
 
 _DEPTH = 6
 _MOST = 8
@@ -95,7 +96,7 @@ def _mesh(site: Site, call: Place, specs: Sequence[Spec]) -> str:
     there = Site(site.program, call.file, call.node, Api("", ""), "name", site.targets, site.rule)
     name = mesh_meant(there, specs).name
     if name is None:
-        raise NotWrapped("no one name stands for a mesh there, nor where it is called")
+        raise NotWrapped(f"{NO_MESH}, nor where it is called")
     bindings, scope = lookup(call.file, call.node, name.partition(".")[0])
     here = call.file.home(call.node)
     if scope is here and any(one.kind != "param" and getattr(one.node, "lineno", 0) >= call.line for one in bindings):
@@ -137,12 +138,9 @@ def _grouped(site: Site, calls: Sequence[tuple[Place, str]]) -> Iterator[_Group]
 
 
 def _block(site: Site, statement: ast.stmt) -> list[ast.stmt]:
-    parent = site.file.parent(statement)
-    for field in ("body", "orelse", "finalbody"):
-        block = getattr(parent, field, None)
-        if isinstance(block, list) and statement in block and not isinstance(parent, ast.ClassDef):
-            return block
-    raise NotWrapped(f"the call at line {statement.lineno} stands where no `with` can be written around it")
+    if isinstance(site.file.parent(statement), ast.ClassDef):
+        raise NotWrapped(f"the call at line {statement.lineno} stands where no `with` can be written around it")
+    return block_of(site.file, statement)
 
 
 def _indented(site: Site, group: _Group, manager: str) -> Iterator[Edit]:

@@ -96,8 +96,7 @@ class DiscardedPlacement(Rule):
             yield self._own_manager(site, entered)
             return
         if site.form == "statement" and library_dropped(site) is not None:
-            if not is_test(site.file, site.call) and not caught(site.file, site.syntax) and not _shown(site):
-                yield self._computed(site, site.call)
+            yield from self._computed(site, site.call)
             return
         if site.form == "statement" or (site.form == "call" and site.api == _MAP):
             yield from self._through(site)
@@ -167,8 +166,8 @@ class DiscardedPlacement(Rule):
         if not made:
             if site.form == "statement" and result_use == "dropped":
                 yield from self._given(site)
-            elif site.form == "call" and map_dropped(site) and not is_test(site.file, site.call):
-                yield self._computed(site, site.call)
+            elif site.form == "call" and map_dropped(site):
+                yield from self._computed(site, site.call)
             return
         if not any(put_somewhere(one, evaluator) for one in made):
             return
@@ -187,13 +186,15 @@ class DiscardedPlacement(Rule):
             kept=_NO_PLACE if name else _ITSELF,
         )
 
-    def _computed(self, site: Site, call: ast.Call) -> Finding:
+    def _computed(self, site: Site, call: ast.Call) -> Iterator[Finding]:
         """A statement that only makes new arrays."""
+        if is_test(site.file, call) or caught(site.file, call) or _shown(site):
+            return
         given = site.text(call.args[1 if site.form == "call" else 0])
         if site.form == "line":
             given = site.text(call).partition(".at[")[0]
         value = " ".join(given.split())
-        return site.finding(
+        yield site.finding(
             call.func,
             "its result is dropped",
             f"Arrays do not change in place: this only returns another one, and {value} is what it was.",
@@ -207,13 +208,8 @@ class DiscardedPlacement(Rule):
     def _updated(self, site: Site) -> Iterator[Finding]:
         """`x.at[i].set(y)` as a statement."""
         call = update_dropped(site)
-        if (
-            call is not None
-            and not is_test(site.file, call)
-            and not caught(site.file, call)
-            and not _shown(site)
-        ):
-            yield self._computed(site, call)
+        if call is not None:
+            yield from self._computed(site, call)
 
     def _later(self, site: Site) -> Iterator[Finding]:
         """A result that becomes a part of what is never read."""

@@ -11,7 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.jit._placed_later import placed_later
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
@@ -97,7 +97,7 @@ class OptimizerBeforeSharding(Rule):
         if block is None or second not in block:
             return None
         between = block[block.index(first) + 1 : block.index(second) + 1]
-        moved = {part.id for part in walk(first) if isinstance(part, ast.Name)}
+        moved = names_in(first)
         bound = {
             part.id
             for statement in between[:-1]

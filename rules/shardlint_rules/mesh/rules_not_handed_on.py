@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 
 _OPTIONS = ("rules", "axis_rules", "logical_axis_rules", "sharding_rules", "mesh")
 _USES = 2
@@ -46,7 +46,7 @@ class RulesNotHandedOn(Rule):
         if method is None or not isinstance(owner, ast.ClassDef) or not isinstance(call.func, ast.Name):
             return
         taken = {one.arg for one in walk(method.args) if isinstance(one, ast.arg) and one.arg != "self"}
-        handed = [one.arg for one in call.keywords if one.arg and not _names(one.value) & taken]
+        handed = [one.arg for one in call.keywords if one.arg and not names_in(one.value) & taken]
         if not handed:
             return
         calls = [one for one in walk(owner) if isinstance(one, ast.Call) and one is not call]
@@ -84,10 +84,6 @@ def _forwarding(site: Site, call: ast.Call) -> ast.FunctionDef | None:
 
 def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
 
 
 def _spreads(call: ast.Call) -> bool:

@@ -10,7 +10,7 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 
 _PRODUCTS = ("matmul", "dot", "einsum", "dot_general", "tensordot", "inner")
 _LOSSES = regex(r"(?i)cross_entropy|xent|nll|take_along_axis|one_hot|softmax")
@@ -43,7 +43,7 @@ def first_labels(site: Site) -> Labels | None:
     along = site.text(axis) if axis is not None else "axis_name"
     for node in walk(body):
         if isinstance(node, ast.Call) and _LOSSES.search(last_name(node.func)):
-            names = {one.id for one in walk(node) if isinstance(one, ast.Name)}
+            names = names_in(node)
             written = [site.text(one) for one in node.args if _one_sided(one, gathered)]
             for shown in (*sorted(names & logits)[:1], *written[:1]):
                 for label in _labels(site, body, node):
@@ -109,7 +109,7 @@ def _arithmetic_of(value: ast.expr, names: set[str]) -> bool:
 
 def _labels(site: Site, body: ast.FunctionDef, loss: ast.Call) -> Iterator[ast.Call]:
     """The counts from 0 that a loss is given as labels: as they are, by a name, or as one-hot rows."""
-    names = {one.id for one in walk(loss) if isinstance(one, ast.Name)}
+    names = names_in(loss)
     for node in walk(body):
         if not isinstance(node, ast.Call) or last_name(node.func) != "arange" or len(node.args) != 1:
             continue

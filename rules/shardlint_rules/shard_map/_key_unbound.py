@@ -12,7 +12,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import around
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.shard_map._draws import draws_nothing
 
 REDUCING = ("jax.lax.pmean", "jax.lax.psum", "jax.lax.all_gather")
@@ -89,18 +89,9 @@ def _keys(site: Site, function: ast.FunctionDef) -> Iterator[tuple[str, set[str]
             if isinstance(one.value, ast.Name) or (
                 isinstance(one.value, ast.Call) and last_name(one.value.func) in ("split", "fold_in")
             ):
-                if _reads(handed) & made:
-                    made |= {
-                        part.id
-                        for target in one.targets
-                        for part in walk(target)
-                        if isinstance(part, ast.Name)
-                    }
+                if names_in(handed) & made:
+                    made = made.union(*map(names_in, one.targets))
         yield name, made
-
-
-def _reads(node: ast.AST) -> set[str]:
-    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
 
 
 def _uses(function: ast.FunctionDef, keys: set[str]) -> Iterator[ast.expr]:

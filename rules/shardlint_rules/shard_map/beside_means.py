@@ -13,7 +13,7 @@ from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in, walk
 
 GRADS = ("jax.grad", "jax.value_and_grad")
 SAYS = ("pmean(", "psum(")
@@ -64,7 +64,7 @@ def unaveraged(site: Site) -> Unaveraged | None:
     for call in means:
         if last_name(call.func) == "axis_index":
             continue
-        names = _read(call.args[0])
+        names = names_in(call.args[0])
         if names & derived or any(_WEIGHTS.search(name) and not _MEASURE.search(name) for name in names):
             return None
         if last_name(call.func) in _MEANS and any(name in beside or _MEASURE.search(name) for name in names):
@@ -97,24 +97,24 @@ def summed(site: Site) -> Summed | None:
         return None
     gradients, beside = named
     calls = [one for one in body if isinstance(one, ast.Call) and last_name(one.func) in AXIS_AT and one.args]
-    sums = [one for one in calls if _read(one.args[0]) == {gradients} and isinstance(one.args[0], ast.Name)]
+    sums = [one for one in calls if names_in(one.args[0]) == {gradients} and isinstance(one.args[0], ast.Name)]
     if len(sums) != 1 or last_name(sums[0].func) != "psum" or not _is_jax(site, sums[0]):
         return None
     derived = {gradients}
     for node in body:
-        if isinstance(node, ast.Assign) and _read(node.value) & derived:
+        if isinstance(node, ast.Assign) and names_in(node.value) & derived:
             derived |= {name for name in _bound(*node.targets) if not _MEASURE.search(name)}
     for node in body:
         if (
             isinstance(node, ast.BinOp | ast.AugAssign | ast.Call)
-            and _read(node) & derived
+            and names_in(node) & derived
             and _scales(site, node)
         ):
             return None
     if not any(isinstance(one, ast.Call) and _applies(site, one, derived) for one in body):
         return None
     for call in calls:
-        names = _read(call.args[0])
+        names = names_in(call.args[0])
         if last_name(call.func) == "pmean" and _is_jax(site, call) and any(name in beside for name in names):
             return Summed(
                 sums[0], gradients, f"line {call.lineno} takes the mean of `{site.text(call.args[0])}`"
@@ -212,12 +212,12 @@ def _derived(site: Site, body: list[ast.AST], gradients: str) -> frozenset[str] 
             continue
         if not seen:
             continue
-        if isinstance(node, ast.Call) and _read(node) & derived:
+        if isinstance(node, ast.Call) and names_in(node) & derived:
             if not _applies(site, node, derived) and _ELSEWHERE.search(site.text(node)):
                 given = _target(site, node)
                 if not given or any(not _MEASURE.search(name) for name in given):
                     return None
-        if isinstance(node, ast.Assign) and _read(node.value) & derived:
+        if isinstance(node, ast.Assign) and names_in(node.value) & derived:
             derived |= {name for name in _bound(*node.targets) if not _MEASURE.search(name)}
     return frozenset(derived)
 
@@ -268,9 +268,5 @@ def _is_jax(site: Site, call: ast.Call) -> bool:
     )
 
 
-def _read(node: ast.AST) -> set[str]:
-    return {one.id for one in walk(node) if isinstance(one, ast.Name)}
-
-
 def _bound(*targets: ast.AST) -> set[str]:
-    return {one.id for target in targets for one in walk(target) if isinstance(one, ast.Name)}
+    return set[str]().union(*map(names_in, targets))

@@ -10,7 +10,7 @@ from shardlint.model.values import Constant, Function, Items, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import names_in
 from shardlint_rules.shard_map.runs import runs
 
 _HELP = "reduce it in the function (`jax.lax.pmean`), or give it the out axis 0"
@@ -95,7 +95,7 @@ class PmapOutNone(Rule):
 
 def _worked_out(node: ast.expr, function: ast.FunctionDef) -> bool:
     """Whether a result is made in the function: what is only handed through came the same to all devices."""
-    names = {one.id for one in walk(node) if isinstance(one, ast.Name)}
+    names = names_in(node)
     args = function.args
     return not names <= {one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
 
