@@ -130,11 +130,7 @@ def _proving(python: Path | None) -> Iterator[Gate]:
 def _ask(question: str) -> str | None:
     """An answer from the terminal, or a line of what is given instead; None at its end."""
     click.echo(question, nl=False)
-    try:
-        said = sys.stdin.readline() if sys.stdin is not None else ""
-    except KeyboardInterrupt:
-        click.echo()  # what is said next begins on a line of its own
-        raise
+    said = sys.stdin.readline() if sys.stdin is not None else ""
     if not said.endswith("\n"):
         click.echo()
     return said or None

@@ -96,7 +96,8 @@ class Asking:
         self._waiting = True
         try:
             said = self._ask(question)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # also one that comes while the question is being written
+            self._tell("")  # what is said next begins on a line of its own
             said = None
         finally:
             self._waiting = False
