@@ -27,7 +27,7 @@ from shardlint.syntax import FileFacts
 PACK = Path(__file__).parent / "pack"
 collect_ignore = ["mistakes"]  # projects of their own, some with tests
 # Checks make many objects that stay. At Python's own pace the collector takes a third of the time of those that run here.
-gc.set_threshold(100_000, 20, 100)
+gc.set_threshold(50_000, 10, 10)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,54 +1,56 @@
-"""A rule finds the same alone and with all others."""
+"""A rule finds the same without the others and with them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 import shardlint.engine.one_file as checking
 from shardlint.config.certainty import Certainty
-from shardlint.engine.dispatch import RuleIndex
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from tests.conftest import Write
+from tests.everything import GROUP, all_told, apart, told
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 RULES = sorted(rule.code for rule in select(("all",), ()))
 
 
-def told(files: list[Path], codes: tuple[str, ...]) -> dict[str, list[tuple[object, ...]]]:
-    """What rules find in files, by rule."""
-    report = check(files, Options(certainty=Certainty.POSSIBLE, select=codes))
-    assert not report.failed
-    found: dict[str, list[tuple[object, ...]]] = {}
-    for one in report.reports:
-        for finding in one.findings:
-            place = (one.path, finding.start, finding.message, finding.certainty, finding.why, finding.fix)
-            found.setdefault(finding.rule.code, []).append(place)
-    return found
+def divided() -> list[tuple[str, ...]]:
+    """The rules in groups, in two ways: any two rules are apart in one of them, so each is seen without any other."""
+    rules = [code for code in RULES if code not in ("SL001", "SL002", "SL003")]
+    side = math.isqrt(len(rules) - 1) + 1
+    beside = [tuple(rules[start::side]) for start in range(side)]
+    behind = [tuple(rules[start : start + side]) for start in range(0, len(rules), side)]
+    return [group for group in (*beside, *behind) if group]
 
 
-@cache
-def all_told() -> dict[str, list[tuple[object, ...]]]:
-    return told([FIXTURES], ("all",))
+def test_any_two_rules_are_apart_in_one_of_the_groups() -> None:
+    together: dict[str, list[set[str]]] = {}
+    for group in divided():
+        for code in group:
+            together.setdefault(code, []).append(set(group))
+    assert together.keys() == {*RULES} - {"SL001", "SL002", "SL003"}
+    assert all(len(groups) == 2 and set.intersection(*groups) == {code} for code, groups in together.items())
 
 
-@pytest.mark.xdist_group("alone")  # what all rules find is asked once, not in each worker
-@pytest.mark.parametrize("rule", [code for code in RULES if code not in ("SL001", "SL002", "SL003")])
-def test_a_rule_finds_the_same_alone(rule: str) -> None:
-    screen = RuleIndex.of(select((rule,), ())).screen
-    files = [file for file in sorted(FIXTURES.rglob("*.py")) if screen.hits(file.read_bytes())]
-    # A rule that stands behind another leaves a place to it, if that is asked too.
-    left = {one[:2] for code in select((rule,), ())[0].behind for one in all_told().get(code, [])}
-    alone = [one for one in told(files, (rule,)).get(rule, []) if one[:2] not in left]
-    assert sorted(alone, key=repr) == sorted(all_told().get(rule, []), key=repr)
+@pytest.mark.xdist_group(GROUP)
+@pytest.mark.parametrize("group", divided(), ids=lambda group: f"{group[0]}-{group[-1]}")
+def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
+    folders = [folder for code in group if (folder := apart() / code).is_dir()]
+    found = told(folders, group)
+    there = [one for one in all_told() if any(folder in one.path.parents for folder in folders)]
+    for rule in select(group, ()):
+        # A rule that stands behind another leaves a place to it, if that is asked too.
+        left = {(one.path, one.start) for one in there if one.code in rule.behind}
+        alone = [one for one in found if one.code == rule.code and (one.path, one.start) not in left]
+        with_all = [one for one in there if one.code == rule.code]
+        assert sorted(alone, key=repr) == sorted(with_all, key=repr), rule.code
 
 
 class Seeing(Rule):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,22 +24,39 @@ NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else [name for name in A
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
 
 
+# Programs share one import of jax. Two halves, so that two workers of the tests run each of them once.
+HALVES = (NAMES[::2], NAMES[1::2])
+
+
+def cases(names: Iterable[str]) -> list[Any]:
+    """A test for each name, with the half it is of."""
+    of = {name: number for number, half in enumerate(HALVES) for name in half}
+    marks = [pytest.mark.xdist_group(f"run-programs-{number}") for number in range(len(HALVES))]
+    return [pytest.param(name, id=name, marks=marks[of[name]]) for name in names]
+
+
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Ran]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ran]:
+    """How a program ended, and what its report says: all of its half are run when the first is asked for."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
-    programs = [ROOT / name / file for name in NAMES for file in ("bad.py", "good.py")]
-    return run(programs, tmp_path_factory.mktemp("runs"))
+
+    @cache
+    def half(number: int) -> dict[Path, Ran]:
+        programs = [ROOT / name / file for name in HALVES[number] for file in ("bad.py", "good.py")]
+        return run(programs, tmp_path_factory.mktemp("runs"))
+
+    return lambda name, file: half(int(name in HALVES[1]))[ROOT / name / file]
 
 
 def test_there_are_at_least_sixty() -> None:
     assert len(ALL) >= 60
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_mistake_is_named_at_its_line(ran: dict[Path, Ran], name: str) -> None:
+@pytest.mark.parametrize("name", cases(NAMES))
+def test_the_mistake_is_named_at_its_line(ran: Callable[[str, str], Ran], name: str) -> None:
     path = ROOT / name / "bad.py"
-    one = ran[path]
+    one = ran(name, "bad.py")
     assert one.code == 0, one.output
     assert one.facts.notes == []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -45,23 +65,25 @@ def test_the_mistake_is_named_at_its_line(ran: dict[Path, Ran], name: str) -> No
             assert not mark[1] or mark[1] in one.at(path)[number]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_twin_has_no_finding(ran: dict[Path, Ran], name: str) -> None:
-    one = ran[ROOT / name / "good.py"]
+@pytest.mark.parametrize("name", cases(NAMES))
+def test_the_twin_has_no_finding(ran: Callable[[str, str], Ran], name: str) -> None:
+    one = ran(name, "good.py")
     assert one.code == 0, one.output
     assert [(found.kind, found.message) for found in one.facts.found] == []
 
 
-def test_arrays_are_called_what_the_program_calls_them(ran: dict[Path, Ran]) -> None:
-    of = {
-        "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
-        "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
-    }
-    for name, leaf in of.items():
-        facts = ran[ROOT / name / "bad.py"].facts
-        assert any(one.startswith(leaf) for found in facts.found for one in found.arrays), facts.found
-        shown = [array.where for each in facts.functions for one in each for array in one.program.arrays]
-        assert not [where for where in shown if where.startswith("dynamic_donate") or ".states[" in where]
+LEAVES = {
+    "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
+    "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
+}
+
+
+@pytest.mark.parametrize("name", cases(LEAVES))
+def test_arrays_are_called_what_the_program_calls_them(ran: Callable[[str, str], Ran], name: str) -> None:
+    facts = ran(name, "bad.py").facts
+    assert any(one.startswith(LEAVES[name]) for found in facts.found for one in found.arrays), facts.found
+    shown = [array.where for each in facts.functions for one in each for array in one.program.arrays]
+    assert not [where for where in shown if where.startswith("dynamic_donate") or ".states[" in where]
 
 
 def test_the_page_of_findings_names_every_kind() -> None:

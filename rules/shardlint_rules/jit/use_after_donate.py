@@ -102,6 +102,9 @@ class UseAfterDonate(Rule):
         if certainty is None or (use.again and _refilled(site.file, use)):
             return
         call = use.death.call
+        if use.again and _others_are_rebound(site.file, use):
+            yield self._meant_another(site, use, certainty)
+            return
         name = written(site.file, read_object(use.node))
         donated = written(site.file, use.death.argument.node)
         line = f"line {call.call.lineno}"
@@ -115,6 +118,19 @@ class UseAfterDonate(Rule):
             label,
             _message(site, use, certainty),
             help=_advice(name, use),
+            certainty=certainty,
+            form=_form(site.file, use, certainty),
+            why=_why(site.file, use, certainty),
+        )
+
+    def _meant_another(self, site: Site, use: Use, certainty: Certainty) -> Finding:
+        """Where a loop binds anew all else that it donates, it is the donation of this one that is not meant."""
+        name, line = written(site.file, read_object(use.node)), use.death.call.call.lineno
+        return site.finding(
+            _donation_of(site, use),
+            f"donates `{name}`, which the loop gives again and does not bind anew (line {line})",
+            _message(site, use, certainty),
+            help=f"do not donate it: the call at line {line} returns no new `{name}`",
             certainty=certainty,
             form=_form(site.file, use, certainty),
             why=_why(site.file, use, certainty),
@@ -137,6 +153,26 @@ class UseAfterDonate(Rule):
             form=_form(file, use, certainty),
             why=_why(file, use, certainty),
         )
+
+
+def _others_are_rebound(file: FileFacts, use: Use) -> bool:
+    """Whether the call's result is bound to other arguments that it donates, and to nothing like this one."""
+    call, argument = use.death.call, use.death.argument
+    others = [one for one in call.donated if one is not argument]
+    if looks_alike(file, call, argument):
+        return False
+    return any(looks_alike(file, call, one) for one in others)
+
+
+def _donation_of(site: Site, use: Use) -> ast.AST:
+    """Where the donation of an argument is written: its number or name, or the whole keyword."""
+    keyword, argument = asked(site), use.death.argument
+    for element in getattr(keyword.value, "elts", (keyword.value,)):
+        said = element.value if isinstance(element, ast.Constant) else None
+        if said is not None and said in (argument.position, argument.name):
+            found: ast.AST = element
+            return found
+    return keyword
 
 
 def _refilled(file: FileFacts, use: Use) -> bool:

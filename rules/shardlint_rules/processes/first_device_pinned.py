@@ -24,9 +24,9 @@ _TELLING = (
     "multihost_utils",
 )
 _ASKED = "a file that runs with this one asks for the processes there are"
-_CPU = (
-    "this file asks for the processes there are, and CPUs are of all of them once jax.distributed is started"
-)
+_CPUS = "and CPUs are of all of them once jax.distributed is started"
+_CPU = f"this file asks for the processes there are, {_CPUS}"
+_CPU_ASKED = f"{_ASKED}, {_CPUS}"
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
@@ -98,7 +98,7 @@ class FirstDevicePinned(Rule):
         """A device of the list of all by the number in its name."""
         node = by_number(site) if site.wants("by-number") else None
         why = self._several(site) if node is not None else None
-        if node is None or why is None or why == _CPU or self._of_one(site, site.call):
+        if node is None or why is None or why in (_CPU, _CPU_ASKED) or self._of_one(site, site.call):
             return
         yield site.finding(
             node,
@@ -130,14 +130,13 @@ class FirstDevicePinned(Rule):
         )
 
     def _several(self, site: Site) -> str | None:
-        """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
+        """What shows that there are several processes."""
         itself, told = asks_itself(site.file), several(site.program, site.file)
-        if itself and told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
-            return _CPU
+        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
+            # A CPU client that is made without it knows the devices of its own process alone, and the finding says so.
+            return _CPU if itself else _CPU_ASKED if told else None
         if itself:
             return "this file asks for the processes there are"
-        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
-            return None  # a CPU client that is made without it knows the devices of its own process alone
         if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
         return _ASKED if told and site.wants("asked", "listed") else None
@@ -178,7 +177,7 @@ class FirstDevicePinned(Rule):
                 else f"On all processes but the first this device is another process's: what is computed with it as "
                 f"the default device{where} cannot be read there."
             )
-        if why == _CPU:
+        if why in (_CPU, _CPU_ASKED):
             says = f"Where jax.distributed.initialize has run: {says[0].lower()}{says[1:]}"
         return site.finding(
             node,
@@ -188,7 +187,7 @@ class FirstDevicePinned(Rule):
             if those
             else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=use.kind if why != _ASKED else "listed" if those and site.anywhere(_LOCAL) else "asked",
+            form=_form(use, why, bool(those and site.anywhere(_LOCAL))),
             why=why if why != _ASKED or not those else "files that run with this one take jax.local_devices()",
         )
 
@@ -205,6 +204,15 @@ class FirstDevicePinned(Rule):
         edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
         whole = site.text(node).replace(site.text(call), f"{spelled}({given})", 1)
         return site.fix(Safety.SAFE, f"write {' '.join(whole.split())}", edits)
+
+
+def _form(use: Use, why: str, beside: bool) -> str:
+    """The form of a finding; `beside` says that files that run with this one take the devices of their process."""
+    if why == _CPU_ASKED:
+        return "cpu-asked"
+    if why != _ASKED:
+        return use.kind
+    return "listed" if beside else "asked"
 
 
 def _of_cpu(site: Site) -> bool:
