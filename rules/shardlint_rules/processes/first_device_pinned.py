@@ -42,11 +42,11 @@ class FirstDevicePinned(Rule):
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is. Possible: where
-    only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
-    over a parameter that callers give those of all processes. `jax.devices("cpu")` is left alone where the file does
-    not ask and nothing in sight calls `jax.distributed.initialize`: without it a process knows no CPUs but its own,
-    and the finding says so. Also a device that is taken from `jax.devices(kind)` by the number in a name as "cuda:1".
+    with the file calls `jax.distributed.initialize`, or asks which process it is. Possible: `device.memory_stats()` in
+    a loop over the devices of a mesh, or over a parameter that callers give those of all processes; and
+    `jax.devices("cpu")` where only another file asks, and nothing in sight calls `jax.distributed.initialize`: without
+    it a process knows no CPUs but its own, and the finding says so. Also a device that is taken from
+    `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -67,7 +67,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("placed", "mesh", "by-number", "listed")
+    likely = ("asked", "placed", "mesh", "by-number", "listed")
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
