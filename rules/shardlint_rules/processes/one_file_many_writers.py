@@ -57,11 +57,11 @@ class OneFileManyWriters(Rule):
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
     So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that code
     writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where
-    one of them alone comes to another call of it, and for `wandb.log` under the flag of a start that also asks for the
+    one of them alone comes to another call of it or the file asks for the index, and for `wandb.log` under the flag of a start that also asks for the
     process.
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
-    meets at a barrier; `wandb.init` that all processes come to in a file that asks for the index; and `wandb.log` that
+    meets at a barrier; `wandb.init` that all processes come to where only another file asks for the index; and `wandb.log` that
     all come to where one of them alone starts the run; and a write, also one that adds to a file, or `np.savez`, where
     the function or a caller prints and logs on one process only.
 
@@ -77,7 +77,7 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch")
+    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch", "tracker")
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_")),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_")),
@@ -86,7 +86,7 @@ class OneFileManyWriters(Rule):
             file_says=r"distributed\.initialize\(",
             saying=("with ", "with("),
         ),
-        Calls(*_TRACKERS, file_says=(*_NEAR, *_COUNTED)),
+        Calls(*_TRACKERS),
         Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
@@ -174,13 +174,19 @@ class OneFileManyWriters(Rule):
         if function is None and guard(site.program, site.file, site.call) is not None:
             return
         other = started_by_another(site)
+        asks = any(map(site.file.says, (*_NEAR, *_COUNTED)))
+        if other is None and (site.file.source.in_cells or not site.file.says("jax")):
+            return  # of one host, or of another library's processes
+        if other is None and not asks and not (site.wants("tracker-beside") and several(site.program, site.file)):
+            return
         yield site.finding(
             site.call,
             "all processes start a run",
             f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
-            form="tracker" if other is None else "other-start",
-            why="this file asks for the processes, and nothing here depends on which one this is"
+            form="other-start" if other is not None else "tracker" if asks else "tracker-beside",
+            why=f"{'this file asks' if asks else 'files that run with this one ask'} for the processes, and nothing here "
+            "depends on which one this is"
             if other is None
             else f"one process alone starts the run of line {other.lineno}",
         )
