@@ -27,6 +27,8 @@ _ASKED = "a file that runs with this one asks for the processes there are"
 _CPUS = "and CPUs are of all of them once jax.distributed is started"
 _CPU = f"this file asks for the processes there are, {_CPUS}"
 _CPU_ASKED = f"{_ASKED}, {_CPUS}"
+_CPU_ALONE = "nothing in sight asks for processes; CPUs are of all of them once jax.distributed is started"
+_OF_CPUS = (_CPU, _CPU_ASKED, _CPU_ALONE)
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
@@ -42,16 +44,18 @@ class FirstDevicePinned(Rule):
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or asks which process it is. Possible: `device.memory_stats()` in
-    a loop over the devices of a mesh, or over a parameter that callers give those of all processes; and
-    `jax.devices("cpu")` where only another file asks, and nothing in sight calls `jax.distributed.initialize`: without
-    it a process knows no CPUs but its own, and the finding says so. Also a device that is taken from
-    `jax.devices(kind)` by the number in a name as "cuda:1".
+    with the file calls `jax.distributed.initialize`, or asks which process it is. Where
+    `jax.devices("cpu")` is asked and nothing in sight calls `jax.distributed.initialize`, without which a process knows
+    no CPUs but its own, the finding says so; and it is possible where nothing asks for the process either. Possible,
+    too: `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that callers give those of
+    all processes. Also a device that is taken from `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
     its first lies in the memory of a process they cannot read: `RuntimeError: Fetching value for jax.Array that spans
     non-addressable devices`, or an array that meets no other. `memory_stats()` raises. With one process nothing shows.
+    Since jaxlib 0.4.21 (its changelog) `jax.devices("cpu")`, too, lists the devices of all processes of a distributed job;
+    those who write jax put `jax.local_devices(backend="cpu")` in its place in many public projects then.
 
     ## Fix safety
     Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.
@@ -67,7 +71,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("asked", "placed", "mesh", "by-number", "listed")
+    likely = ("asked", "cpu-asked", "placed", "mesh", "by-number", "listed")
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
@@ -98,7 +102,7 @@ class FirstDevicePinned(Rule):
         """A device of the list of all by the number in its name."""
         node = by_number(site) if site.wants("by-number") else None
         why = self._several(site) if node is not None else None
-        if node is None or why is None or why in (_CPU, _CPU_ASKED) or self._of_one(site, site.call):
+        if node is None or why is None or why in _OF_CPUS or self._of_one(site, site.call):
             return
         yield site.finding(
             node,
@@ -134,7 +138,7 @@ class FirstDevicePinned(Rule):
         itself, told = asks_itself(site.file), several(site.program, site.file)
         if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
             # A CPU client that is made without it knows the devices of its own process alone, and the finding says so.
-            return _CPU if itself else _CPU_ASKED if told else None
+            return _CPU if itself else _CPU_ASKED if told else _CPU_ALONE if site.wants("cpu-alone") else None
         if itself:
             return "this file asks for the processes there are"
         if told == "initialized":
@@ -177,7 +181,7 @@ class FirstDevicePinned(Rule):
                 else f"On all processes but the first this device is another process's: what is computed with it as "
                 f"the default device{where} cannot be read there."
             )
-        if why in (_CPU, _CPU_ASKED):
+        if why in _OF_CPUS:
             says = f"Where jax.distributed.initialize has run: {says[0].lower()}{says[1:]}"
         return site.finding(
             node,
@@ -208,8 +212,8 @@ class FirstDevicePinned(Rule):
 
 def _form(use: Use, why: str, beside: bool) -> str:
     """The form of a finding; `beside` says that files that run with this one take the devices of their process."""
-    if why == _CPU_ASKED:
-        return "cpu-asked"
+    if why in (_CPU_ASKED, _CPU_ALONE):
+        return "cpu-asked" if why == _CPU_ASKED else "cpu-alone"
     if why != _ASKED:
         return use.kind
     return "listed" if beside else "asked"
