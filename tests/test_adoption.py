@@ -35,6 +35,19 @@ def known(write: Write, run: Run, files: dict[str, str]) -> Path:
 # baselines
 
 
+def test_fix_leaves_what_is_known(write: Write, run: Run) -> None:
+    one = "import jax\n\n\n@jax.jit\ndef f(x):\n    return jax.device_put(x)\n"
+    root = known(write, run, {"a.py": one, "requirements.txt": "jax==0.12.0\n"})
+    (root / "a.py").write_text(one + "# harmless\n")
+    after = run("fix", "a.py", cwd=root)
+    assert (after.code, after.out) == (0, "fixed 0, left 0 in 1 file. Known in the baseline: 1.\n")
+    (root / "a.py").write_text(one + "\n\n@jax.jit\ndef g(y):\n    return jax.device_put(y + 1)\n")
+    new = run("fix", "a.py", cwd=root)
+    assert new.code == 1
+    assert "a.py:11:" in new.out and "a.py:6:" not in new.out
+    assert "fixed 0, left 1 in 1 file. Known in the baseline: 1." in new.out
+
+
 def test_one_command_makes_fifty_seven_findings_known(write: Write, run: Run) -> None:
     body = "".join(f"\n\ndef f{number}(x):\n    return jax.device_put(x)\n" for number in range(19))
     files = {f"p/m{number}.py": f"import jax\n{body}" for number in range(3)}

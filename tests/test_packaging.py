@@ -123,7 +123,7 @@ def test_the_sdist_holds_the_project(installed: Installed) -> None:
     ]
 
 
-def test_it_needs_three_packages(installed: Installed) -> None:
+def test_it_needs_four_packages(installed: Installed) -> None:
     done = subprocess.run(
         [str(installed.python), "-m", "pip", "show", "shardlint"], text=True, capture_output=True, check=True
     )
@@ -132,7 +132,19 @@ def test_it_needs_three_packages(installed: Installed) -> None:
         "click",
         "libcst",
         "pathspec",
+        "pyyaml",
     ]
+
+
+def test_it_reads_configurations_in_yaml(installed: Installed, project: Path) -> None:
+    (project / "conf.yml").write_text("mesh_axes: [data, fsdp]\n", "utf-8")
+    (project / "train.py").write_text(
+        "import jax\nimport yaml\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n\n"
+        'config = yaml.safe_load(open("conf.yml"))\nmesh = jax.make_mesh((4, 2), tuple(config["mesh_axes"]))\n'
+        's = NamedSharding(mesh, P("modle"))\n',
+        "utf-8",
+    )
+    assert "train.py:7:27: SL301" in installed.run(project, "check").stdout
 
 
 def test_check_and_fix_import_no_jax_and_run_nothing(

@@ -52,8 +52,8 @@ def fix(
     """Rewrite what can be rewritten, and say what is left.
 
     What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
-    Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
-    could not be done.
+    Exit code: 0 nothing is left but what the baseline knows, 1 findings are left (with --diff: or something would
+    change), 2 the run itself could not be done.
     """
     if interactive and show_diff:
         raise click.UsageError("--diff writes nothing, and --interactive asks what to write: give one of them")
@@ -157,7 +157,8 @@ def _said_left(
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
     verb = verb or ("would fix" if show_diff else "fixed")
-    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
+    known = f" Known in the baseline: {report.known}." if report.known else ""
+    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{known}{hint}", err=show_diff)
     return fixed, left
 
 

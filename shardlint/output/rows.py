@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from shardlint.engine.fingerprint import fingerprints
+from shardlint.output.printable import sentence
 from shardlint.rules_api.registry import page_address
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Row:
         """What to write, if that is known."""
         fix = self.finding.fix
         text = fix.message if fix is not None else self.finding.help
-        return text[:1].upper() + text[1:]
+        return sentence(text) if text else ""
 
     @property
     def whole(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
-from shardlint.output.printable import printable
+from shardlint.output.printable import printable, sentence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -246,12 +246,6 @@ def advice(fix: Fix) -> str:
     """What to write, and whether `fix` does it only when told to."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
     return f"{sentence(fix.message)}{note}"
-
-
-def sentence(text: str) -> str:
-    """A text that begins as sentences do; code at its beginning stays as it is."""
-    first = text.split(maxsplit=1)[0]
-    return text if any(mark in first.rstrip(".:") for mark in "._([=") else text[0].upper() + text[1:]
 
 
 def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:

@@ -9,11 +9,14 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 
 from shardlint.config.folders import Places
+from shardlint.engine.adoption.baseline import load, match
+from shardlint.engine.adoption.known import projects
 from shardlint.engine.one_file import Checker
-from shardlint.engine.results import FileReport, Options, Outcome, Run
+from shardlint.engine.results import FileReport, Options, Outcome, Report, Run
 from shardlint.engine.run import chosen
 from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
@@ -68,6 +71,8 @@ class FixReport(Run):
     """The result of fixing."""
 
     fixed: list[FixedFile] = field(default_factory=list)
+    known: int = 0
+    """How many of what is left the baselines of the projects know: they are in no file's `left`."""
 
 
 def fix(
@@ -96,7 +101,28 @@ def fix(
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
+    _leave_known(report, found, options, places)
     return report
+
+
+def _leave_known(report: FixReport, found: Found, options: Options, places: Places) -> None:
+    """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are.
+
+    Raises `BadBaseline`.
+    """
+    by_path = {outcome.path: outcome for outcome in report.fixed if not outcome.problem}
+    left = Report(reports=[outcome.report(written=True) for outcome in by_path.values() if outcome.left])
+    for project in projects(left, found, options, places).values():
+        if not project.file.is_file():
+            continue
+        matched = match(load(project.file) or [], project.reports, project.base, lambda _: False)
+        report.known += matched.known
+        new = {id(finding) for _, findings in matched.new for finding in findings}
+        for one in project.reports:
+            outcome = by_path[one.path]
+            kept = [id(finding) in new for finding in outcome.left]
+            outcome.left_before = list(compress(outcome.left_before, kept))
+            outcome.left = list(compress(outcome.left, kept))
 
 
 def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixReport:

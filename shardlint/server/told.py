@@ -11,6 +11,7 @@ from lsprotocol import types as lsp
 
 from shardlint.engine.explain import about, axes_of
 from shardlint.model import Program
+from shardlint.output.printable import sentence
 from shardlint.rules_api.registry import entries, page_address
 from shardlint.rules_api.rule import Finding
 from shardlint.server.session import STALE, Session, Shown
@@ -70,7 +71,7 @@ def _message(finding: Finding) -> str:
     label = f"{finding.label}: " if finding.label else ""
     why = f"Why: {finding.why}" if finding.why else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
-    return "\n".join(filter(None, (f"{label}{finding.message}", why, advice[:1].upper() + advice[1:])))
+    return "\n".join(filter(None, (f"{label}{finding.message}", why, sentence(advice) if advice else "")))
 
 
 def _severity(finding: Finding) -> lsp.DiagnosticSeverity:

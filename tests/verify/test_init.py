@@ -163,6 +163,15 @@ def test_nothing_to_write(tmp_path: Path) -> None:
     assert not (tmp_path / "sharding_fixtures.py").exists()
 
 
+def test_a_file_that_is_there_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('ran', 'w').close()\n")
+    (tmp_path / "sharding_fixtures.py").write_text("")
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "train.py")
+    assert ended.returncode == 2
+    assert "sharding_fixtures.py: exists; name another with --init-file, or remove it" in ended.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_what_to_run_is_asked_for(tmp_path: Path) -> None:
     assert "--init needs the program to run" in shardlint(tmp_path, "--init").stderr
     assert "--init-file is for --init" in shardlint(tmp_path, "--init-file", "fx.py").stderr

@@ -119,11 +119,9 @@ def _loaded(block: str, key: str) -> tuple[bool, Any]:
 
 
 def plain_yaml(text: str) -> Any:
-    """What a text in YAML holds; None where it is not plain data, or there is no reader for it."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:  # without it nothing is known of these files
-        return None
+    """What a text in YAML holds; None where it is not plain data."""
+    import yaml  # type: ignore[import-untyped]
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return yaml.load(text, Loader=loader) if _shallow(yaml.parse(text, Loader=loader)) else None

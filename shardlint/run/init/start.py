@@ -38,6 +38,9 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     if all(REFERENCE.fullmatch(word) for word in command):
         return [line for word in command for line in _to_fill_in(word, into, root)]
     words = launch.command_line(command)
+    usual = root / NAME
+    if into is None and usual.exists() and any((root / word).parent == root for word in words if word.endswith(".py")):
+        raise CannotRun(f"{NAME}: exists; name another with --init-file, or remove it")  # before anything runs
     with launch.scratch() as dumps, launch.scratch() as folder:
         env = launch.environment(dumps, _DEVICES, False, dict(os.environ))
         env["SHARDLINT_RUN_RECORD"] = str(folder)
