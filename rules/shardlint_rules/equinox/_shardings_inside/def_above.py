@@ -240,7 +240,7 @@ def _lines(
         lines, given = [], "*args, **kwargs"
     else:
         assert isinstance(asked.inputs, One)
-        lines, given = [f"args = {shard}(args, {asked.inputs.text})"], "*args"
+        lines, given = [f"args = {asked.inputs.call(shard, 'args')}"], "*args"
         if asked.inputs.when:
             lines, given = [f"if {asked.inputs.when}:\n{_UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"

@@ -160,14 +160,18 @@ def _body(
 
 def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
-    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1 or asked.optional):
+    if isinstance(asked, Each) and (
+        None in asked.texts or len(asked.texts) == 1 or asked.optional or asked.trees
+    ):
         parts = [f"result{index}" for index in range(len(asked.texts))]
         made = [asked.around(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:
-        again = f"result = {shard}(result, {asked.text})"
+        again = f"result = {asked.call(shard, 'result')}"
         return [f"result = {call}", f"if {asked.when}:\n{_UNIT}{again}", "return result"]
+    if asked.parted is not None and isinstance(asked, One):
+        return [f"return {asked.call(shard, call)}"]
     text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
     line = f"return {shard}({call}, {text})"
     if len(line) <= room:
