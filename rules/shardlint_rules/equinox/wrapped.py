@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Constant, Place, Table, Value, options
+from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -93,17 +93,6 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
             continue
         if any(binding.node is target for binding in lookup(file, use, target.id)[0]):
             yield from _given_to(site, use, depth + 1)
-
-
-def hidden_settings(site: Site) -> list[tuple[ast.keyword, Table]]:
-    """Keyword arguments given as `**` of a dict whose entries the text tells."""
-    found = []
-    for keyword in site.call.keywords:
-        if keyword.arg is None:
-            value: Value = site.value(keyword.value)
-            if isinstance(value, Table):
-                found.append((keyword, value))
-    return found
 
 
 def positional(node: Definition | ast.Lambda) -> list[ast.arg]:
