@@ -14,6 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox.in_class import in_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 _OR_NONE = regex(r"\b(?:None|Optional)\b")
@@ -152,14 +153,14 @@ def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
     if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
         return _each(site, node, elements)
     if isinstance(value, Items):
-        text = _as_tuple(site, node) if inputs and value.kind == "list" else site.text(node)
+        text = _as_tuple(site, node) if inputs and value.kind == "list" else in_body(site, node)
         return One(text, False, node, count=_count(site, node, value, inputs), parted=_parted(site, node))
     if _may_be_none(site, node):
         return _optional(site, node)
     inner = _unwrapped(node)
     _refuse_parts(inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
-    return One(site.text(inner), surely, inner, parted=_parted(site, inner))
+    return One(in_body(site, inner), surely, inner, parted=_parted(site, inner))
 
 
 def _optional(site: Site, node: ast.expr) -> One:
@@ -174,7 +175,11 @@ def _optional(site: Site, node: ast.expr) -> One:
         for option in options(site.value(node))
     )
     if isinstance(node, ast.IfExp):
-        said, test = site.text, node.test
+        test = node.test
+
+        def said(part: ast.expr) -> str:
+            return in_body(site, part)
+
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
             _refuse_parts(node.body)
@@ -185,7 +190,7 @@ def _optional(site: Site, node: ast.expr) -> One:
             parted = _parted(site, node.orelse)
             return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
     if isinstance(node, ast.Name | ast.Attribute):
-        return One.optional(site.text(node), surely, node, count, _parted(site, node))
+        return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
     raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
 
 
@@ -199,7 +204,7 @@ def _count(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> in
 
 def _as_tuple(site: Site, node: ast.expr) -> str:
     """A list of shardings as the tuple that jit makes of it: arguments are a tuple."""
-    text = site.text(node)
+    text = in_body(site, node)
     return f"tuple({text[1:-1].strip() if isinstance(node, ast.ListComp) else text})"
 
 
@@ -240,11 +245,11 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
         if _may_be_none(site, element):
             if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
                 raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
-            optional.append(site.text(element))
+            optional.append(in_body(site, element))
         inner = _unwrapped(element)
         _refuse_parts(inner)
         by_name = isinstance(node, ast.Name) and inner is element
-        text = f"{site.text(node)}[{index}]" if by_name else site.text(inner)
+        text = f"{in_body(site, node)}[{index}]" if by_name else in_body(site, inner)
         texts.append(text)
         sources.append(node if by_name else inner)
         if _holds_none(site, inner):

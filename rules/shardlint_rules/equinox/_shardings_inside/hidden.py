@@ -106,7 +106,7 @@ def _variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
         raise NotRewritten(f"`**{name.id}` may hold more keywords")
     statement = file.statement(bindings[0].node)
     alone = len(_uses(site, name)) == 1 and isinstance(statement, ast.Assign) and len(statement.targets) == 1
-    if scope.kind == "module" and taken_elsewhere(site, name.id):
+    if scope.kind == "class" or (scope.kind == "module" and taken_elsewhere(site, name.id)):
         alone = False
     return Hidden(keyword, entries, statement if alone and _on_lines_of_its_own(site, statement) else None)
 
