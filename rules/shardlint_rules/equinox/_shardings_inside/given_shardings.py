@@ -132,6 +132,24 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
     return given.sources
 
 
+def under_name(given: One | Each, name: str) -> tuple[str, One | Each]:
+    """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
+    texts = (given.text,) if isinstance(given, One) else given.texts
+    if any("\n" in (text or "") for text in texts):
+        raise NotRewritten("the shardings stand on several lines")
+    if isinstance(given, One):
+        if not given.when:
+            return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
+        if given.when != f"{given.text} is not None":
+            raise NotRewritten(f"`{given.text}` may be None, which filter_shard refuses")
+        return given.text, One.optional(name, given.surely, None, given.count, given.parted)
+    given.refuse_optional()
+    written = ", ".join(text or "None" for text in texts)
+    every = tuple(None if text is None else f"{name}[{index}]" for index, text in enumerate(texts))
+    trees = tuple(part for part, text in zip(every, texts, strict=True) if part and text in given.trees)
+    return f"({written}{',' if len(texts) == 1 else ''})", Each(every, (), (), given.parted, trees)
+
+
 def imported(*asked: Given) -> list[Edit]:
     """The edits that make `jax.tree.map` known, where it is needed."""
     parted = [one.parted for one in asked if one is not None and one.parted is not None]
@@ -189,7 +207,7 @@ def _optional(site: Site, node: ast.expr) -> One:
             _refuse_parts(node.orelse)
             parted = _parted(site, node.orelse)
             return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
-    if isinstance(node, ast.Name | ast.Attribute):
+    if isinstance(node, ast.Name | ast.Attribute | ast.Call):
         return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
     raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
 

@@ -21,12 +21,12 @@ from shardlint.syntax import Binding, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
-    Each,
     Given,
     One,
     Parted,
     given,
     refuse_explicit,
+    under_name,
 )
 from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.wrapped import NotRewritten
@@ -113,25 +113,12 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
     lines: list[str] = []
     found: list[Given] = []
     for name, one in zip(SHARDING_SETTINGS, (inputs, outputs), strict=True):
-        if one is None or (isinstance(one, One) and one.when):
+        if one is None or (isinstance(one, One) and one.when and not isinstance(one.source, ast.Call)):
             found.append(one)
             continue
-        variable = names[name]
-        texts = (one.text,) if isinstance(one, One) else one.texts
-        if any("\n" in (text or "") for text in texts):
-            raise NotRewritten("the shardings stand on several lines")
-        if isinstance(one, Each):
-            one.refuse_optional()
-        if isinstance(one, One):
-            lines.append(f"{variable} = {one.text}")
-            found.append(One(variable, one.surely, None, parted=one.parted))
-        else:
-            written = ", ".join(text or "None" for text in texts)
-            lines.append(f"{variable} = ({written}{',' if len(texts) == 1 else ''})")
-            parts = (None if text is None else f"{variable}[{index}]" for index, text in enumerate(texts))
-            every = tuple(parts)
-            trees = tuple(part for part, text in zip(every, texts, strict=True) if part and text in one.trees)
-            found.append(Each(every, (), (), one.parted, trees))
+        value, given_there = under_name(one, names[name])
+        lines.append(f"{names[name]} = {value}")
+        found.append(given_there)
     return lines, found[0], found[1]
 
 
