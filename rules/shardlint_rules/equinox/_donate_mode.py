@@ -21,6 +21,7 @@ from shardlint_rules.equinox.wrapped import (
     Definition,
     NotRewritten,
     Wrapping,
+    besides,
     positional,
     without,
     wrappings,
@@ -48,6 +49,8 @@ class Parameters:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
+    if other := besides(site):
+        raise NotRewritten(f"{other}, which take different keywords")
     try:
         inside = hidden(site)
     except NotRewritten as reason:

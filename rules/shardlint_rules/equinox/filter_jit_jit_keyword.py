@@ -11,7 +11,7 @@ from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox._filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
@@ -72,7 +72,8 @@ class FilterJitJitKeyword(Rule):
             node = node or (keyword if entries else None)
         certainty = self._certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
-        if node is None or certainty is None or (where is not None and not site.wants("sometimes")):
+        why = f"{_line(site, where)} puts {next(iter(sometimes))} into the dict" if where is not None else besides(site)
+        if node is None or certainty is None or (why and not site.wants("sometimes")):
             return
         fix, reason = self._fix(site)
         advice = 'donate with donate="all" or "all-except-first"; what is not an array is static by itself'
@@ -87,9 +88,9 @@ class FilterJitJitKeyword(Rule):
             f"On {site.release('equinox')} {when}.",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
-            certainty=certainty if where is None else Certainty.POSSIBLE,
-            form="" if where is None else "sometimes",
-            why=f"{_line(site, where)} puts {next(iter(sometimes))} into the dict" if where is not None else "",
+            certainty=Certainty.POSSIBLE if why else certainty,
+            form="sometimes" if why else "",
+            why=why,
         )
 
     def _certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:

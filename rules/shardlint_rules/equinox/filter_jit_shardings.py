@@ -17,7 +17,7 @@ from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     outcome_of_inputs,
     outcome_of_outputs,
 )
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
@@ -77,7 +77,8 @@ class FilterJitShardings(Rule):
         if given is None:
             return
         where = given.where(site)
-        if where and not site.wants("sometimes"):
+        why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
+        if why and not site.wants("sometimes"):
             return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
@@ -89,9 +90,9 @@ class FilterJitShardings(Rule):
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,
-            certainty=Certainty.POSSIBLE if where else outcome.certainty,
-            form="sometimes" if where else "",
-            why=f"{where} puts {next(iter(given.sometimes))} into the dict" if where else "",
+            certainty=Certainty.POSSIBLE if why else outcome.certainty,
+            form="sometimes" if why else "",
+            why=why,
         )
 
     def _outcome(self, site: Site, given: _Given) -> Outcome:

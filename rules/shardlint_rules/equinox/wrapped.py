@@ -95,6 +95,13 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
             yield from _given_to(site, use, depth + 1)
 
 
+def besides(site: Site) -> str:
+    """What is called besides, where `filter_jit` is what a name stands for on some ways only, in words."""
+    called = site.call.args[0] if site.form == "partial" and site.call.args else site.call.func
+    named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
+    return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""
+
+
 def positional(node: Definition | ast.Lambda) -> list[ast.arg]:
     """Parameters that take positional arguments."""
     return [*node.args.posonlyargs, *node.args.args]

@@ -36,7 +36,7 @@ from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import results
 from shardlint_rules.equinox.beside_statement import before, indent_of
 from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten, positional
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
@@ -82,6 +82,8 @@ def above(
     if not before_all:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
+    if other := besides(site):
+        raise NotRewritten(f"{other}, which is not known to take a Partial")
     bound, more = spell(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
         held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
