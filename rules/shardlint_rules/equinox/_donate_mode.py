@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardlint.model import api
@@ -118,7 +118,7 @@ def _call(site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]) 
     if not any(map(_named, inside)):
         return without(site, set(names), put)
     gone = {keyword for keyword in site.call.keywords if keyword.arg in names}
-    instead = {keyword: "=".join(put[keyword.arg]) for keyword in gone if keyword.arg in put}
+    instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
     for one in filter(_named, inside):
         said = ["=".join(put[name]) for name in put if name in one.entries]
         left = ", ".join(filter(None, [*said, one.without(site, names)]))
@@ -195,7 +195,9 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
         for decorator in below:
             if not _keeps_parameters(site, decorator):
                 raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
-        return _of(node, _count_given(site.program.flow.ends(site.file, node)))
+        of_class = site.file.home(node).kind == "class"  # whose first argument no call shows
+        given = None if of_class else _count_given(site.program.flow.ends(site.file, node), node.decorator_list)
+        return _of(node, given)
     found = options(site.value(node))
     for value in found:
         if isinstance(value, Function) and value.bound:
@@ -237,13 +239,14 @@ def _of(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
     return Parameters(positions, tuple(arg.arg for arg in node.args.kwonlyargs), node)
 
 
-def _count_given(ends: Ends) -> int | None:
+def _count_given(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
     """How many positional arguments all calls give; None where that is not known, or not the same."""
     counts: set[int] = set()
     for end in ends.found:
         call = end.place.node
         if end.kind == "called" and isinstance(call, ast.Call):
-            if any(isinstance(one, ast.Starred) for one in call.args):
+            more = any(wrapper.place.node not in decorators for wrapper in end.wrappers)  # a partial
+            if more or any(isinstance(one, ast.Starred) for one in call.args):
                 return None
             counts.add(len(call.args))
     return counts.pop() if ends.complete and len(counts) == 1 else None

@@ -22,7 +22,8 @@ class FilterJitJitKeyword(Rule):
     ## What it does
     Reports `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to
     `eqx.filter_jit`: as a decorator, a call, or through `functools.partial`; also in a dict given as `**`. Where that
-    is put into the dict on some ways only (under an `if`, by a caller), the finding is likely.
+    is put into the dict on some ways only (under an `if`, by a caller), and where what is called may also be another
+    jit, the finding is likely.
 
     ## Why it hurts
     Wrapping a function so raises ValueError. filter_jit finds out by itself what is static, which is all
@@ -37,8 +38,8 @@ class FilterJitJitKeyword(Rule):
     `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
     unsafe elsewhere: an array would be traced. Where neither "all" nor "all-except-first" means the same, the
     jitted function takes what is kept as a first argument, and one around it by the old name calls it; unsafe, as that
-    is no jit with a `lower` of its own. No fix where the text does not tell which arguments are meant, for `*args`,
-    and where `lower` is used.
+    is no jit with a `lower` of its own. Arguments of `*args` are counted by the calls, where all are seen. No fix where
+    the text does not tell which arguments are meant, where a dict is filled elsewhere, and where `lower` is used.
 
     ## Evidence
     Equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first

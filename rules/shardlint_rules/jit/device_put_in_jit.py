@@ -32,9 +32,10 @@ class DevicePutInJit(Rule):
 
     ## What it does
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
-    when a traced function reaches it through other functions and files; a tree of shardings and
-    `jax.tree.map(jax.device_put, tree, shardings)` too. Where others may call it as well, it is likely, and the calls
-    that are seen are told. What is only annotated as a sharding, or called one, is possible.
+    when a traced function reaches it through other functions and files; a tree of shardings,
+    `jax.tree.map(jax.device_put, tree, shardings)` and calls of `put = partial(jax.device_put, device=sharding)` too.
+    Where others may call it as well, it is likely, and the calls that are seen are told. What is only
+    annotated as a sharding, or called one, is possible.
 
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled

@@ -22,7 +22,8 @@ class LegacyMeshContext(Rule):
     ## What it does
     Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
     annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
-    parameter that is called a mesh, to which all calls that are seen give one.
+    parameter that is called a mesh, to which all calls that are seen give one. Also `stack.enter_context(mesh)` and
+    `mesh.__enter__()`, for which there is no fix.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is

@@ -34,6 +34,7 @@ from shardlint_rules.equinox._shardings_inside.body import input_lines, with_sta
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, sources, under_name
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import results
+from shardlint_rules.equinox._shardings_inside.taken_out import runs_anew
 from shardlint_rules.equinox.beside_statement import before, indent_of
 from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
@@ -118,7 +119,7 @@ def _only_there(site: Site, source: ast.expr) -> bool:
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(f"`{site.text(source)}` does more than name a sharding")
-        if isinstance(part, ast.Call) and not gives_the_same(site, part):
+        if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
             return True
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             scope = lookup(site.file, part, part.id)[1]

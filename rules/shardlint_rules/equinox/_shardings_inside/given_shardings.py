@@ -353,6 +353,6 @@ def refuse_explicit(site: Site, value: Value) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: device_put "
-                "the arguments before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
+                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: write jax.jit, "
+                "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )

@@ -15,6 +15,7 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One,
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
 from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 if TYPE_CHECKING:
@@ -183,6 +184,10 @@ def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> 
     """The shardings must mean the same in the new function, which is made where they are given."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         for part in walk(source):
+            if isinstance(part, ast.Call) and not gives_the_same(site, part):
+                raise NotRewritten(
+                    f"`{site.text(part)}` would be called at every trace; give its result a name first"
+                )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` is another variable inside the function")
             if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):

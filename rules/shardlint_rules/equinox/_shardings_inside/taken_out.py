@@ -54,7 +54,7 @@ def taken_out(site: Site) -> TakenOut:
     held = {keyword: filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened}
     keyword = next(one for one in opened if held[one])
     text = site.text(keyword.value)
-    direct = {name: found for name in SHARDING_SETTINGS if (found := site.keyword(name)) is not None}
+    direct = {name: one for name in SHARDING_SETTINGS if (one := site.keyword(name)) is not None}
     entries = held[keyword]
     if set(direct) & set(entries) or sum(1 for one in opened if held[one]) > 1 or site.form != "call":
         raise NotRewritten(f"`**{text}` may hold more keywords")
@@ -76,8 +76,8 @@ def taken_out(site: Site) -> TakenOut:
         default = "" if entry.surely else ", None"
         lines.append(f"{names[name]} = {variable}.pop({quote}{name}{quote}{default})")
         parted = Parted.at(site) if _holds_none(entry) else None
-        one = One(names[name], False, None, parted=parted)
-        asked[name] = one if sure else One.optional(names[name], False, None, parted=parted)
+        whole = One(names[name], False, None, parted=parted)
+        asked[name] = whole if sure else One.optional(names[name], False, None, parted=parted)
     return TakenOut(
         lines,
         asked.get("in_shardings"),
@@ -124,6 +124,15 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
 
 def _check_place(site: Site, keyword: ast.keyword) -> None:
     check_place(site, f"`**{site.text(keyword.value)}` may hold more keywords")
+
+
+def runs_anew(site: Site) -> bool:
+    """Whether the call is made for each element or turn, so that what it is given cannot be named just before."""
+    try:
+        check_place(site, "")
+    except NotRewritten:
+        return True
+    return False
 
 
 def check_place(site: Site, otherwise: str) -> None:
