@@ -107,7 +107,7 @@ def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
         if given is None or not any(map(partial(_only_there, site), sources(given))):
             found.append(given)
             continue
-        value, one = under_name(given, name)
+        value, one = under_name(site, given, name)
         shardings[name] = value
         found.append(one)
     return replace(asked, inputs=found[0], outputs=found[1]), shardings

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Assumed, Constant, Items, Parameter, Table, Unknown, Value, options
+from shardlint.model.values import (
+    Assumed,
+    CallResult,
+    ClassValue,
+    Constant,
+    Items,
+    Leaves,
+    Parameter,
+    Table,
+    Unknown,
+    Value,
+    options,
+)
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -132,7 +144,7 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
     return given.sources
 
 
-def under_name(given: One | Each, name: str) -> tuple[str, One | Each]:
+def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Each]:
     """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
     texts = (given.text,) if isinstance(given, One) else given.texts
     if any("\n" in (text or "") for text in texts):
@@ -140,9 +152,8 @@ def under_name(given: One | Each, name: str) -> tuple[str, One | Each]:
     if isinstance(given, One):
         if not given.when:
             return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
-        if given.when != f"{given.text} is not None":
-            raise NotRewritten(f"`{given.text}` may be None, which filter_shard refuses")
-        return given.text, One.optional(name, given.surely, None, given.count, given.parted)
+        whole = in_body(site, given.source) if given.source is not None else given.text
+        return whole, One.optional(name, given.surely, None, given.count, given.parted)
     given.refuse_optional()
     written = ", ".join(text or "None" for text in texts)
     every = tuple(None if text is None else f"{name}[{index}]" for index, text in enumerate(texts))
@@ -331,10 +342,26 @@ def _none_by_default(site: Site, name: str) -> bool:
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
     """Whether a tree of shardings may have None in it, on one of the ways to it."""
-    trees = [option for option in options(site.value(node)) if isinstance(option, Items | Table)]
-    return any(Constant(None) in leaves(tree) for tree in trees) or any(
-        _may_be_none(site, part) or _holds_none(site, part) for part in _parts(node)
+    found = options(site.program.evaluator.trees.expanded(site.value(node)))
+    trees = [option for option in found if isinstance(option, Items | Table | Leaves)]
+    return (
+        any(Constant(None) in leaves(tree) for tree in trees)
+        or any(_made_with_none(site, option) for option in found)
+        or any(_may_be_none(site, part) or _holds_none(site, part) for part in _parts(node))
     )
+
+
+def _made_with_none(site: Site, value: Value) -> bool:
+    """Whether an object of a class of the project, as a tree of shardings, is given None or has it by default."""
+    if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None:
+        return False
+    evaluator, call = site.program.evaluator, value.call
+    held = [evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())]
+    body = [part for one in evaluator.lineage(value.by) for part in one.node.body]
+    defaults = [part.value for part in body if isinstance(part, ast.AnnAssign)]
+    if any(isinstance(one, ast.Constant) and one.value is None for one in defaults):
+        return True
+    return any(Constant(None) in leaves(one) or _made_with_none(site, one) for one in held)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

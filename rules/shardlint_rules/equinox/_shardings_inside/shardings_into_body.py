@@ -165,11 +165,12 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
         if site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
             raise
         function = site.argument("fun") if site.form == "call" else None
-        with suppress(NotRewritten):
+        try:
             edits, shown = above(site, function, asked, rest)
-            message = f"write around it: {' '.join('; '.join(shown).split())}"
-            return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
-        raise reason from None
+        except NotRewritten as why:
+            raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
+        message = f"write around it: {' '.join('; '.join(shown).split())}"
+        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
 
 
 def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:

@@ -116,7 +116,7 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
         if one is None or (isinstance(one, One) and one.when and not isinstance(one.source, ast.Call)):
             found.append(one)
             continue
-        value, given_there = under_name(one, names[name])
+        value, given_there = under_name(site, one, names[name])
         lines.append(f"{names[name]} = {value}")
         found.append(given_there)
     return lines, found[0], found[1]
