@@ -81,10 +81,15 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
     ("text", "why"),
     [
         ("class T:\n    step = eqx.filter_jit(jnp.tanh, out_shardings=row)\n", "not a plain function"),
-        ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "not a plain"),
         (
-            "def make(get):\n    for one in get:\n        yield eqx.filter_jit(jnp.tanh, out_shardings={'a': one()})\n",
-            "is not a plain function of this file",
+            "def each(items):\n    return [\n        eqx.filter_jit(lambda x: (x * k, x.sum()), out_shardings=(row, None))\n"
+            "        for k in items\n    ]\n",
+            "the lambda's result does not show its parts",
+        ),
+        (
+            "class T:\n    rows = row\n    rows = col\n\n    @eqx.filter_jit(out_shardings=rows)\n"
+            "    def step(self, x):\n        return x\n",
+            "`rows` is not the same name inside `step`",
         ),
         (
             "@eqx.filter_jit(in_shardings=(row, row, row))\ndef step(a, b):\n    return a\n",

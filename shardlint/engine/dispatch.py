@@ -433,6 +433,8 @@ def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
     parent = file.parent(node)
     if isinstance(parent, ast.Call) and parent.args[:1] == [node] and last_name(parent.func) == "partial":
         node, parent = parent, file.parent(parent)  # `pmap = functools.partial(jax.pmap, axis_name="batch")`
+    while isinstance(parent, ast.IfExp) and parent.test is not node:
+        node, parent = parent, file.parent(parent)  # `jit = eqx.filter_jit if filtered else jax.jit`
     if isinstance(parent, ast.Assign) and parent.value is node:
         for target in parent.targets:
             if isinstance(target, ast.Name | ast.Attribute):

@@ -52,6 +52,8 @@ jax.profiler.annotate_function functools.lru_cache functools.cache typing.no_typ
 typing.override typing_extensions.override
 """.split()
 )
+# What binds arguments of a function before it is called.
+PARTIALS = ("functools.partial", "equinox.Partial", "jax.tree_util.Partial")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -130,7 +132,7 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
         case Function() as function:
             parameters = of_definition(function.node)
             return parameters.without_first() if function.bound and parameters.positional else parameters
-        case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as call):
+        case Transformed(api=Api(name=name), inner=inner, call=CallArguments() as call) if name in PARTIALS:
             parameters_of_inner = parameters_of(inner, evaluator)
             return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
         case CallResult(by=ClassValue()) as instance:
@@ -228,6 +230,7 @@ def _constants(
     if place is None:
         return ()
     value = evaluator.value(place, settings.environment)
+    value = evaluator.trees.listed(value) or value
     if isinstance(value, Constant):
         return () if value.value is None else (value.value,)
     if (

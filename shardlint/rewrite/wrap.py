@@ -195,7 +195,8 @@ class _Line:
         comma = ""
         if len(self.inner) + end - begin > self.length:
             commas = [first + 1 + index for index in _commas(inside) if index + 1 < len(inside)]
-            yield from self._after(commas, self.inner)
+            clauses = [first + index for index in _clauses(inside)]
+            yield from self._after(sorted({*commas, *clauses}), self.inner)
             before = self.tokens[first - 1] if first else None
             attached = before is not None and before.end == self.tokens[first].start
             called = attached and self.tokens[first].string == "("
@@ -233,18 +234,30 @@ def _pairs(tokens: Sequence[TokenInfo]) -> Iterator[tuple[int, int, int]]:
             yield len(opened), first, index
 
 
+def _clauses(tokens: Sequence[TokenInfo]) -> Iterator[int]:
+    """Where the `for` clauses of a comprehension begin, in no bracket among the tokens."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.string in _OPEN) - (token.string in _CLOSE) if token.type == tokenize.OP else 0
+        if depth == 0 and index and token.string == "for" and tokens[index - 1].string != "async":
+            yield index
+
+
 def _commas(tokens: Sequence[TokenInfo]) -> Iterator[int]:
-    """The commas that are in no bracket among the tokens, nor between the parameters of a lambda."""
+    """The commas that are in no bracket among the tokens, nor between the parameters of a lambda or loop."""
     depth = lambdas = 0
+    targets = False
     for index, token in enumerate(tokens):
         if token.string == "lambda" and token.type == tokenize.NAME:
             lambdas += depth == 0
+        if depth == 0 and token.string in ("for", "in"):
+            targets = token.string == "for"
         if token.type != tokenize.OP:
             continue
         depth += (token.string in _OPEN) - (token.string in _CLOSE)
         if depth == 0 and token.string == ":" and lambdas:
             lambdas -= 1
-        elif depth == 0 and token.string == "," and not lambdas:
+        elif depth == 0 and token.string == "," and not lambdas and not targets:
             yield index
 
 

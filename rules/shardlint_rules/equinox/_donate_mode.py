@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shardlint.model import api
+from shardlint.model.ends import Ends
 from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
-from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Items, options
-from shardlint.rules_api.rule import Fix, Safety
+from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Place, options
+from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._keeping import of_definition, of_expression
-from shardlint_rules.equinox.call_text import comments
+from shardlint_rules.equinox._shardings_inside.hidden import Hidden, hidden
+from shardlint_rules.equinox.call_text import comments, cut
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
     NotRewritten,
     Wrapping,
+    besides,
     positional,
     without,
     wrappings,
@@ -45,17 +49,17 @@ class Parameters:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
-    if any(
-        site.keyword(name) is None
-        for name in (*DONATE_SETTINGS, *STATIC_SETTINGS)
-        if name in site.arguments.keywords
-    ):
-        raise NotRewritten("the keywords are hidden in `**`")
-    if site.arguments.open_keywords:
-        raise NotRewritten("`**` may hold more keywords")
-    donated = [name for name in DONATE_SETTINGS if site.keyword(name) is not None]
+    if other := besides(site):
+        raise NotRewritten(f"{other}, which take different keywords")
+    try:
+        inside = hidden(site)
+    except NotRewritten as reason:
+        if any(keyword.arg in (*DONATE_SETTINGS, *STATIC_SETTINGS) for keyword in site.call.keywords):
+            raise
+        raise NotRewritten(f"{reason}: put donate= into the dict instead") from None
+    donated = [name for name in DONATE_SETTINGS if _said(site, name) is not None]
     asked = any(_places(site, name) for name in donated)
-    if asked and site.keyword("donate") is not None:
+    if asked and _said(site, "donate") is not None:
         raise NotRewritten("`donate` is given too")
     found: list[Parameters] | NotRewritten
     try:
@@ -67,21 +71,22 @@ def rewrite(site: Site) -> Fix:
         try:
             put = {donated[0]: ("donate", f'"{_one_mode(site, found)}"')}
         except NotRewritten as reason:
-            return _packed(site, donated[0], reason)
-    edit, drops = without(site, {*DONATE_SETTINGS, *STATIC_SETTINGS}, put)
+            return _packed(site, inside, donated[0], reason)
+    edit, drops = _call(site, inside, put)
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
-    static = [name for name in STATIC_SETTINGS if site.keyword(name) is not None]
-    if static and "in_shardings" in site.arguments.keywords:
+    static = [name for name in STATIC_SETTINGS if _said(site, name) is not None]
+    if static and _said(site, "in_shardings") is not None:
         raise NotRewritten(_FIRST)
     steps = [f"write {name}={value}" for name, value in put.values()]
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
     message = ", ".join(steps)
+    edits = [edit, *(one_edit for one in inside if _named(one) for one_edit in one.forgotten(site))]
     if all(_surely_static(site, name, found) for name in static):
-        return site.fix(Safety.SAFE, message, [edit], drops=drops)
+        return site.fix(Safety.SAFE, message, edits, drops=drops)
     return site.fix(
-        Safety.UNSAFE, message, [edit], "an argument that was static and is an array would be traced", drops
+        Safety.UNSAFE, message, edits, "an argument that was static and is an array would be traced", drops
     )
 
 
@@ -94,15 +99,47 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
     return modes.pop()
 
 
-def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
+def _said(site: Site, name: str) -> ast.expr | None:
+    """What is given for a keyword, also in a dict that is given as `**`."""
+    keyword = site.keyword(name)
+    if keyword is not None:
+        return keyword.value
+    return next((one.entries[name] for one in hidden(site) if name in one.entries), None)
+
+
+def _named(one: Hidden) -> bool:
+    """Whether a dict holds keywords that go."""
+    return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
+
+
+def _call(site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]) -> tuple[Edit, tuple[str, ...]]:
+    """The call without the keywords, with what is `put` in the place of one, and the names it stops using."""
+    names = (*DONATE_SETTINGS, *STATIC_SETTINGS)
+    if not any(map(_named, inside)):
+        return without(site, set(names), put)
+    gone = {keyword for keyword in site.call.keywords if keyword.arg in names}
+    instead = {one: "=".join(put[one.arg]) for one in gone if one.arg is not None and one.arg in put}
+    for one in filter(_named, inside):
+        said = ["=".join(put[name]) for name in put if name in one.entries]
+        left = ", ".join(filter(None, [*said, one.without(site, names)]))
+        if left:
+            instead[one.keyword] = left
+        else:
+            gone.add(one.keyword)
+    made = cut(site, gone - set(instead), instead)
+    return site.replace(site.call, made.text), made.drops
+
+
+def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
-    if any(name in site.arguments.keywords for name in SHARDING_SETTINGS):
+    if any(_said(site, name) is not None for name in SHARDING_SETTINGS):
         raise NotRewritten(_FIRST)
-    names = {*DONATE_SETTINGS, *STATIC_SETTINGS}
-    cut, drops = without(site, names, {keyword: ("donate", '"all-except-first"')})
-    if set(comments(site.text())) - set(comments(cut.text)):
+    edit, drops = _call(site, inside, {keyword: ("donate", '"all-except-first"')})
+    if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
-    places = {place for name in DONATE_SETTINGS if site.keyword(name) is not None for place in _places(site, name)}
+    places = {
+        place for name in DONATE_SETTINGS if _said(site, name) is not None for place in _places(site, name)
+    }
     try:
         node = site.decorated
         if isinstance(node, ast.FunctionDef):
@@ -110,13 +147,14 @@ def _packed(site: Site, keyword: str, reason: NotRewritten) -> Fix:
             given = {parameters.index(place) for place in places}
             if None in given:
                 raise reason
-            edits, told = of_definition(site, node, {name for name in given if name}, cut)
+            edits, told = of_definition(site, node, {name for name in given if name}, edit)
         else:
-            edits, told = of_expression(site, places, _settings(site, cut.text))
+            edits, told = of_expression(site, places, _settings(site, edit.text))
     except NotRewritten as why:
         modes = str(reason).startswith(_MODES)
         raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
     message = f"write {told}"
+    edits += [one_edit for one in inside if _named(one) for one_edit in one.forgotten(site)]
     return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
 
 
@@ -134,16 +172,17 @@ def _settings(site: Site, text: str) -> str:
 
 def _places(site: Site, name: str) -> list[int | str]:
     """The numbers or names given to a keyword."""
-    keyword = site.keyword(name)
-    assert keyword is not None
-    value = site.value(keyword.value)
+    node = _said(site, name)
+    assert node is not None
+    value = site.value(node)
     if value == Constant(None):
         return []
-    items = value.items if isinstance(value, Items) and not value.open else (value,)
+    listed = site.program.evaluator.trees.listed(value)
+    items = listed.items if listed is not None and not listed.open else (value,)
     found = [item.value for item in items if isinstance(item, Constant)]
     places = [one for one in found if isinstance(one, int | str) and not isinstance(one, bool)]
     if len(places) != len(items):
-        raise NotRewritten(f"`{site.text(keyword.value)}` does not tell which arguments are meant")
+        raise NotRewritten(f"`{site.text(node)}` does not tell which arguments are meant")
     return places
 
 
@@ -156,7 +195,9 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
         for decorator in below:
             if not _keeps_parameters(site, decorator):
                 raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
-        return _of(node)
+        of_class = site.file.home(node).kind == "class"  # whose first argument no call shows
+        given = None if of_class else _count_given(site.program.flow.ends(site.file, node), node.decorator_list)
+        return _of(node, given)
     found = options(site.value(node))
     for value in found:
         if isinstance(value, Function) and value.bound:
@@ -167,7 +208,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
             raise NotRewritten(f'`{site.text(node)}` may hold arrays, which donate="all" would donate too')
     if len(found) != 1 or not isinstance(found[0], Function):
         raise NotRewritten(f"the parameters of `{site.text(node)}` are not known here")
-    return _of(found[0].node)
+    return _of(found[0].node, _count_given(site.program.flow.calls(Place(site.file, site.call))))
 
 
 def _expression(node: ast.AST) -> ast.expr:
@@ -185,19 +226,36 @@ def _keeps_parameters(site: Site, decorator: ast.expr) -> bool:
     )
 
 
-def _of(node: Definition | ast.Lambda) -> Parameters:
-    for star in (node.args.vararg, node.args.kwarg):
-        if star is not None:
-            raise NotRewritten(f"`{star.arg}` takes more arguments than can be counted")
-    return Parameters(
-        tuple(arg.arg for arg in positional(node)), tuple(arg.arg for arg in node.args.kwonlyargs), node
-    )
+def _of(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
+    """The parameters of a function, of `*args` as many as each call has that are `given` by position."""
+    positions = tuple(arg.arg for arg in positional(node))
+    star, double_star = node.args.vararg, node.args.kwarg
+    if star is not None and given is not None and given >= len(positions):
+        positions += tuple(f"{star.arg}[{index}]" for index in range(given - len(positions)))
+    elif star is not None:
+        raise NotRewritten(f"`{star.arg}` takes more arguments than can be counted")
+    if double_star is not None:
+        raise NotRewritten(f"`{double_star.arg}` takes more arguments than can be counted")
+    return Parameters(positions, tuple(arg.arg for arg in node.args.kwonlyargs), node)
+
+
+def _count_given(ends: Ends, decorators: Sequence[ast.expr] = ()) -> int | None:
+    """How many positional arguments all calls give; None where that is not known, or not the same."""
+    counts: set[int] = set()
+    for end in ends.found:
+        call = end.place.node
+        if end.kind == "called" and isinstance(call, ast.Call):
+            more = any(wrapper.place.node not in decorators for wrapper in end.wrappers)  # a partial
+            if more or any(isinstance(one, ast.Starred) for one in call.args):
+                return None
+            counts.add(len(call.args))
+    return counts.pop() if ends.complete and len(counts) == 1 else None
 
 
 def _chosen(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[str]:
     chosen = set()
     for name in names:
-        for place in _places(site, name) if site.keyword(name) is not None else ():
+        for place in _places(site, name) if _said(site, name) is not None else ():
             parameter = parameters.index(place)
             if parameter is None:
                 raise NotRewritten(f"the function has no argument {place!r}")

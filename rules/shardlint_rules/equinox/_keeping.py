@@ -67,7 +67,9 @@ class _Taken:
     @property
     def arguments(self) -> str:
         """How all are handed on."""
-        return ", ".join([*self.names, *(f"{name}={name}" for name in self.named)])
+        last = [one for one in self.names if one.startswith("**")]
+        names = [one for one in self.names if one not in last]
+        return ", ".join([*names, *(f"{name}={name}" for name in self.named), *last])
 
     @property
     def packed(self) -> str:
@@ -358,7 +360,7 @@ def _is_there_later(site: Site, function: ast.expr) -> bool:
 def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:
     found = options(site.value(function))
     known = parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
-    if known is None or known.star or known.double_star:
+    if known is None or (known.star and not _counted(known, donated)):
         return _first_of_more(site, function, donated)
     names = set()
     for one in donated:
@@ -367,7 +369,22 @@ def _taken(site: Site, function: ast.expr, donated: Collection[int | str]) -> _T
         if name not in (*known.positional, *known.keyword_only):
             raise NotRewritten(f"the function has no argument {one!r}")
         names.add(name)
-    return _Taken(known.positional, known.keyword_only, frozenset(names), _signature(site, function, known))
+    more = [f"{mark}{name}" for mark, name in zip(("*", "**"), _more(known), strict=True) if name]
+    every = (*known.positional, *more)
+    return _Taken(every, known.keyword_only, frozenset(names), _signature(site, function, known))
+
+
+def _counted(known: Parameters, donated: Collection[int | str]) -> bool:
+    """Whether all that is donated has a parameter of its own, beside `*args`."""
+    return all(isinstance(one, str) or 0 <= one < len(known.positional) for one in donated)
+
+
+def _more(known: Parameters) -> tuple[str, str]:
+    """Names for what else a function takes by position and by keyword; empty where it takes nothing else."""
+    own = {*known.positional, *known.keyword_only}
+    rest = next(name for name in ("rest", "rest_", "rest__") if name not in own) if known.star else ""
+    named = next(name for name in ("named", "named_", "named__") if name not in own) if known.double_star else ""
+    return rest, named
 
 
 def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
@@ -385,9 +402,10 @@ def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
         name if default is None else f"{name}={ast.unparse(default)}"
         for name, default in zip(names, defaults, strict=True)
     ]
-    if known.keyword_only:
-        written.insert(len(known.positional), "*")
-    return ", ".join(written)
+    rest, more = _more(known)
+    if known.keyword_only or rest:
+        written.insert(len(known.positional), f"*{rest}")
+    return ", ".join([*written, f"**{more}"] if more else written)
 
 
 def _first_of_more(site: Site, function: ast.expr, donated: Collection[int | str]) -> _Taken:

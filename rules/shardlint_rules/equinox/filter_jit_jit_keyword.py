@@ -10,7 +10,8 @@ from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
+from shardlint_rules.equinox._filled import Entry, filled
+from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
@@ -20,7 +21,9 @@ class FilterJitJitKeyword(Rule):
 
     ## What it does
     Reports `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to
-    `eqx.filter_jit`: as a decorator, a call, or through `functools.partial`.
+    `eqx.filter_jit`: as a decorator, a call, or through `functools.partial`; also in a dict given as `**`. Where that
+    is put into the dict on some ways only (under an `if`, by a caller), and where what is called may also be another
+    jit, the finding is likely.
 
     ## Why it hurts
     Wrapping a function so raises ValueError. filter_jit finds out by itself what is static, which is all
@@ -35,8 +38,8 @@ class FilterJitJitKeyword(Rule):
     `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
     unsafe elsewhere: an array would be traced. Where neither "all" nor "all-except-first" means the same, the
     jitted function takes what is kept as a first argument, and one around it by the old name calls it; unsafe, as that
-    is no jit with a `lower` of its own. No fix where the text does not tell which arguments are meant, for `*args`,
-    and where `lower` is used.
+    is no jit with a `lower` of its own. Arguments of `*args` are counted by the calls, where all are seen. No fix where
+    the text does not tell which arguments are meant, where a dict is filled elsewhere, and where `lower` is used.
 
     ## Evidence
     Equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first
@@ -47,6 +50,7 @@ class FilterJitJitKeyword(Rule):
     code = "SL102"
     name = "filter-jit-jit-keyword"
     harm = Harm.CRASH
+    likely = ("sometimes",)
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit"),)
     bound = True
@@ -59,12 +63,18 @@ class FilterJitJitKeyword(Rule):
         node: ast.AST | None = next(
             (keyword for keyword in site.call.keywords if keyword.arg in places), None
         )
-        for keyword, table in hidden_settings(site):
-            names = [name for name in _NAMES if table.get(name) is not None]
-            places |= {name: Place(site.file, keyword.value) for name in names if name not in places}
-            node = node or (keyword if names else None)
+        sometimes: dict[str, Entry] = {}
+        for keyword in site.call.keywords:
+            entries = {} if keyword.arg else filled(site, keyword.value, _NAMES)
+            for name, entry in entries.items():
+                places.setdefault(name, Place(site.file, keyword.value))
+                if not entry.surely:
+                    sometimes[name] = entry
+            node = node or (keyword if entries else None)
         certainty = self._certainty(site, places)
-        if node is None or certainty is None:
+        where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
+        why = f"{_line(site, where)} puts {next(iter(sometimes))} into the dict" if where is not None else besides(site)
+        if node is None or certainty is None or (why and not site.wants("sometimes")):
             return
         fix, reason = self._fix(site)
         advice = 'donate with donate="all" or "all-except-first"; what is not an array is static by itself'
@@ -79,7 +89,9 @@ class FilterJitJitKeyword(Rule):
             f"On {site.release('equinox')} {when}.",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
-            certainty=certainty,
+            certainty=Certainty.POSSIBLE if why else certainty,
+            form="sometimes" if why else "",
+            why=why,
         )
 
     def _certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
@@ -104,6 +116,10 @@ class FilterJitJitKeyword(Rule):
             return rewrite(site), ""
         except NotRewritten as reason:
             return None, str(reason)
+
+
+def _line(site: Site, place: Place) -> str:
+    return f"line {place.line}" if place.file is site.file else f"line {place.line} of {place.file.path.name}"
 
 
 def _names_nothing(value: Value) -> bool:

@@ -17,7 +17,7 @@ from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     outcome_of_inputs,
     outcome_of_outputs,
 )
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
@@ -28,7 +28,8 @@ class FilterJitShardings(Rule):
     ## What it does
     Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
     `functools.partial`, with any value, also None; also in a dict given as `**`, as it is made or with what is put into
-    it later. Where that is done on some ways only (under an `if`, by a caller), the finding is likely. For releases
+    it later. Where that is done on some ways only (under an `if`, by a caller), and where what is called may also be
+    another jit (`jit = eqx.filter_jit if filtered else jax.jit`), the finding is likely. For releases
     up to 0.13.0 only what surely does something else than it says is reported by default; what may do as it says
     needs `--certainty possible`.
 
@@ -50,11 +51,12 @@ class FilterJitShardings(Rule):
     could be written into (`filter_value_and_grad(loss)`, `self._step`, a function of another file, of a parameter
     or with other callers, a decorator that a function returns) goes a `def`. What may hold arrays is handed to it by
     `eqx.Partial`, so that they stay arguments of the program. What is not known in the body gets a name above the
-    function: a name that means something else there, a call. Out of a dict that is filled elsewhere the shardings are
-    taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. There is
-    no fix for None inside a tree of shardings, in the body of a class, above a decorator that may change arguments
-    or results, for a decorated function whose shardings change in a loop, where the entries are not as many as
-    the arguments, and for meshes with Explicit axes. The finding says which.
+    function: a name that means something else there, a call; what differs for each element of a comprehension is handed
+    over, too; a name of the class body is written with the class. Out of a dict that is filled elsewhere the shardings
+    are taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. A
+    tree of shardings that holds None is applied part by part, with `jax.tree.map`. There is no fix in the body of a
+    class, above a decorator that may change arguments or results, for a decorated function whose shardings change in a
+    loop, where the entries are not as many as the arguments, and for meshes with Explicit axes. The finding says which.
 
     ## Evidence
     Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all
@@ -77,7 +79,8 @@ class FilterJitShardings(Rule):
         if given is None:
             return
         where = given.where(site)
-        if where and not site.wants("sometimes"):
+        why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
+        if why and not site.wants("sometimes"):
             return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
@@ -89,9 +92,9 @@ class FilterJitShardings(Rule):
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,
-            certainty=Certainty.POSSIBLE if where else outcome.certainty,
-            form="sometimes" if where else "",
-            why=f"{where} puts {next(iter(given.sometimes))} into the dict" if where else "",
+            certainty=Certainty.POSSIBLE if why else outcome.certainty,
+            form="sometimes" if why else "",
+            why=why,
         )
 
     def _outcome(self, site: Site, given: _Given) -> Outcome:

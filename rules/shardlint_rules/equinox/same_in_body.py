@@ -10,6 +10,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Function, Transf
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox.in_class import class_of
 from shardlint_rules.equinox.wrapped import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
@@ -67,6 +68,10 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
         if isinstance(function, ast.Lambda)
         else (function.body[0], f"`{function.name}`")
     )
+    if (owner := class_of(site, name)) is not None:
+        home = file.home(function)
+        seen = lookup(file, first, owner)[1]
+        return None if seen is home.parent else f"`{owner}` is another variable inside {called}"
     inside = lookup(file, first, name.id)[1]
     own = file.walked(file.scope(function))
     if inside is own or name.id in own.bindings:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Constant, Place, Table, Value, options
+from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -95,15 +95,11 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
             yield from _given_to(site, use, depth + 1)
 
 
-def hidden_settings(site: Site) -> list[tuple[ast.keyword, Table]]:
-    """Keyword arguments given as `**` of a dict whose entries the text tells."""
-    found = []
-    for keyword in site.call.keywords:
-        if keyword.arg is None:
-            value: Value = site.value(keyword.value)
-            if isinstance(value, Table):
-                found.append((keyword, value))
-    return found
+def besides(site: Site) -> str:
+    """What is called besides, where `filter_jit` is what a name stands for on some ways only, in words."""
+    called = site.call.args[0] if site.form == "partial" and site.call.args else site.call.func
+    named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
+    return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""
 
 
 def positional(node: Definition | ast.Lambda) -> list[ast.arg]:

@@ -11,17 +11,21 @@ from shardlint.model.reach import lookup
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
+    CallArguments,
     CallResult,
     ClassValue,
     Constant,
     Parameter,
     Place,
+    Table,
+    Transformed,
     Unknown,
     Value,
     options,
 )
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import behind
 
@@ -42,6 +46,8 @@ def placement(site: Site) -> Placement | None:
     """What a site's call places; None where it does not."""
     if site.api == PUT:
         target = site.argument("device")
+        if target is None and site.form == "call":
+            target = _bound_target(site)
         if target is None or site.form not in ("call", "partial"):
             return None
         if site.form == "call":
@@ -56,6 +62,32 @@ def placement(site: Site) -> Placement | None:
     return Placement(function, site.call.args[2], site.text(site.call.args[1]))
 
 
+def _bound_target(site: Site) -> ast.expr | None:
+    """Where `put = partial(jax.device_put, device=sharding)` puts what `put(x)` is given."""
+    match site.value(site.call.func):
+        case Transformed(api=Api(name="functools.partial"), call=CallArguments() as bound):
+            place = bound.keywords.get("device") if len(bound.positional) == 1 else None
+            return place.node if place is not None and isinstance(place.node, ast.expr) else None
+    return None
+
+
+def bound_earlier(site: Site, target: ast.expr) -> bool:
+    """Whether the target was given to a `functools.partial`, and not in the site's call."""
+    return not any(part is target for part in walk(site.call))
+
+
+def says_the_same(site: Site, target: ast.expr) -> bool:
+    """Whether an expression of the file means at the site's call what it means where it stands."""
+    if not any(part is target for part in walk(site.file.tree)):
+        return False
+    for part in walk(target):
+        if isinstance(part, ast.Name):
+            there, here = (lookup(site.file, node, part.id) for node in (part, site.call))
+            if there[1] is not here[1] or [one.node for one in there[0]] != [one.node for one in here[0]]:
+                return False
+    return True
+
+
 def _mapped(site: Site) -> bool:
     """Whether a `functools.partial` is what a `tree.map` calls."""
     call = site.file.parent(site.call)
@@ -67,8 +99,10 @@ def _mapped(site: Site) -> bool:
 def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
     given = mapped_tree(site, target)
+    if given is None and isinstance(target, ast.Tuple | ast.List):
+        return [one for part in target.elts for one in shardings(site, part)]
     value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
-    held = _of_the_field(site, target) if isinstance(value, Unknown) else []
+    held = _of_the_field(site, target) or _under_keys(site, target) if isinstance(value, Unknown) else []
     found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
     return [part for one in found for part in _held(site, one)]
 
@@ -85,6 +119,24 @@ def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
     parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
              for part in _held(site, leaf, depth - 1)]  # fmt: skip
     return parts if parts and not call.open_positional and not call.open_keywords else [value]
+
+
+def _under_keys(site: Site, target: ast.expr) -> list[Value]:
+    """What callers give for `shardings["x"]`, of a parameter; empty where one of them gives something else."""
+    keys: list[object] = []
+    while isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        keys.insert(0, target.slice.value)
+        target = target.value
+    if not keys or not isinstance(target, ast.Name):
+        return []
+    expanded = site.program.evaluator.trees.expanded
+    found = [option for one in behind(site.program, site.value(target)) for option in options(expanded(one))]
+    for key in keys:
+        held = [one.get(key) if isinstance(one, Table) else None for one in found]
+        if None in held:
+            return []
+        found = [option for one in held if one is not None for option in options(expanded(one))]
+    return found
 
 
 def _of_the_field(site: Site, target: ast.expr) -> list[Value]:

@@ -12,7 +12,15 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit import _memories
 from shardlint_rules.jit._putting import PUT as _PUT
-from shardlint_rules.jit._putting import Placement, also_eager, annotated_as, placement, shardings
+from shardlint_rules.jit._putting import (
+    Placement,
+    also_eager,
+    annotated_as,
+    bound_earlier,
+    placement,
+    says_the_same,
+    shardings,
+)
 from shardlint_rules.jit.placed import ASKS_TRACED
 
 _IN_SIGHT = "it may be called from elsewhere too"
@@ -24,9 +32,10 @@ class DevicePutInJit(Rule):
 
     ## What it does
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
-    when a traced function reaches it through other functions and files; a tree of shardings and
-    `jax.tree.map(jax.device_put, tree, shardings)` too. Where others may call it as well, it is likely, and the calls
-    that are seen are told. What is only annotated as a sharding, or called one, is possible.
+    when a traced function reaches it through other functions and files; a tree of shardings,
+    `jax.tree.map(jax.device_put, tree, shardings)` and calls of `put = partial(jax.device_put, device=sharding)` too.
+    Where others may call it as well, it is likely, and the calls that are seen are told. What is only
+    annotated as a sharding, or called one, is possible.
 
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
@@ -51,6 +60,7 @@ class DevicePutInJit(Rule):
     harm = Harm.SILENT
     triggers = (Calls("jax.device_put"), Calls("jax.tree.map", file_says=("device_put",)))
     fixes = "unsafe"
+    bound = True
     likely = ("in-sight",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -150,7 +160,13 @@ class DevicePutInJit(Rule):
         spelling, imports = site.spell(name)
         edits = [site.replace(put.function, spelling)]
         keywords = site.call.keywords if site.api == _PUT else []
-        if any(keyword.arg not in ("x", "device") for keyword in keywords):
+        if site.form == "call" and bound_earlier(site, put.target):
+            array = site.argument("x")
+            if array is None or not says_the_same(site, put.target):
+                return None, f"`{site.text(put.function)}` holds the sharding, which has no name here"
+            written = f"{spelling}({site.text(array)}, {' '.join(site.text(put.target).split())})"
+            edits = [site.replace(site.call, written)]
+        elif any(keyword.arg not in ("x", "device") for keyword in keywords):
             if site.form != "call":
                 return None, "it is told more than where to put it"
             written = self._rewritten(site, spelling, target)

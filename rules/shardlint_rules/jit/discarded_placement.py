@@ -278,7 +278,7 @@ class DiscardedPlacement(Rule):
         )
 
     def _fix(self, site: Site, first: ast.expr) -> Fix:
-        name = site.text(first)
+        name = ", ".join(site.text(one) for one in _variables(first))
         start, _ = site.file.span(site.syntax)
         written = f"{name} = {' '.join(site.text().split())}"
         return site.fix(
@@ -291,14 +291,23 @@ class DiscardedPlacement(Rule):
 
 def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
-    if not isinstance(first, ast.Name):
+    names = _variables(first)
+    if not names or len({one.id for one in names}) < len(names):
         return f"`{' '.join(site.text(first).split())}` is not a name that the result could be bound to"
-    bindings, owner = lookup(site.file, first, first.id)
-    if not bindings or owner is not site.scope:
-        return f"`{first.id}` is not a variable of this function"
-    if not _read_later(site, first):
-        return f"nothing below reads `{first.id}`, so what the placement is for is not in the text"
+    for name in names:
+        bindings, owner = lookup(site.file, name, name.id)
+        if not bindings or owner is not site.scope:
+            return f"`{name.id}` is not a variable of this function"
+    if not any(_read_later(site, name) for name in names):
+        return f"nothing below reads `{site.text(first)}`, so what the placement is for is not in the text"
     return ""
+
+
+def _variables(node: ast.expr) -> list[ast.Name]:
+    """The variable that is given, or those of a tuple or list of several; none where it is something else."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) and len(node.elts) > 1 else [node]
+    names = [one for one in parts if isinstance(one, ast.Name)]
+    return names if len(names) == len(parts) else []
 
 
 def _placements(value: Value) -> list[CallResult]:

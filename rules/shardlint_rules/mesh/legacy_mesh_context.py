@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import MeshContext
-from shardlint.model.values import Api, CallResult, Value, options
-from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Rule, Safety, Withs
+from shardlint.model.values import Api, CallResult, Place, Value, options
+from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
@@ -22,7 +22,8 @@ class LegacyMeshContext(Rule):
     ## What it does
     Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
     annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
-    parameter that is called a mesh, to which all calls that are seen give one.
+    parameter that is called a mesh, to which all calls that are seen give one. Also `stack.enter_context(mesh)` and
+    `mesh.__enter__()`, for which there is no fix.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
@@ -62,13 +63,16 @@ class LegacyMeshContext(Rule):
     name = "legacy-mesh-context"
     harm = Harm.REMOVED
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.10.1"}
-    triggers = (Withs("mesh"),)
+    triggers = (Withs("mesh"), Methods("enter_context", "enterContext", "__enter__", file_says=("mesh", "Mesh")))
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each `with` that enters a mesh."""
         if file_imports(site.file, "haliax"):
+            return
+        if site.form == "method":
+            yield from self._by_hand(site)
             return
         item = site.file.parent(site.syntax)
         statement = site.file.parent(item) if item is not None else None
@@ -78,6 +82,27 @@ class LegacyMeshContext(Rule):
             if found is item and surely_a_mesh(site.program, site.file, found.context_expr):
                 if not _said_otherwise(site.value(found.context_expr)):
                     yield self._finding(site, statement, found, context)
+
+    def _by_hand(self, site: Site) -> Iterator[Finding]:
+        """A mesh that is handed to a stack of contexts, or entered by its method."""
+        call = site.call
+        entered = call.func.value if isinstance(call.func, ast.Attribute) else None
+        by_method = not call.args and not call.keywords
+        if not by_method:
+            entered = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
+            return
+        text = " ".join(site.text(entered).split())
+        if by_method:
+            help = f"enter jax.set_mesh({text}) instead, made at that moment: it sets the mesh as soon as it is called"
+        else:
+            help = f"give it jax.set_mesh({text}), made in the call; it gives back None and not the mesh"
+        yield site.finding(
+            entered,
+            "a deprecated mesh context",
+            f"On {site.release('jax')} entering a mesh itself warns that it is deprecated.",
+            help=f"{help}; not rewritten: what reads the mesh moves with it, and where it ends is not in the text",
+        )
 
     def _finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
@@ -132,6 +157,12 @@ class LegacyMeshContext(Rule):
         why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
         text = " ".join(site.text(item.context_expr).split())
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
+
+
+def _named_mesh(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely a mesh, and one of JAX."""
+    found = site.program.contexts.manager(Place(site.file, node))
+    return found is not None and found.kind == "with mesh" and surely_a_mesh(site.program, site.file, node)
 
 
 def _said_otherwise(value: Value) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.evaluator.trees import together
 from shardlint.model.mesh.meshes import Spec, leaves
 from shardlint.model.shapes import shape_of, shape_of_value
-from shardlint.model.values import CallResult, Place, Value, options
+from shardlint.model.values import CallResult, Constant, Place, Value, options, settled
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._any_rank import MAKING, any_rank, any_shape, rank_at_most
@@ -75,6 +75,8 @@ class SpecLongerThanArray(Rule):
         spec = self._spec(site, sharding)
         if spec is None or spec.open:
             return
+        if _is_left_alone(site, site.value(array)):
+            return
         shape = None if site.api in MAKING else shape_of(site.program.evaluator, Place(site.file, array))
         if shape is None and site.wants("rank-tested", "any-rank", "any-shape"):
             yield from self._unproven(site, array, sharding, spec)
@@ -97,6 +99,8 @@ class SpecLongerThanArray(Rule):
         arrays, shardings = (evaluator.trees.expanded(site.value(node)) for node in (array, sharding))
         one = isinstance(shardings, CallResult)
         for path, (leaf, *given) in together([arrays] if one else [arrays, shardings]):
+            if _is_left_alone(site, leaf):
+                continue
             spec = self._spec_of(site, shardings if one else given[0]) if path else None
             shape = shape_of_value(evaluator, leaf) if spec is not None and not spec.open else None
             if spec is None or shape is None or len(shape) >= len(spec.entries):
@@ -188,3 +192,9 @@ class SpecLongerThanArray(Rule):
             return None
         text = f"{site.text(call.func)}({', '.join(site.text(one) for one in call.args[:rank])})"
         return site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)])
+
+
+def _is_left_alone(site: Site, value: Value) -> bool:
+    """Whether filter_shard is given what is no array but a number of Python, which it hands on as it is."""
+    found = options(value)
+    return site.api == "equinox.filter_shard" and all(isinstance(settled(one), Constant) for one in found)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import Constant, Items
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
+from shardlint.syntax import FileFacts, last_name
 
 POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 
@@ -33,7 +34,12 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
         return None
     twice = POSITIONS[: max(0, len(given) - 1)]
     for keyword in call.keywords:
-        if keyword.arg in (None, "f", *twice):
+        if keyword.arg is None:
+            hidden = _renamed_in_dict(site, keyword.value, ("f", "auto", *twice))
+            if hidden is None:
+                return None
+            edits += hidden
+        if keyword.arg in ("f", *twice):
             return None
         if keyword.arg == "check_rep":
             start = file.span(keyword)[0]
@@ -43,6 +49,38 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
             if mapped is None:
                 return None
             edits.append(mapped)
+    return edits
+
+
+def _renamed_in_dict(site: Site, node: ast.expr, refused: tuple[str, ...]) -> list[Edit] | None:
+    """Edits of a dict that is given as `**`: written out, or a variable's that only this call opens.
+
+    None where the text does not show its keys, or one is among those `refused`.
+    """
+    if isinstance(node, ast.Name):
+        bindings, scope = lookup(site.file, node, node.id)
+        if scope is None or scope.kind in ("class", "module") or len(site.file.bindings(scope, node.id)) != 1:
+            return None  # another file may use it
+        uses = [one for one in site.file.mentions_in(scope, node.id) if isinstance(one, ast.Name)]
+        value = bindings[0].value if bindings and bindings[0].kind == "assign" else None
+        if value is None or isinstance(value, ast.Name) or len(uses) != 2:
+            return None
+        node = value
+    keys: list[tuple[object, ast.AST]] = []
+    if isinstance(node, ast.Dict):
+        keys = [(key.value if isinstance(key, ast.Constant) else None, key or node) for key in node.keys]
+    elif isinstance(node, ast.Call) and not node.args and last_name(node.func) == "dict":
+        keys = [(one.arg, one) for one in node.keywords]
+    else:
+        return None
+    if any(not isinstance(name, str) or name in refused for name, _ in keys):
+        return None
+    edits = []
+    for name, place in keys:
+        if name == "check_rep":
+            start, end = site.file.span(place)
+            text = site.file.source.text[start:end]
+            edits.append(Edit(start, end, text.replace("check_rep", "check_vma", 1)))
     return edits
 
 

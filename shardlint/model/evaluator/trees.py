@@ -194,6 +194,10 @@ class Trees:
             case Table(open=False) as table:
                 keys = of_table(table, "keys")
                 return keys if isinstance(keys, Items) else None
+            case CallResult(by=Api(name="builtins.range"), call=CallArguments() as call) if not call.keywords:
+                bounds = [self.evaluator.value(place, call.environment) for place in call.positional]
+                numbers = None if call.open_positional else _range(bounds)
+                return Items("list", tuple(numbers)) if numbers is not None else None
         return None
 
     def element(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:

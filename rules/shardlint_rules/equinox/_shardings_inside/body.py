@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from shardlint.rules_api.imports import spell
@@ -26,9 +26,7 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
             names = [f"({names[0]},)"]
         joined = ", ".join(names)
         many = f"({joined})" if len(names) > 1 else joined
-        lines = (
-            assigned(joined, shard, many, asked.text, room - len(UNIT if asked.when else "")) if names else []
-        )
+        lines = _set(joined, shard, many, asked, room - len(UNIT if asked.when else "")) if names else []
         if names and names[-1].startswith("*"):
             lines.append(f"{names[-1][1:]} = tuple({names[-1][1:]})")
         if asked.when and lines:
@@ -41,23 +39,35 @@ def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: st
         )
     pairs = [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
     if asked.optional:
-        return list(_one_by_one(shard, pairs, asked.optional, room))
-    calls = ", ".join(f"{shard}({name}, {text})" for name, text in pairs)
+        return list(_one_by_one(shard, pairs, asked, room))
+    calls = ", ".join(asked.call(shard, name, text) for name, text in pairs)
     together = f"{', '.join(name for name, _ in pairs)} = {calls}"
     if not pairs:
         return []
     if len(together) <= room and "\n" not in together:
         return [together]
-    return [line for name, text in pairs for line in assigned(name, shard, name, text, room)]
+    return [line for name, text in pairs for line in _set_to(name, shard, asked, text, room)]
 
 
-def _one_by_one(
-    shard: str, pairs: list[tuple[str, str]], optional: Sequence[str], room: int
-) -> Iterator[str]:
+def _set(target: str, shard: str, value: str, asked: One, room: int) -> list[str]:
+    """A statement that constrains what is named, all of it."""
+    if asked.parted is not None:
+        return [f"{target} = {asked.call(shard, value)}"]
+    return assigned(target, shard, value, asked.text, room)
+
+
+def _set_to(name: str, shard: str, asked: Each, text: str, room: int) -> list[str]:
+    """A statement that constrains a parameter to one of the entries."""
+    if text in asked.trees:
+        return [f"{name} = {asked.call(shard, name, text)}"]
+    return assigned(name, shard, name, text, room)
+
+
+def _one_by_one(shard: str, pairs: list[tuple[str, str]], asked: Each, room: int) -> Iterator[str]:
     """A statement for each parameter, under a test where its sharding may be None."""
     for name, text in pairs:
-        lines = assigned(name, shard, name, text, room - len(UNIT))
-        if text in optional:
+        lines = _set_to(name, shard, asked, text, room - len(UNIT))
+        if text in asked.optional:
             inside = "".join(f"\n{UNIT}{part}" for line in lines for part in line.split("\n"))
             yield f"if {text} is not None:{inside}"
         else:
@@ -82,7 +92,9 @@ def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[lis
         raise NotRewritten(f"`*{star.arg}` takes an entry that is None, which filter_shard refuses")
     together = ", ".join(text for text in rest if text is not None)
     together = f"({together},)" if len(rest) == 1 else f"({together})"
-    return [*names, star.arg], Each((*asked.texts[: len(names)], together), asked.sources)
+    trees = (*asked.trees, together) if set(rest) & set(asked.trees) else asked.trees
+    every = (*asked.texts[: len(names)], together)
+    return [*names, star.arg], Each(every, asked.sources, (), asked.parted, trees)
 
 
 class Body:
@@ -157,7 +169,7 @@ class Body:
                 f"out_shardings has {entries} entries and `{self.function.name}` returns {values} values"
             )
         pairs = list(zip(value.elts, asked.texts, strict=True))
-        parts = ("..." if text is None else f"{self.shard}(..., {text})" for text in asked.texts)
+        parts = ("..." if text is None else asked.call(self.shard, "...", text) for text in asked.texts)
         self.shown.append(f"return {', '.join(parts)}")
         texts = [asked.around(self.shard, self.site.text(one), text) for one, text in pairs]
         if any(text in asked.optional and not isinstance(one, ast.Name) for one, text in pairs):
@@ -169,7 +181,7 @@ class Body:
         if long and indent is not None and statement.lineno == statement.end_lineno:
             lines = [
                 indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
-                if text is not None and text not in asked.optional
+                if text is not None and text not in (*asked.optional, *asked.trees)
                 else made
                 for (one, text), made in zip(pairs, texts, strict=True)
             ]
@@ -177,7 +189,7 @@ class Body:
             self.edits.append(self.site.replace(statement, f"return (\n{inside}{indent})"))
             return
         for (element, text), made in zip(pairs, texts, strict=True):
-            if text in asked.optional:
+            if text in (*asked.optional, *asked.trees):
                 self.edits.append(self.site.replace(element, made))
             elif text is not None:
                 start, end = self.file.span(element)
@@ -190,8 +202,11 @@ class Body:
             if asked.when:
                 self._where_asked(asked, statement, value)
                 return
+            if asked.parted is not None:
+                self._in_parts(asked, value)
+                return
         else:
-            if None in asked.texts or asked.optional:
+            if None in asked.texts or asked.optional or asked.trees:
                 self._parts_of(asked, statement, value)
                 return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
@@ -201,6 +216,13 @@ class Body:
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self.shown.append(f"return {self.shard}(..., {text})")
         self._wrap(statement, value, text)
+
+    def _in_parts(self, asked: One, value: ast.expr) -> None:
+        """A result that is constrained where the tree has a sharding."""
+        self.shown.append(f"return {asked.call(self.shard, '...')}")
+        text = self.site.text(value)
+        bare = isinstance(value, ast.Tuple) and not text.startswith("(")
+        self.edits.append(self.site.replace(value, asked.call(self.shard, f"({text})" if bare else text)))
 
     def _parts_of(self, asked: Each, statement: ast.Return, value: ast.expr, shown: bool = False) -> None:
         """A result whose parts have no names yet; of a tuple that is `shown` they are as many."""
@@ -228,7 +250,7 @@ class Body:
             return
         if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
             raise NotRewritten(f"`{asked.text}` may be None, which filter_shard refuses")
-        made = f"result = {self.shard}(result, {asked.text})"
+        made = f"result = {asked.call(self.shard, 'result')}"
         self.shown.append(f"if {asked.when}: {made}")
         start = self.file.span(statement)[0]
         self.edits.append(Edit(start, start + len("return"), "result ="))

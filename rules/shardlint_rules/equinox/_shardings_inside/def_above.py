@@ -19,22 +19,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.signatures import SHARDING_SETTINGS, Parameters, parameters_of
 from shardlint.model.values import options
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.body import input_lines, with_star
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, sources, under_name
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import results
+from shardlint_rules.equinox._shardings_inside.taken_out import runs_anew
 from shardlint_rules.equinox.beside_statement import before, indent_of
 from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
-from shardlint_rules.equinox.wrapped import Definition, NotRewritten, positional
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 _UNIT = "    "
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _LETTERS = ("x", "y", "z")
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def above(
@@ -57,12 +61,16 @@ def above(
     if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
+    if isinstance(function, ast.Lambda):
+        _refuse_inner_names(site, function)
+    asked, shardings = handed_over(site, asked)
     kept = _kept(site, asked)
     handed = function is None or not stays_itself(site, function, statement)
     name = _free_name(site, function)
     inner = "function" if handed else site.text(node)
     imports, lines = _lines(site, function, asked, inner, indent, statement)
-    taken = _with_kept(site, function, _signature(site, function, asked, handed), kept)
+    before_all = [*(["function"] if handed else []), *shardings]
+    taken = _with_kept(site, function, _signature(site, function, asked, before_all), kept)
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
@@ -72,16 +80,62 @@ def above(
     whole = f"{lead}{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
     edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
-    if not handed:
+    if not before_all:
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
-    partial, more = spell(site.program, site.file, statement, "equinox.Partial")
+    if other := besides(site):
+        raise NotRewritten(f"{other}, which is not known to take a Partial")
+    bound, more = spell(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
-        put = site.replace(function, f"{partial}({name}, {site.text(function)})")
-        return [*edits, *more, *rest.edits, put], lines
+        held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
+        return [*edits, *more, *rest.edits, site.replace(function, f"{bound}({held})")], lines
     called, left = _called(site, rest)
-    made = f"{called}({partial}({name}, function){f', {left}' if left else ''})"
+    held = ", ".join([name, "function", *shardings.values()])
+    made = f"{called}({bound}({held}){f', {left}' if left else ''})"
     return [*edits, *more, site.replace(site.call, f"lambda function: {made}")], lines
+
+
+def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
+    """What is asked for where shardings that only the call knows (of a comprehension, of a call) are handed to the
+    function as arguments, and these arguments by name.
+
+    Raises `NotRewritten`.
+    """
+    found: list[Given] = []
+    shardings: dict[str, str] = {}
+    for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
+        if given is None or not any(map(partial(_only_there, site), sources(given))):
+            found.append(given)
+            continue
+        value, one = under_name(site, given, name)
+        shardings[name] = value
+        found.append(one)
+    return replace(asked, inputs=found[0], outputs=found[1]), shardings
+
+
+def _only_there(site: Site, source: ast.expr) -> bool:
+    """Whether an expression gives what it gives only where it stands."""
+    inner = {id(site.file.scope(part)) for part in walk(source) if isinstance(part, _SCOPES)}
+    for part in walk(source):
+        if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+            raise NotRewritten(f"`{site.text(source)}` does more than name a sharding")
+        if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
+            return True
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            scope = lookup(site.file, part, part.id)[1]
+            if scope is not None and id(scope) not in inner and scope.kind in ("comprehension", "lambda"):
+                return True
+    return False
+
+
+def _refuse_inner_names(site: Site, function: ast.Lambda) -> None:
+    """Raise `NotRewritten` where a lambda reads what a comprehension or another lambda around it binds."""
+    inner = {id(site.file.scope(part)) for part in walk(function) if isinstance(part, _SCOPES)}
+    for part in walk(function):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            scope = lookup(site.file, part, part.id)[1]
+            if scope is not None and id(scope) not in inner and scope.kind in ("class", "comprehension", "lambda"):
+                raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
 
 
 def _called(site: Site, rest: Cut) -> tuple[str, str]:
@@ -187,7 +241,7 @@ def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | N
     plain = list(_LETTERS[:count]) if count <= len(_LETTERS) else [f"x{index}" for index in range(count)]
     ways = [list(known.positional[:count])] if known is not None and len(known.positional) >= count else []
     for names in (*ways, plain, [f"{one}_" for one in plain]):
-        if not named & {*names, "function"}:
+        if not named & {*names, "function"} and not {*names} & {"function", *SHARDING_SETTINGS}:
             return names
     raise NotRewritten("the names of its parameters are taken")
 
@@ -212,12 +266,12 @@ def _more(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
     return ["**kwargs"] if more else []
 
 
-def _signature(site: Site, function: ast.expr | None, asked: Asked, handed: bool) -> str:
+def _signature(site: Site, function: ast.expr | None, asked: Asked, first: list[str]) -> str:
     if isinstance(function, ast.Lambda):
         head = site.file.span(function.body)[0] - site.file.span(function)[0]
-        return site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
+        own = site.text(function)[len("lambda") : head].rpartition(":")[0].strip()
+        return ", ".join(filter(None, [*first, own]))
     names = _names(site, function, asked)
-    first = ["function"] if handed else []
     if names is None:
         free = asked.inputs is None or (isinstance(asked.inputs, One) and asked.inputs.when)
         return ", ".join([*first, "*args", *(["**kwargs"] if free else [])])
@@ -240,7 +294,7 @@ def _lines(
         lines, given = [], "*args, **kwargs"
     else:
         assert isinstance(asked.inputs, One)
-        lines, given = [f"args = {shard}(args, {asked.inputs.text})"], "*args"
+        lines, given = [f"args = {asked.inputs.call(shard, 'args')}"], "*args"
         if asked.inputs.when:
             lines, given = [f"if {asked.inputs.when}:\n{_UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"

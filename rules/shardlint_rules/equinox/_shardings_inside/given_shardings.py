@@ -7,14 +7,48 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Assumed, Constant, Items, Parameter, Unknown, Value, options
+from shardlint.model.values import (
+    Assumed,
+    CallResult,
+    ClassValue,
+    Constant,
+    Items,
+    Leaves,
+    Parameter,
+    Table,
+    Unknown,
+    Value,
+    options,
+)
+from shardlint.rules_api.imports import spell
+from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox.in_class import in_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 _OR_NONE = regex(r"\b(?:None|Optional)\b")
+
+
+@dataclass(frozen=True)
+class Parted:
+    """How a tree of shardings that holds None is used, which filter_shard refuses for an array: part by part."""
+
+    tree_map: str
+    imports: tuple[Edit, ...]
+
+    @staticmethod
+    def at(site: Site) -> Parted:
+        """How `jax.tree.map` is written at the call."""
+        name = "jax.tree.map" if site.allows("jax", ">=0.4.26") else "jax.tree_util.tree_map"
+        return Parted(*spell(site.program, site.file, site.call, name))
+
+    def call(self, shard: str, value: str, text: str) -> str:
+        """An expression that constrains the parts of a value that have a sharding in the tree `text`."""
+        each = f"lambda s, x: x if s is None else {shard}(x, s)"
+        return f"{self.tree_map}({each}, {text}, {value}, is_leaf=lambda s: s is None)"
 
 
 @dataclass(frozen=True)
@@ -32,16 +66,30 @@ class One:
     """The condition's opposite."""
     count: int | None = None
     """How many entries it has, where it is known to be a tuple."""
+    parted: Parted | None = None
+    """How a value is constrained where the sharding is a tree that holds None."""
+
+    def call(self, shard: str, value: str) -> str:
+        """An expression that constrains a value to it."""
+        if self.parted is not None:
+            return self.parted.call(shard, value, self.text)
+        return f"{shard}({value}, {self.text})"
 
     def around(self, shard: str, value: str) -> str:
         """An expression that constrains a value where there is something to constrain it to."""
-        call = f"{shard}({value}, {self.text})"
+        call = self.call(shard, value)
         return f"{value} if {self.otherwise} else {call}" if self.when else call
 
     @staticmethod
-    def optional(text: str, surely: bool, source: ast.expr | None, count: int | None = None) -> One:
+    def optional(
+        text: str,
+        surely: bool,
+        source: ast.expr | None,
+        count: int | None = None,
+        parted: Parted | None = None,
+    ) -> One:
         """What the expression `text` names where it is not None."""
-        return One(text, surely, source, f"{text} is not None", f"{text} is None", count)
+        return One(text, surely, source, f"{text} is not None", f"{text} is None", count, parted)
 
     def taken(self, names: list[str], spare: int, what: str) -> list[str]:
         """The parameters that it has entries for. Raises `NotRewritten` where these do not fit."""
@@ -61,12 +109,21 @@ class Each:
     texts: tuple[str | None, ...]
     sources: tuple[ast.expr, ...]
     optional: tuple[str, ...] = ()
+    parted: Parted | None = None
+    trees: tuple[str, ...] = ()
+    """The texts whose trees hold None."""
+
+    def call(self, shard: str, value: str, text: str) -> str:
+        """An expression that constrains a value to one of the texts."""
+        if self.parted is not None and text in self.trees:
+            return self.parted.call(shard, value, text)
+        return f"{shard}({value}, {text})"
 
     def around(self, shard: str, name: str, text: str | None) -> str:
         """What stands for a variable: itself, constrained to its entry where there is one."""
         if text is None:
             return name
-        call = f"{shard}({name}, {text})"
+        call = self.call(shard, name, text)
         return f"{name} if {text} is None else {call}" if text in self.optional else call
 
     def refuse_optional(self) -> None:
@@ -87,8 +144,31 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
     return given.sources
 
 
-def given(site: Site, node: ast.expr | None) -> Given:
-    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what.
+def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Each]:
+    """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
+    texts = (given.text,) if isinstance(given, One) else given.texts
+    if any("\n" in (text or "") for text in texts):
+        raise NotRewritten("the shardings stand on several lines")
+    if isinstance(given, One):
+        if not given.when:
+            return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
+        whole = in_body(site, given.source) if given.source is not None else given.text
+        return whole, One.optional(name, given.surely, None, given.count, given.parted)
+    given.refuse_optional()
+    written = ", ".join(text or "None" for text in texts)
+    every = tuple(None if text is None else f"{name}[{index}]" for index, text in enumerate(texts))
+    trees = tuple(part for part, text in zip(every, texts, strict=True) if part and text in given.trees)
+    return f"({written}{',' if len(texts) == 1 else ''})", Each(every, (), (), given.parted, trees)
+
+
+def imported(*asked: Given) -> list[Edit]:
+    """The edits that make `jax.tree.map` known, where it is needed."""
+    parted = [one.parted for one in asked if one is not None and one.parted is not None]
+    return [edit for one in parted for edit in one.imports]
+
+
+def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
+    """Read the value of a keyword: in_shardings where it is of `inputs`. Raises `NotRewritten` where it does not tell.
 
     An attribute that is None in sight may have another value in a subclass, or by somebody else's hand.
     """
@@ -102,13 +182,14 @@ def given(site: Site, node: ast.expr | None) -> Given:
     if elements is not None and not any(isinstance(one, ast.Starred) for one in elements):
         return _each(site, node, elements)
     if isinstance(value, Items):
-        return One(site.text(node), False, node, count=_count(site, node, value))
+        text = _as_tuple(site, node) if inputs and value.kind == "list" else in_body(site, node)
+        return One(text, False, node, count=_count(site, node, value, inputs), parted=_parted(site, node))
     if _may_be_none(site, node):
         return _optional(site, node)
     inner = _unwrapped(node)
-    _refuse_parts(site, inner)
+    _refuse_parts(inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
-    return One(site.text(inner), surely, inner)
+    return One(in_body(site, inner), surely, inner, parted=_parted(site, inner))
 
 
 def _optional(site: Site, node: ast.expr) -> One:
@@ -123,24 +204,37 @@ def _optional(site: Site, node: ast.expr) -> One:
         for option in options(site.value(node))
     )
     if isinstance(node, ast.IfExp):
-        said, test = site.text, node.test
+        test = node.test
+
+        def said(part: ast.expr) -> str:
+            return in_body(site, part)
+
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
-            _refuse_parts(site, node.body)
-            return One(said(node.body), surely, node, said(test), _not(said(test), test), count)
+            _refuse_parts(node.body)
+            parted = _parted(site, node.body)
+            return One(said(node.body), surely, node, said(test), _not(said(test), test), count, parted)
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
-            _refuse_parts(site, node.orelse)
-            return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count)
-    if isinstance(node, ast.Name | ast.Attribute):
-        return One.optional(site.text(node), surely, node, count)
+            _refuse_parts(node.orelse)
+            parted = _parted(site, node.orelse)
+            return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
+    if isinstance(node, ast.Name | ast.Attribute | ast.Call):
+        return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
     raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
 
 
-def _count(site: Site, node: ast.expr, value: Items) -> int | None:
+def _count(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
     """How many entries a tuple of shardings has, which filter_shard takes as it is."""
-    if (value.open and value.kind != "tuple") or Constant(None) in leaves(value):
+    taken = value.kind == "tuple" or (inputs and value.kind == "list")
+    if value.open and (not taken or Constant(None) in leaves(value)):
         raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
-    return len(value.items) if value.kind == "tuple" and not value.open else None
+    return len(value.items) if taken and not value.open else None
+
+
+def _as_tuple(site: Site, node: ast.expr) -> str:
+    """A list of shardings as the tuple that jit makes of it: arguments are a tuple."""
+    text = in_body(site, node)
+    return f"tuple({text[1:-1].strip() if isinstance(node, ast.ListComp) else text})"
 
 
 _OPPOSITE = {ast.Is: "is not", ast.IsNot: "is", ast.Eq: "!=", ast.NotEq: "=="}
@@ -172,6 +266,7 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
     texts: list[str | None] = []
     sources: list[ast.expr] = []
     optional: list[str] = []
+    trees: list[str] = []
     for index, element in enumerate(elements):
         if site.value(element) == Constant(None) and not isinstance(element, ast.Attribute):
             texts.append(None)
@@ -179,13 +274,17 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
         if _may_be_none(site, element):
             if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
                 raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
-            optional.append(site.text(element))
+            optional.append(in_body(site, element))
         inner = _unwrapped(element)
-        _refuse_parts(site, inner)
+        _refuse_parts(inner)
         by_name = isinstance(node, ast.Name) and inner is element
-        texts.append(f"{site.text(node)}[{index}]" if by_name else site.text(inner))
+        text = f"{in_body(site, node)}[{index}]" if by_name else in_body(site, inner)
+        texts.append(text)
         sources.append(node if by_name else inner)
-    return Each(tuple(texts), tuple(sources), tuple(optional))
+        if _holds_none(site, inner):
+            trees.append(text)
+    parted = Parted.at(site) if trees else None
+    return Each(tuple(texts), tuple(sources), tuple(optional), parted, tuple(trees))
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
@@ -200,13 +299,15 @@ def _unwrapped(node: ast.expr) -> ast.expr:
     return node
 
 
-def _refuse_parts(site: Site, node: ast.expr) -> None:
-    """Inside a tree of shardings None and `if_array` mean nothing to filter_shard."""
+def _refuse_parts(node: ast.expr) -> None:
+    """Inside a tree of shardings `if_array` means nothing to filter_shard."""
     inside = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
     if any(last_name(part) == "if_array" for part in inside):
         raise NotRewritten("if_array stands inside a tree of shardings")
-    if isinstance(node, ast.Tuple | ast.List | ast.Dict) and _holds_none(site, node):
-        raise NotRewritten(f"`{site.text(node)}` holds None, which filter_shard refuses for an array")
+
+
+def _parted(site: Site, node: ast.expr) -> Parted | None:
+    return Parted.at(site) if _holds_none(site, node) else None
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:
@@ -240,7 +341,34 @@ def _none_by_default(site: Site, name: str) -> bool:
 
 
 def _holds_none(site: Site, node: ast.expr) -> bool:
-    return Constant(None) in leaves(site.value(node))
+    """Whether a tree of shardings may have None in it, on one of the ways to it."""
+    found = options(site.program.evaluator.trees.expanded(site.value(node)))
+    trees = [option for option in found if isinstance(option, Items | Table | Leaves)]
+    return (
+        any(Constant(None) in leaves(tree) for tree in trees)
+        or any(_made_with_none(site, option) for option in found)
+        or any(_may_be_none(site, part) or _holds_none(site, part) for part in _parts(node))
+    )
+
+
+def _made_with_none(site: Site, value: Value) -> bool:
+    """Whether an object of a class of the project, as a tree of shardings, is given None or has it by default."""
+    if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None:
+        return False
+    evaluator, call = site.program.evaluator, value.call
+    held = [evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())]
+    body = [part for one in evaluator.lineage(value.by) for part in one.node.body]
+    defaults = [part.value for part in body if isinstance(part, ast.AnnAssign)]
+    if any(isinstance(one, ast.Constant) and one.value is None for one in defaults):
+        return True
+    return any(Constant(None) in leaves(one) or _made_with_none(site, one) for one in held)
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """The entries of a tree that is written out."""
+    if isinstance(node, ast.Dict):
+        return node.values
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else []
 
 
 def refuse_explicit(site: Site, value: Value) -> None:
@@ -252,6 +380,6 @@ def refuse_explicit(site: Site, value: Value) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: device_put "
-                "the arguments before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
+                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: write jax.jit, "
+                "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )

@@ -13,6 +13,9 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 
+# How far a dict is followed that is made of others.
+_DEPTH = 3
+
 
 @dataclass(frozen=True)
 class Hidden:
@@ -38,47 +41,105 @@ def hidden(site: Site) -> list[Hidden]:
 
 
 def _read(site: Site, keyword: ast.keyword) -> Hidden:
-    entries = _entries(site, keyword.value)
-    if entries is not None:
-        return Hidden(keyword, entries)
     if isinstance(keyword.value, ast.Name):
         return _variable(site, keyword, keyword.value)
-    raise NotRewritten(f"`**{site.text(keyword.value)}` may hold more keywords")
+    entries = _entries(site, keyword.value)
+    if entries is None:
+        raise NotRewritten(f"`**{site.text(keyword.value)}` may hold more keywords")
+    return Hidden(keyword, entries)
 
 
-def _entries(site: Site, node: ast.expr) -> dict[str, ast.expr] | None:
-    """The entries of a dict that is written out."""
-    if isinstance(node, ast.Dict):
-        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
-        if all(isinstance(key, str) and key.isidentifier() for key in keys):
-            return {str(key): value for key, value in zip(keys, node.values, strict=True)}
-    if isinstance(node, ast.Call) and not node.args and all(one.arg for one in node.keywords):
-        callee = options(site.value(node.func))
-        if all(isinstance(one, Api) and one.name == "builtins.dict" for one in callee):
-            return {str(one.arg): one.value for one in node.keywords}
-    return None
+def _entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.expr] | None:
+    """The entries of a dict that is written out, also of one made of others."""
+    parts: list[ast.expr] = []
+    more: dict[str, ast.expr] = {}
+    match node:
+        case ast.Name() if depth:
+            bindings = lookup(site.file, node, node.id)[0]
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            if value is None:
+                return None
+            _refuse_changes(site, node)
+            return _entries(site, value, depth - 1)
+        case ast.Dict():
+            return _of_display(site, node, depth)
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            parts = [left, right]
+        case ast.Call(func=ast.Attribute(attr="copy", value=value), args=[], keywords=[]):
+            parts = [value]
+        case ast.Call(func=func, args=[] | [_]) if _is_dict(site, func):
+            parts = [*node.args, *(one.value for one in node.keywords if one.arg is None)]
+            more = {one.arg: one.value for one in node.keywords if one.arg is not None}
+        case _:
+            return None
+    found: dict[str, ast.expr] = {}
+    for part in parts:
+        entries = _entries(site, part, depth)
+        if entries is None:
+            return None
+        found |= entries
+    return found | more
+
+
+def _of_display(site: Site, node: ast.Dict, depth: int) -> dict[str, ast.expr] | None:
+    found: dict[str, ast.expr] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.isidentifier():
+            found[key.value] = value
+            continue
+        entries = _entries(site, value, depth) if key is None else None
+        if entries is None:
+            return None
+        found |= entries
+    return found
+
+
+def _is_dict(site: Site, func: ast.expr) -> bool:
+    return all(isinstance(one, Api) and one.name == "builtins.dict" for one in options(site.value(func)))
 
 
 def _variable(site: Site, keyword: ast.keyword, name: ast.Name) -> Hidden:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
-    value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-    entries = _entries(site, value) if value is not None else None
-    if entries is None or scope is None or len(file.bindings(scope, name.id)) > 1:
+    entries = _entries(site, name)
+    if entries is None or scope is None:
         raise NotRewritten(f"`**{name.id}` may hold more keywords")
-    uses = [
-        node
-        for node in file.mentions(name.id)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    ]
-    opened = [node for node in uses if isinstance(file.parent(node), ast.keyword)]
-    if len(opened) < len(uses) or any(getattr(file.parent(node), "arg", "") for node in opened):
-        raise NotRewritten(f"`{name.id}` is used elsewhere, and may be changed there")
     statement = file.statement(bindings[0].node)
-    alone = len(uses) == 1 and isinstance(statement, ast.Assign) and len(statement.targets) == 1
-    if scope.kind == "module" and taken_elsewhere(site, name.id):
+    alone = len(_uses(site, name)) == 1 and isinstance(statement, ast.Assign) and len(statement.targets) == 1
+    if scope.kind == "class" or (scope.kind == "module" and taken_elsewhere(site, name.id)):
         alone = False
     return Hidden(keyword, entries, statement if alone and _on_lines_of_its_own(site, statement) else None)
+
+
+def _uses(site: Site, name: ast.Name) -> list[ast.Name]:
+    found = site.file.mentions(name.id)
+    return [node for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+
+
+def _refuse_changes(site: Site, name: ast.Name) -> None:
+    """Raise `NotRewritten` where the dict of a variable may be changed: all uses must open or copy it."""
+    scope = lookup(site.file, name, name.id)[1]
+    if scope is None or len(site.file.bindings(scope, name.id)) > 1:
+        raise NotRewritten(f"`**{name.id}` may hold more keywords")
+    if not all(_only_read(site, node) for node in _uses(site, name)):
+        raise NotRewritten(f"`{name.id}` is used elsewhere, and may be changed there")
+
+
+def _only_read(site: Site, node: ast.Name) -> bool:
+    """Whether a use of a dict opens it as `**`, or makes another of it."""
+    outer = site.file.parent(node)
+    match outer:
+        case ast.keyword():
+            return outer.arg is None
+        case ast.Dict():
+            return any(key is None and value is node for key, value in zip(outer.keys, outer.values, strict=True))
+        case ast.BinOp(op=ast.BitOr()):
+            return True
+        case ast.Call():
+            return node in outer.args and _is_dict(site, outer.func)
+        case ast.Attribute(attr="copy"):
+            return isinstance(site.file.parent(outer), ast.Call)
+    return False
 
 
 def _on_lines_of_its_own(site: Site, statement: ast.stmt) -> bool:

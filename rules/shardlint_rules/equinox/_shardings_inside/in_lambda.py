@@ -24,6 +24,8 @@ def in_lambda(
     for asked in (inputs, outputs):
         if isinstance(asked, Each):
             asked.refuse_optional()
+        if asked is not None and asked.parted is not None:
+            raise OutOfReach("a tree of shardings holds None, and the lambda would be hard to read")
     names, inputs = with_star(names, function.args.vararg, inputs)
     if any(name.startswith("*") for name in names):
         raise OutOfReach(f"`{names[-1]}` hides which entry is for which argument")

@@ -15,6 +15,7 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One,
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
 from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
 if TYPE_CHECKING:
@@ -160,14 +161,18 @@ def _body(
 
 def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
     """The statements that constrain what a call gives, and return it."""
-    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1 or asked.optional):
+    if isinstance(asked, Each) and (
+        None in asked.texts or len(asked.texts) == 1 or asked.optional or asked.trees
+    ):
         parts = [f"result{index}" for index in range(len(asked.texts))]
         made = [asked.around(shard, part, text) for part, text in zip(parts, asked.texts, strict=True)]
         comma = "," if len(parts) == 1 else ""
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:
-        again = f"result = {shard}(result, {asked.text})"
+        again = f"result = {asked.call(shard, 'result')}"
         return [f"result = {call}", f"if {asked.when}:\n{_UNIT}{again}", "return result"]
+    if asked.parted is not None and isinstance(asked, One):
+        return [f"return {asked.call(shard, call)}"]
     text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
     line = f"return {shard}({call}, {text})"
     if len(line) <= room:
@@ -179,6 +184,10 @@ def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> 
     """The shardings must mean the same in the new function, which is made where they are given."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         for part in walk(source):
+            if isinstance(part, ast.Call) and not gives_the_same(site, part):
+                raise NotRewritten(
+                    f"`{site.text(part)}` would be called at every trace; give its result a name first"
+                )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
                 raise NotRewritten(f"`{part.id}` is another variable inside the function")
             if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.equinox._filled import filled
 from shardlint_rules.equinox._shardings_inside.body import Body
 from shardlint_rules.equinox._shardings_inside.def_above import above
-from shardlint_rules.equinox._shardings_inside.given_shardings import Given, given, sources
+from shardlint_rules.equinox._shardings_inside.given_shardings import Given, given, imported, sources
 from shardlint_rules.equinox._shardings_inside.hidden import Hidden, hidden
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
@@ -55,7 +56,10 @@ def rewrite(site: Site) -> Fix:
     try:
         inside = hidden(site)
     except NotRewritten:
-        return _out_of_dict(site)
+        opened = (keyword for keyword in site.call.keywords if keyword.arg is None)
+        if any(filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened):
+            return _out_of_dict(site)
+        inside = []  # what is in the dict stays there
     try:
         return _written(site, inside)
     except NotRewritten as reason:
@@ -71,9 +75,10 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
         nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
     direct = {name: site.keyword(name) for name in SHARDING_SETTINGS}
     nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
-    inputs, outputs = (given(site, nodes.get(name)) for name in SHARDING_SETTINGS)
+    inputs, outputs = given(site, nodes.get("in_shardings"), inputs=True), given(site, nodes.get("out_shardings"))
+    imports = imported(inputs, outputs)
     rest = _rest(site, inside, {keyword for keyword in direct.values() if keyword is not None})
-    forgotten = [edit for one in inside if _moved(one) for edit in one.forgotten(site)]
+    forgotten = [*imports, *(edit for one in inside if _moved(one) for edit in one.forgotten(site))]
     if inputs is None and outputs is None:
         edits = [*rest.edits, *forgotten]
         return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", edits, drops=rest.drops)
@@ -92,7 +97,11 @@ def _written(site: Site, inside: list[Hidden], *, named: bool = False) -> Fix:
 def _out_of_dict(site: Site) -> Fix:
     """The fix where the shardings are in a dict whose entries the text of the call does not spell out."""
     found = taken_out(site)
-    return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, [])
+    comments = [comment for one in found.rest.comments.values() for comment in one]
+    if comments:
+        raise NotRewritten("a comment beside the keywords would be lost")
+    edits = imported(found.inputs, found.outputs)
+    return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, edits)
 
 
 def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
@@ -156,11 +165,12 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
         if site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
             raise
         function = site.argument("fun") if site.form == "call" else None
-        with suppress(NotRewritten):
+        try:
             edits, shown = above(site, function, asked, rest)
-            message = f"write around it: {' '.join('; '.join(shown).split())}"
-            return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
-        raise reason from None
+        except NotRewritten as why:
+            raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
+        message = f"write around it: {' '.join('; '.join(shown).split())}"
+        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
 
 
 def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:

@@ -20,7 +20,14 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._filled import Entry, filled, is_none, open_to
-from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, refuse_explicit
+from shardlint_rules.equinox._shardings_inside.given_shardings import (
+    Given,
+    One,
+    Parted,
+    given,
+    refuse_explicit,
+    under_name,
+)
 from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.wrapped import NotRewritten
 
@@ -36,8 +43,8 @@ class TakenOut:
     """The statements that take them out, what they give, and the call without them."""
 
     lines: list[str]
-    inputs: One | None
-    outputs: One | None
+    inputs: Given
+    outputs: Given
     rest: Cut
 
 
@@ -47,12 +54,12 @@ def taken_out(site: Site) -> TakenOut:
     held = {keyword: filled(site, keyword.value, SHARDING_SETTINGS) for keyword in opened}
     keyword = next(one for one in opened if held[one])
     text = site.text(keyword.value)
-    direct = [name for name in SHARDING_SETTINGS if site.keyword(name) is not None]
-    if direct or sum(1 for one in opened if held[one]) > 1 or site.form != "call":
+    direct = {name: one for name in SHARDING_SETTINGS if (one := site.keyword(name)) is not None}
+    entries = held[keyword]
+    if set(direct) & set(entries) or sum(1 for one in opened if held[one]) > 1 or site.form != "call":
         raise NotRewritten(f"`**{text}` may hold more keywords")
     _check_place(site, keyword)
-    entries = held[keyword]
-    if open_to(site, site.file, keyword.value):
+    if not direct and open_to(site, site.file, keyword.value):
         unknown = Entry(Unknown(), False, Place(site.file, keyword))
         entries = {name: entries.get(name, unknown) for name in SHARDING_SETTINGS}
     for name, entry in entries.items():
@@ -62,50 +69,70 @@ def taken_out(site: Site) -> TakenOut:
     variable = text if own else found[-1]
     names = dict(zip(entries, found, strict=False))
     quote = "'" if _single_quotes(site) else '"'
-    lines = [] if own else [f"{variable} = {_copied(site, keyword.value)}"]
-    given: dict[str, One] = {}
+    lines, asked = _beside(site, direct)
+    lines += [] if own else [f"{variable} = {_copied(site, keyword.value)}"]
     for name, entry in entries.items():
         sure = entry.surely and not is_none(entry)
         default = "" if entry.surely else ", None"
         lines.append(f"{names[name]} = {variable}.pop({quote}{name}{quote}{default})")
-        given[name] = One(names[name], False, None) if sure else One.optional(names[name], False, None)
+        parted = Parted.at(site) if _holds_none(entry) else None
+        whole = One(names[name], False, None, parted=parted)
+        asked[name] = whole if sure else One.optional(names[name], False, None, parted=parted)
     return TakenOut(
         lines,
-        given.get("in_shardings"),
-        given.get("out_shardings"),
-        cut(site, set(), {keyword: f"**{variable}"}),
+        asked.get("in_shardings"),
+        asked.get("out_shardings"),
+        cut(site, set(direct.values()), {keyword: f"**{variable}"}),
     )
+
+
+def _beside(site: Site, direct: dict[str, ast.keyword]) -> tuple[list[str], dict[str, Given]]:
+    """Statements for the shardings that are given beside the dict, and what they ask for."""
+    asked = {name: given(site, one.value, inputs=name == "in_shardings") for name, one in direct.items()}
+    inputs, outputs = (asked.get(name) for name in SHARDING_SETTINGS)
+    lines, inputs, outputs = named(site, inputs, outputs)
+    return lines, {"in_shardings": inputs, "out_shardings": outputs}
+
+
+def _holds_none(entry: Entry) -> bool:
+    """Whether a tree of shardings has None in it."""
+    trees = [option for option in options(entry.value) if isinstance(option, Items | Table)]
+    return any(Constant(None) in leaves(tree) for tree in trees)
 
 
 def with_names(site: Site, asked: Asked) -> tuple[list[str], Asked]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
     check_place(site, "what the shardings are may change")
+    lines, inputs, outputs = named(site, asked.inputs, asked.outputs)
+    return lines, replace(asked, inputs=inputs, outputs=outputs)
+
+
+def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, Given]:
+    """Statements that give shardings names, and the shardings in their terms. Raises `NotRewritten`."""
     names = dict(zip(SHARDING_SETTINGS, _names(site, list(SHARDING_SETTINGS)), strict=True))
     lines: list[str] = []
     found: list[Given] = []
-    for name, given in zip(SHARDING_SETTINGS, (asked.inputs, asked.outputs), strict=True):
-        if given is None or (isinstance(given, One) and given.when):
-            found.append(given)
+    for name, one in zip(SHARDING_SETTINGS, (inputs, outputs), strict=True):
+        if one is None or (isinstance(one, One) and one.when and not isinstance(one.source, ast.Call)):
+            found.append(one)
             continue
-        variable = names[name]
-        texts = (given.text,) if isinstance(given, One) else given.texts
-        if any("\n" in (text or "") for text in texts):
-            raise NotRewritten("the shardings stand on several lines")
-        if isinstance(given, Each):
-            given.refuse_optional()
-        if isinstance(given, One):
-            lines.append(f"{variable} = {given.text}")
-            found.append(One(variable, given.surely, None))
-        else:
-            written = ", ".join(text or "None" for text in texts)
-            lines.append(f"{variable} = ({written}{',' if len(texts) == 1 else ''})")
-            parts = (None if text is None else f"{variable}[{index}]" for index, text in enumerate(texts))
-            found.append(Each(tuple(parts), ()))
-    return lines, replace(asked, inputs=found[0], outputs=found[1])
+        value, given_there = under_name(site, one, names[name])
+        lines.append(f"{names[name]} = {value}")
+        found.append(given_there)
+    return lines, found[0], found[1]
 
 
 def _check_place(site: Site, keyword: ast.keyword) -> None:
     check_place(site, f"`**{site.text(keyword.value)}` may hold more keywords")
+
+
+def runs_anew(site: Site) -> bool:
+    """Whether the call is made for each element or turn, so that what it is given cannot be named just before."""
+    try:
+        check_place(site, "")
+    except NotRewritten:
+        return True
+    return False
 
 
 def check_place(site: Site, otherwise: str) -> None:
@@ -129,8 +156,6 @@ def check_place(site: Site, otherwise: str) -> None:
 def _check(site: Site, name: str, entry: Entry) -> None:
     """What is in the dict must be something that filter_shard takes."""
     for option in options(entry.value):
-        if isinstance(option, Items | Table) and Constant(None) in leaves(option):
-            raise NotRewritten(f"{name} in the dict holds None, which filter_shard refuses for an array")
         if isinstance(option, Items) and option.kind != "tuple":
             raise NotRewritten(f"{name} in the dict is a {option.kind}")
         refuse_explicit(site, option)

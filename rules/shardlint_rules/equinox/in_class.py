@@ -1,0 +1,59 @@
+"""Names of a class body, as its methods can say them: `rows` beside a decorated method is `Net.rows` inside it."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.model.reach import lookup
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope, last_name
+from shardlint.syntax.nodes import walk
+
+# Classes that make something else of what their body binds.
+_OTHERWISE = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "NamedTuple", "TypedDict")
+
+
+def in_body(site: Site, node: ast.expr) -> str:
+    """The text of an expression, with the class before the names of its body where a method of it is decorated."""
+    text, start = site.text(node), site.file.span(node)[0]
+    places = {
+        site.file.span(part)[0] - start: owner
+        for part in walk(node)
+        if isinstance(part, ast.Name) and (owner := class_of(site, part)) is not None
+    }
+    for place in sorted(places, reverse=True):
+        text = f"{text[:place]}{places[place]}.{text[place:]}"
+    return text
+
+
+def class_of(site: Site, name: ast.Name) -> str | None:
+    """The class that a name beside the site's decorated method is of, where its attribute stays what it is there."""
+    definition = site.decorated
+    if definition is None or not isinstance(name.ctx, ast.Load):
+        return None
+    bindings, scope = lookup(site.file, name, name.id)
+    home = site.file.home(definition)
+    owner = home.node
+    if scope is None or scope is not home or not isinstance(owner, ast.ClassDef):
+        return None
+    one = bindings[0] if len(bindings) == len(site.file.bindings(home, name.id)) == 1 else None
+    if one is None or not isinstance(site.file.statement(one.node), ast.Assign):
+        return None  # of a field a class may make something else
+    if owner.keywords or {last_name(base) for base in owner.bases} & set(_OTHERWISE):
+        return None
+    outer = home.parent
+    if outer is None or outer.kind == "class" or len(site.file.bindings(outer, owner.name)) != 1:
+        return None
+    return None if _used_in_body(site, home, definition.name) or _set_again(site, owner, name.id) else owner.name
+
+
+def _used_in_body(site: Site, home: Scope, method: str) -> bool:
+    """Whether the body of the class itself uses the method, at a time when the class has no name yet."""
+    uses = [one for one in site.file.mentions(method) if isinstance(one, ast.Name)]
+    return any(isinstance(one.ctx, ast.Load) and site.file.home(one) is home for one in uses)
+
+
+def _set_again(site: Site, owner: ast.ClassDef, name: str) -> bool:
+    """Whether something gives the attribute of the class another value."""
+    text = rf"(?:)\b(?:cls|type\(self\)|__class__|{owner.name})\.{name}[ \t]*=(?!=)"
+    return bool(site.program.project.saying(site.file.path, (text,)))
