@@ -53,10 +53,16 @@ def gitlab(report: Report) -> str:
     return json.dumps([_issue(row) for row in rows(report)], indent=2)
 
 
+def _in_one_line(text: str) -> str:
+    """Lines that follow each other as sentences do."""
+    *before, last = text.split("\n")
+    return " ".join([*(line if line.endswith((".", ":", "?", "!")) else f"{line}." for line in before), last])
+
+
 def _issue(row: Row) -> dict[str, Any]:
     severity = "info" if row.level == "note" else _GITLAB[row.finding.harm.value]
     return {
-        "description": f"{row.title}: {row.whole}".replace("\n", " "),
+        "description": _in_one_line(f"{row.title}: {row.whole}"),
         "check_name": row.code,
         "fingerprint": row.fingerprint,
         "severity": severity,
