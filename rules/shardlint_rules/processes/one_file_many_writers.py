@@ -185,8 +185,8 @@ class OneFileManyWriters(Rule):
             f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
             form="other-start" if other is not None else "tracker" if asks else "tracker-beside",
-            why=f"{'this file asks' if asks else 'files that run with this one ask'} for the processes, and nothing here "
-            "depends on which one this is"
+            why=f"{'this file asks' if asks else 'files that run with this one ask'} for the processes, and nothing "
+            "here depends on which one this is"
             if other is None
             else f"one process alone starts the run of line {other.lineno}",
         )
