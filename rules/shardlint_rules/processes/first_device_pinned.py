@@ -51,8 +51,8 @@ class FirstDevicePinned(Rule):
     all processes. Also a device that is taken from `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
-    `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on its
-    first lies in the memory of a process they cannot read: `RuntimeError: Fetching value for jax.Array that spans
+    `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
+    its first lies in the memory of a process they cannot read: `RuntimeError: Fetching value for jax.Array that spans
     non-addressable devices`, or an array that meets no other. `memory_stats()` raises. With one process nothing shows.
     Since jaxlib 0.4.21 (its changelog) `jax.devices("cpu")`, too, lists the devices of all processes of a distributed
     job; those who write jax put `jax.local_devices(backend="cpu")` in its place in many public projects then.
