@@ -34,7 +34,7 @@ def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[
 @dataclass(frozen=True)
 class Before:
     """An argument of `pmap` that has a row for each device. `rows` are samples of them, `alike` whether they are the
-    same, `blank` whether they hold one number throughout, `made` the lines that made it.
+    same, `blank` whether they hold one number throughout, `made` the lines that made it, `at` its number.
     """
 
     form: tuple[Any, ...]
@@ -43,6 +43,7 @@ class Before:
     alike: bool
     blank: bool
     made: list[Any]
+    at: int
 
 
 def before_call(
@@ -56,7 +57,7 @@ def before_call(
             alike = all(same(rows[0], row) for row in rows[1:])
             blank = alike and bool((rows[0] == rows[0][:1]).all())
             name = names[at] if at < len(names) else f"argument {at}"
-            found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one)))
+            found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one), at))
     return found if any(one.alike for one in found) else []
 
 
