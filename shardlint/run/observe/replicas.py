@@ -127,6 +127,8 @@ def rows_of(jax: Any, one: Any) -> list[Any]:
     sharding = getattr(one, "sharding", None)
     whole = sharding is None or len(sharding.device_set) == 1
     if whole and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
+        if not hasattr(one, "nbytes"):
+            return []
         rows = [_sample(jax, row) for row in (one if sharding is None else jax.device_get(one))]
         return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
@@ -143,7 +145,8 @@ def parts(jax: Any, one: Any) -> list[Any]:
     sharding = getattr(one, "sharding", None)
     if sharding is None or len(sharding.device_set) < 2:
         shape = tuple(getattr(one, "shape", ()))
-        rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() else []
+        # What stands for an array, as where a program is only traced, has none.
+        rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() and hasattr(one, "nbytes") else []
         samples = [_sample(jax, row) for row in rows]
     elif len({str(shard.index) for shard in one.addressable_shards}) < 2:
         return []
