@@ -14,7 +14,7 @@ _MIX = MIX | {"max", "min", "pow", "integer_pow"}
 
 def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
     """The user's lines of the first operation on the way to result `at` that brings together an array that is the same
-    on all devices and one of its shape that is not, by the arguments (`equal`, of the program) that are the same on all.
+    on all devices and one of its shape that is not; `equal` are the arguments of the program that are the same on all.
     """
     one = kept[0] if len(kept) == 1 else None
     if one is None:
@@ -24,11 +24,10 @@ def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
     own = {number for where, number in enumerate(ops.arguments) if split.get(where, -1) not in equal and where in split}
     given = set(ops.arguments)
     for op in ops.ops:
-        if op.name == "axis_index":
+        takes = {one for one in op.takes if one is not None}
+        if op.name == "axis_index" or (op.name not in REDUCE | GATHER and takes & own):
             own.update(op.gives)
-        elif op.name not in REDUCE | GATHER and not own.isdisjoint(one for one in op.takes if one is not None):
-            own.update(op.gives)
-        if not given.isdisjoint(one for one in op.takes if one is not None):
+        if takes & given:
             given.update(op.gives)
     result = ops.results[at] if at < len(ops.results) else None
     if result is None:
