@@ -40,9 +40,10 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
             if one.opcode == "all-gather":
                 yield from _row_of_loop(one, computation, read, axes)
     yield from _at_the_end(read, collectives, axes)
-    for one, instruction in zip(collectives, read.instructions, strict=True):
-        if one.kind == "all-gather" and instruction.op_name.rpartition("/")[2] in _UPDATES:
-            yield Warned("updated", f"{one.array}|{' and '.join(map(repr, one.axes))}", one.line, one.moved)
+    for moved, instruction in zip(collectives, read.instructions, strict=True):
+        if moved.kind == "all-gather" and instruction.op_name.rpartition("/")[2] in _UPDATES:
+            text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
+            yield Warned("updated", text, moved.line, moved.moved)
 
 
 def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:

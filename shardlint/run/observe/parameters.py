@@ -18,7 +18,8 @@ def parameters(body: Any, split: frozenset[int]) -> Iterator[list[Any]]:
     makers = {give: op for op in ops.ops for give in op.gives}
     data = {ops.arguments[at] for at in split}
     for result in ops.results:
-        waiting, done, lines = [result], set[int](), []
+        waiting, done = [result], set[int]()
+        lines: list[Any] = []
         while waiting:
             number = waiting.pop()
             if number is None or number in done:

@@ -281,7 +281,7 @@ def _parted(events: Events) -> Iterator[Found]:
             continue
         nothing = "; nothing is reduced in it" if not one["collectives"] else ""
         met = first(one["met"])
-        mapped = (("called", place),) if met.file else ()
+        mapped: tuple[tuple[str, Line], ...] = (("called", place),) if met.file else ()
         mapped += tuple(("mapped", line(where)) for where in one["regions"][:1])
         mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) not in (place, met))
         why = ": what it is changed by here is each device's own, and" if met.file else ":"
