@@ -15,11 +15,9 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.rules import different
-from shardlint.run.run import Run, is_state
-from shardlint.source.patterns import regex
+from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array
 
-_DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
 _WORK = 2**16
 _PART = 8
 _LEAST = 256
@@ -68,7 +66,7 @@ def _in_products(
                 return found
             free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
             copies = math.prod(free.values())
-            if any(_DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
+            if any(DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
                 return found
             # An axis for another day, beside a larger one that does the work, is no mistake.
             if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):
@@ -94,7 +92,7 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
         return None
     (count, axes), copies = rows.pop(), math.prod(free.values())
     parts = math.prod(compiled.program.mesh.get(name, 1) for name in axes)
-    if parts < 2 or count % (parts * copies) or any(_DATA.match(name) for name in axes):
+    if parts < 2 or count % (parts * copies) or any(DATA.match(name) for name in axes):
         return None
     names = {leaf.where for leaf in rest}
     leaves = [leaf for leaf in one["taken"] if leaf["name"] in names and array(leaf) not in made]
@@ -113,7 +111,7 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
 
 def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
     """A training step whose work is split along the weights alone, even over an axis that its name gives the batch."""
-    axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and _DATA.match(name)}
+    axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and DATA.match(name)}
     if not compiled.weights_only or not axes or not any(is_state(leaf, compiled) for leaf in compiled.arguments):
         return None
     whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, math.prod(axes.values()))}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, texts, whole
 from shardlint.run.rules import different
-from shardlint.run.run import Run, is_state
+from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array, Collective, Line, Warned
 from shardlint.verify.report import size_text
 
@@ -19,7 +20,7 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """What is found in the compilations of a function."""
     told: set[tuple[str, Line]] = set()
     for one in different(each):
-        for found in (*_moved(one, run), *_stored_only(one, run)):
+        for found in (*_moved(one, run), *_stored_only(one, run), *_kept_whole(one, run), *_rows_whole(one, run)):
             if (found.kind, found.line) not in told:
                 told.add((found.kind, found.line))
                 yield found
@@ -137,5 +138,55 @@ def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
             f"{largest.array} lies as {largest.spec}, so devices along {axis!r} do the same work",
             texts(gathered[:6]),
             f"split the batch over {axis!r} too, P((..., {axis!r})), and constrain what is computed alike", total,
+            see=(("function", one.function.line),),
+        )  # fmt: skip
+
+
+def _kept_whole(one: Compiled, run: Run) -> Iterator[Found]:
+    """State that lies whole and is updated a row at a time with what is split, as a cache is: all of it is gathered."""
+    least = _least(one, run)
+    for leaf in one.arguments:
+        if leaf.copies != one.partitions or leaf.bytes_whole < least or not is_state(leaf, one):
+            continue
+        mine = [warned for warned in one.program.warned if warned.kind == "updated"]
+        mine = [warned for warned in mine if warned.message.partition("|")[0] == leaf.array and warned.line.file]
+        if mine:
+            most = max(mine, key=lambda warned: warned.bytes)
+            yield Found(
+                "gathered", one.function.name, most.line,
+                f"{leaf.where} {leaf.array} lies whole on each of {one.partitions} devices and is updated with what is "
+                f"split over {most.message.partition('|')[2]}: at each call all of it is gathered "
+                f"({size_text(most.bytes)})",
+                texts([leaf]), "split it as what is written to it, where it is made and in out_shardings", most.bytes,
+                see=(("function", one.function.line),),
+            )  # fmt: skip
+            return
+
+
+def _rows_whole(one: Compiled, run: Run) -> Iterator[Found]:
+    """A training step whose batch has its rows whole, and another dimension split over an axis that is called `data` or
+    the like: what works along that dimension is gathered. Where nothing is (time before batch), it is meant.
+    """
+    state = [leaf for leaf in one.arguments if is_state(leaf, one)]
+    rest = [leaf for leaf in one.arguments if leaf not in state and len(leaf.shape) > 1]
+    if not state or not rest or any(leaf.axes is None or leaf.axes[0] for leaf in rest):
+        return
+    split = {name for leaf in rest for names in leaf.axes or () for name in names}
+    gathers = [
+        moved for moved in one.program.collectives
+        if moved.kind == "all-gather" and not moved.of and moved.line.file and set(moved.axes) & split
+    ]  # fmt: skip
+    total = sum(moved.moved for moved in gathers)
+    if not split or not all(DATA.match(name) for name in split) or total < _least(one, run):
+        return
+    parts = math.prod(one.program.mesh.get(name, 1) for name in split)
+    lost = [leaf for leaf in rest if any(leaf.axes or ()) and leaf.shape[0] % parts == 0]
+    if lost:
+        most = max(gathers, key=lambda moved: moved.moved).line
+        yield Found(
+            "exchanged", one.function.name, most,
+            f"{lost[0].where} {lost[0].array} lies as {lost[0].spec}: each device has a part of every row, and what is "
+            f"computed along the rows is gathered at each call ({size_text(total)})",
+            texts(lost), f"split the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
             see=(("function", one.function.line),),
         )  # fmt: skip

@@ -21,6 +21,7 @@ _PARTS = ("slice", "dynamic-slice", "dynamic-update-slice", "pad")
 _STEPS = 16
 _EXCHANGES = ("collective-permute", "all-to-all")
 _CUTS = frozenset(("split", "slice", "concatenate", "reshape", "pad", "dynamic_slice", "dynamic_update_slice", "rev"))
+_UPDATES = ("dynamic_update_slice", "scatter", "scatter-add")
 # What the program itself asks for by name, and what needs a neighbour's border.
 _ASKED = (
     "ppermute", "all_to_all", "pgather", "psum_scatter", "sharding_constraint", "reshard", "roll", "conv_general",
@@ -39,6 +40,10 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
             if one.opcode == "all-gather":
                 yield from _row_of_loop(one, computation, read, axes)
     yield from _at_the_end(read, collectives, axes)
+    for moved, instruction in zip(collectives, read.instructions, strict=True):
+        if moved.kind == "all-gather" and instruction.op_name.rpartition("/")[2] in _UPDATES:
+            text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
+            yield Warned("updated", text, moved.line, moved.moved)
 
 
 def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:

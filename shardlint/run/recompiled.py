@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from shardlint.run.run import Run, is_state
 _CHURN = 4
 _AGAIN = 3
 _COSTLY = 10_000
+_SUBSTANTIAL = 100
 
 
 def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
@@ -27,7 +28,7 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         if what:
             why = ": the same shapes came placed differently"
             advice = "place the arrays before the first call as the function returns them"
-        elif cost >= _COSTLY or _in_a_loop(mine):
+        elif cost >= _COSTLY or _in_a_loop(mine) or _by_a_number(mine):
             why, advice = _again(mine)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
         else:
@@ -47,6 +48,23 @@ def _in_a_loop(mine: Sequence[Compiled]) -> bool:
     """Whether one line had the same program compiled again and again."""
     calls = Counter((one.digest, one.function.call) for one in mine if one.function.call.file)
     return max(calls.values(), default=0) >= _CHURN
+
+
+def _by_a_number(mine: Sequence[Compiled]) -> bool:
+    """Whether one line had a function compiled again and again to about as many operations on the same shapes: what
+    changes is a number in them, as that of a schedule which is a static argument. A flag or a count of layers changes
+    more.
+    """
+    calls: dict[object, dict[str, int]] = defaultdict(dict)
+    for one in mine:
+        if one.function.own and one.function.call.file and one.size >= _SUBSTANTIAL:
+            shapes = tuple((leaf.where, leaf.array, leaf.spec) for leaf in one.arguments)
+            calls[one.function.call, shapes][one.digest] = one.size
+    return any(
+        sum(abs(size - other) * 50 <= size for other in sizes.values()) >= _CHURN
+        for sizes in calls.values()
+        for size in sizes.values()
+    )
 
 
 def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:

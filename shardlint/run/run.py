@@ -10,6 +10,8 @@ from shardlint.verify.facts import Array
 
 Layout = tuple[int, tuple[tuple[str, int], ...]]
 
+DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
+"""What the axis of a batch is called."""
 _SHARE = 0.01
 _KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
 _NAMED = regex(r"\.[^\d]|\[['\"]")

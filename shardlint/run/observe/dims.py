@@ -77,7 +77,7 @@ def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> 
         return [_moved(op, name, one, axes, len(out)) for one, out in zip(takes, outs, strict=False)]
     if name == LOOP:
         return [_handed(op, takes, shapes, outs[0])]
-    if not takes:
+    if not takes or not outs:  # what is only done gives nothing: a callback
         return [Part((NONE,) * len(out)) for out in outs]
     first, shape = takes[0], shapes[0]
     if name in _REDUCERS or name in _LAST:

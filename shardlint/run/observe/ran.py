@@ -9,7 +9,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, called, replicas, rows
+from . import again, apart, called, replicas, rows
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
@@ -70,9 +70,10 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         for at, one in enumerate(args[:_MOST])
         if nbytes(one) >= _LEAST
     ]
-    again.look(jax, known.pop("again", ()), args, known["regions"], _drawn_by)
+    kept = known.pop("again", ())
+    again.look(jax, kept, args, known["regions"], _drawn_by)
     equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) else []
-    return {"known": known, "taken": taken, "lines": lines, "equal": equal}
+    return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else ()}
 
 
 def _has_pmap(known: dict[str, Any]) -> bool:
@@ -116,9 +117,11 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             write("unequal", regions=_lines_of(known), **at_call, **found)
         if before["equal"]:
             collectives = sum(each["collectives"] for each in known["regions"])
+            alike = frozenset(one.at for one in before["equal"] if one.alike)
             for found in replicas.parted(jax, results, names, before["equal"]):
                 made = known["regions"][0].get("varying", {}) if len(known["regions"]) == 1 else {}
                 more = {"regions": _lines_of(known), "inside": made.get(found["at"], [])}
+                more["met"] = [] if found["apart"] else apart.met(before["kept"], alike, found["at"])
                 write("parted", collectives=collectives, **more, **at_call, **found)
 
 

@@ -10,6 +10,7 @@ from . import mapped
 from .frames import of_traceback, place
 from .manual import walk
 from .own_part import own_parts
+from .parameters import parameters
 from .parts import parts_scaled
 from .values import NONE, Names, Region, Value, inner, only_counts
 
@@ -124,6 +125,12 @@ def judge_body(
         _result(at, value, axes, body.outvars[at], info, region, called, checked)
     if dimensions is not None and not back:
         own_parts(body, dimensions, region)
+    # What a gradient keeps for its second half are masks, too.
+    if not differentiated and any(one["what"] == "same-random" for one in region.seen):
+        kept = set(map(str, parameters(body, frozenset(at for at, axes in enumerate(taken) if axes & manual))))
+        region.seen = [
+            one for one in region.seen if one["what"] != "same-random" or str(one["lines"][0]) not in kept
+        ]
     return region
 
 

@@ -34,7 +34,7 @@ def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[
 @dataclass(frozen=True)
 class Before:
     """An argument of `pmap` that has a row for each device. `rows` are samples of them, `alike` whether they are the
-    same, `blank` whether they hold one number throughout, `made` the lines that made it.
+    same, `blank` whether they hold one number throughout, `made` the lines that made it, `at` its number.
     """
 
     form: tuple[Any, ...]
@@ -43,6 +43,7 @@ class Before:
     alike: bool
     blank: bool
     made: list[Any]
+    at: int
 
 
 def before_call(
@@ -56,7 +57,7 @@ def before_call(
             alike = all(same(rows[0], row) for row in rows[1:])
             blank = alike and bool((rows[0] == rows[0][:1]).all())
             name = names[at] if at < len(names) else f"argument {at}"
-            found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one)))
+            found.append(Before((tuple(one.shape), str(one.dtype)), name, rows, alike, blank, made(one), at))
     return found if any(one.alike for one in found) else []
 
 
@@ -126,6 +127,8 @@ def rows_of(jax: Any, one: Any) -> list[Any]:
     sharding = getattr(one, "sharding", None)
     whole = sharding is None or len(sharding.device_set) == 1
     if whole and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
+        if not hasattr(one, "nbytes"):
+            return []
         rows = [_sample(jax, row) for row in (one if sharding is None else jax.device_get(one))]
         return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
@@ -142,7 +145,8 @@ def parts(jax: Any, one: Any) -> list[Any]:
     sharding = getattr(one, "sharding", None)
     if sharding is None or len(sharding.device_set) < 2:
         shape = tuple(getattr(one, "shape", ()))
-        rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() else []
+        # What stands for an array, as where a program is only traced, has none.
+        rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() and hasattr(one, "nbytes") else []
         samples = [_sample(jax, row) for row in rows]
     elif len({str(shard.index) for shard in one.addressable_shards}) < 2:
         return []

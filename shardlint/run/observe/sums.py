@@ -57,7 +57,7 @@ def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: 
     if axes <= value.over and not value.loose:
         quotients(eqn, atom, axes, mean, region)
     back = region.back or "transpose" in str(eqn.source_info.name_stack)
-    equal = sorted(axes - value.over)
+    equal = sorted(axis for axis in axes - value.over if region.sizes.get(axis, 1) > 1)
     aval = getattr(atom, "aval", None)
     if equal and value.given and not value.loose:
         before = _source(atom, region, scaled=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.rules import different
-from shardlint.run.run import Run, is_state
+from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.report import size_text
 
 
@@ -17,13 +18,15 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
     """Large arrays that no one has placed and that a function of several devices keeps whole, though it gives none like
     them back; those of `told` are known to already.
 
-    State is none: after the first call it lies where the function left it.
+    State is none: after the first call it lies where the function left it. Arrays of the host count where the state of
+    another function is like them, and lies on the devices.
     """
     groups: dict[tuple[str, int], list[Compiled]] = defaultdict(list)
     for each in functions:
         for version in different(each):
             groups[version.function.line.file, version.function.line.line].append(version)
     seen = set()
+    states = {(key, array(leaf)) for one in events.of("ran") for key, leaf in _state(one)}
     for one in events.of("ran"):
         if one["devices"] < 2 or one.get("pmap") or not one["lines"] or not one["defined"] or one["name"] in told:
             continue
@@ -34,7 +37,8 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
         leaves = [
             leaf
             for leaf in one["taken"]
-            if leaf["devices"] == 1 and not leaf["placed"] and leaf["name"] in names
+            if not leaf["placed"] and leaf["name"] in names
+            if leaf["devices"] == 1 or (leaf["devices"] == 0 and (last_key(leaf["name"]), array(leaf)) in states)
         ]
         if not leaves or one["name"] in seen:
             continue
@@ -44,16 +48,27 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
         total = sum(leaf["bytes"] for leaf in leaves)
         count = "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
         where = first(made or one["lines"])
+        lie = "they lie on one device" if leaves[0]["devices"] else "numpy has them"
         see = [("taken", first(one["lines"]))] if made else []
         see += [("called", line(place)) for place in (made or one["lines"])[1:2]]
         yield Found(
             "one-device", function((made or one["lines"])[0]), where,
-            f"{count} ({size_text(total)}) that no one has placed: they lie on one device, and each call of "
-            f"{one['name']} copies them whole to all {one['devices']}",
+            f"{count} ({size_text(total)}) that no one has placed: {lie}, and each call of {one['name']} "
+            f"copies them whole to all {one['devices']}",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:12]),
-            "place them once, with jax.device_put and their shardings", total, code="SL205",
+            "place them once, with jax.device_put and their shardings" if leaves[0]["devices"] else
+            "give it the arrays that lie on the devices, or place these once with jax.device_put", total, code="SL205",
             see=(*see, ("defined", line(one["defined"]))),
         )  # fmt: skip
+
+
+def _state(one: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a function takes from several devices and gives back, by the last key of its path."""
+    given = {(last_key(leaf["name"]), array(leaf)) for leaf in one["given"] if leaf["devices"] > 1}
+    for leaf in one["taken"]:
+        key = last_key(leaf["name"])
+        if leaf["devices"] > 1 and key and (key, array(leaf)) in given:
+            yield key, leaf
 
 
 def _whole(one: Compiled, run: Run) -> set[str]:

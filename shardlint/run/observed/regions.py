@@ -280,11 +280,14 @@ def _parted(events: Events) -> Iterator[Found]:
             yield _began_apart(one, place)
             continue
         nothing = "; nothing is reduced in it" if not one["collectives"] else ""
-        mapped = tuple(("mapped", line(where)) for where in one["regions"][:1])
-        mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) != place)
+        met = first(one["met"])
+        mapped: tuple[tuple[str, Line], ...] = (("called", place),) if met.file else ()
+        mapped += tuple(("mapped", line(where)) for where in one["regions"][:1])
+        mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) not in (place, met))
+        why = ": what it is changed by here is each device's own, and" if met.file else ":"
         yield Found(
-            "drifts", one["name"], place,
+            "drifts", one["name"], met if met.file else place,
             f"{one['argument']} {array(one)} is the same on every device before {one['name']} and differs "
-            f"after{nothing}: the replicas train apart",
+            f"after{nothing}{why} the replicas train apart",
             advice="reduce the gradients: jax.lax.pmean(grads, axis_name)", see=mapped, code="SL402",
         )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Where in a mapped function what all devices hold alike first takes up what each has made of its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .flat import Flat, Op, flat
+from .frames import of_traceback
+from .values import GATHER, MIX, REDUCE, inner
+
+_MIX = MIX | {"max", "min", "pow", "integer_pow"}
+
+
+def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
+    """The user's lines of the first operation on the way to result `at` that brings together an array that is the same
+    on all devices and one of its shape that is not; `equal` are the arguments of the program that are the same on all.
+    """
+    one = kept[0] if len(kept) == 1 else None
+    if one is None:
+        return []
+    eqn, _, _, _, split = one
+    ops = flat(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+    own = {number for where, number in enumerate(ops.arguments) if split.get(where, -1) not in equal and where in split}
+    given = set(ops.arguments)
+    for op in ops.ops:
+        takes = {one for one in op.takes if one is not None}
+        if op.name == "axis_index" or (op.name not in REDUCE | GATHER and takes & own):
+            own.update(op.gives)
+        if takes & given:
+            given.update(op.gives)
+    result = ops.results[at] if at < len(ops.results) else None
+    if result is None:
+        return []
+    for op in _before(ops, result):
+        shape = _shape(ops, op.gives[0])
+        like = [one for one in op.takes if one is not None and one in given and _shape(ops, one) == shape]
+        if op.name in _MIX and shape == _shape(ops, result) and {one in own for one in like} == {True, False}:
+            return op.at or of_traceback(op.eqn.source_info.traceback)
+    return []
+
+
+def _before(ops: Flat, result: int) -> list[Op]:
+    """The operations that have part in a result, in order."""
+    makers = {give: op for op in ops.ops for give in op.gives}
+    waiting, wanted = [result], set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number in wanted:
+            continue
+        wanted.add(number)
+        if (op := makers.get(number)) is not None:
+            waiting += [one for one in op.takes if one is not None]
+    return [op for op in ops.ops if not wanted.isdisjoint(op.gives)]
+
+
+def _shape(ops: Flat, number: int) -> tuple[int, ...]:
+    """A shape without the dimension of one that `pmap` gives to each device."""
+    shape = ops.shape(number)
+    return shape[1:] if shape[:1] == (1,) else shape
