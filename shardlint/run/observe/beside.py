@@ -15,7 +15,8 @@ from .values import inner
 
 _ELEMENTS = 2**25
 _AT_ONCE = 60
-_ROUNDS = 8
+# How often values are looked at, and how many operations may be compiled for that.
+_ROUNDS, _COMPILED = 8, 4000
 
 
 class Region:
@@ -30,7 +31,7 @@ class Region:
         self.counts: dict[int, int] = {}
         """Counts of rows that one device has of what is split, and those of all devices."""
         self.names: list[str] = []
-        self.work = 0
+        self.work = self.operations = 0
 
     def trace(self, mapped: Any) -> None:
         """Take down the operations of a mapped function."""
@@ -46,6 +47,7 @@ class Region:
         sizes = dict(self.several.shape).items()
         self.sizes = {str(name): int(size) for name, size in sizes if name in manual and size > 1}
         self.work = program.work(closed.jaxpr)
+        self.operations = sum(1 for _ in program.operations(self.body))
         paths = self.jax.tree_util.tree_flatten_with_path(shapes)[0]
         self.names = [self.jax.tree_util.keystr(path) for path, _ in paths]
         self.split, self.counts = [], {}
@@ -117,13 +119,14 @@ class _Fits:
         self._makers = {give: step for step in several.steps for give in step.gives}
         self._arguments = len(region.body.invars)
         self._rounds = 0
+        self._most = min(_ROUNDS, _COMPILED // (2 * max(1, region.operations)) + 1)
         self._known: dict[int, str | None] = {
             at: "split" if any(spec) else "" for at, spec in enumerate(region.in_specs)
         }
 
     def get(self, number: int, default: str | None = None) -> str | None:
         """How a value fits: None where it does not, `default` where nothing on one device is its like."""
-        if number not in self._known and number in self._places and self._rounds < _ROUNDS:
+        if number not in self._known and number in self._places and self._rounds < self._most:
             self._rounds += 1
             self._load(number)
         return self._known.get(number, default)
