@@ -418,14 +418,6 @@ def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[s
     [
         pytest.param(
             """
-            @eqx.filter_jit(in_shardings=(rep, {"a": row, "b": None}))
-            def apply(net, batch):
-                return jax.vmap(net)(batch["a"])
-            """,
-            "holds None, which filter_shard refuses", id="None inside a dict",
-        ),
-        pytest.param(
-            """
             def place(x):
                 return jax.device_put(x, row)
 

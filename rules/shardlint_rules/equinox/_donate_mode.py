@@ -14,8 +14,8 @@ from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._keeping import of_definition, of_expression
-from shardlint_rules.equinox._shardings_inside.hidden import Hidden, hidden
 from shardlint_rules.equinox.call_text import comments, cut
+from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,

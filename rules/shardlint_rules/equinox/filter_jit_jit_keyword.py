@@ -10,7 +10,7 @@ from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox._filled import Entry, filled
+from shardlint_rules.equinox.filled import Entry, filled
 from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)

@@ -11,12 +11,12 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox._filled import Entry, filled
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     Outcome,
     outcome_of_inputs,
     outcome_of_outputs,
 )
+from shardlint_rules.equinox.filled import Entry, filled
 from shardlint_rules.equinox.wrapped import NotRewritten, besides
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)

@@ -24,17 +24,17 @@ from dataclasses import dataclass
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox._filled import filled
 from shardlint_rules.equinox._shardings_inside.body import Body
 from shardlint_rules.equinox._shardings_inside.def_above import above
 from shardlint_rules.equinox._shardings_inside.given_shardings import Given, given, imported, sources
-from shardlint_rules.equinox._shardings_inside.hidden import Hidden, hidden
 from shardlint_rules.equinox._shardings_inside.in_lambda import in_lambda
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
 from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
 

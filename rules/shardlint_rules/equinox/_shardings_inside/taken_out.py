@@ -19,7 +19,6 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox._filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Given,
     One,
@@ -29,6 +28,7 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import (
     under_name,
 )
 from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:

@@ -3,6 +3,11 @@ import jax.numpy as jnp
 from flow.compiling import compiled
 
 
+def stable_step(spacing, speed):
+    """The largest step that the scheme takes (CFL)."""
+    return 0.5 * spacing / max(abs(speed), 1e-6)
+
+
 @compiled("energy")
 def energy(field):
     return jnp.sum(field**2)
