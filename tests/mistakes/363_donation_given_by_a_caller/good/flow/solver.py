@@ -4,7 +4,10 @@ from flow.compiling import compiled
 
 
 def stable_step(spacing, speed):
-    """The largest step that the scheme takes (CFL)."""
+    """The largest step that the scheme takes (CFL).
+
+    `spacing` is of the grid, `speed` the fastest in it.
+    """
     return 0.5 * spacing / max(abs(speed), 1e-6)
 
 
