@@ -143,6 +143,8 @@ class FirstDevicePinned(Rule):
             return "this file asks for the processes there are"
         if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
+        if site.file.source.in_cells:
+            return None  # a notebook runs on one host
         return _ASKED if told and site.wants("asked", "listed") else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
