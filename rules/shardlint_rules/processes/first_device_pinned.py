@@ -136,6 +136,8 @@ class FirstDevicePinned(Rule):
     def _several(self, site: Site) -> str | None:
         """What shows that there are several processes."""
         itself, told = asks_itself(site.file), several(site.program, site.file)
+        if site.file.source.in_cells and not itself and told != "initialized":
+            return None  # a notebook runs on one host
         if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
             # A CPU client that is made without it knows the devices of its own process alone, and the finding says so.
             return _CPU if itself else _CPU_ASKED if told else _CPU_ALONE if site.wants("cpu-alone") else None
@@ -143,8 +145,6 @@ class FirstDevicePinned(Rule):
             return "this file asks for the processes there are"
         if told == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
-        if site.file.source.in_cells:
-            return None  # a notebook runs on one host
         return _ASKED if told and site.wants("asked", "listed") else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
