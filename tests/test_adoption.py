@@ -48,6 +48,18 @@ def test_fix_leaves_what_is_known(write: Write, run: Run) -> None:
     assert "fixed 0, left 1 in 1 file. Known in the baseline: 1." in new.out
 
 
+def test_fix_writes_nothing_where_the_baseline_is_broken(write: Write, run: Run) -> None:
+    text = "import numpy as np\n\nnp.square(1)\n"
+    root = write({"a.py": text, "requirements.txt": "jax==0.12.0\n", NAME: "{broken"})
+    ran = run("fix", "a.py", cwd=root)
+    assert ran.code == 2
+    assert "is not a baseline of shardlint" in ran.err
+    assert (root / "a.py").read_text() == text
+    (root / NAME).unlink()
+    assert run("fix", "a.py", cwd=root).code == 0
+    assert "(1) ** 2" in (root / "a.py").read_text()
+
+
 def test_one_command_makes_fifty_seven_findings_known(write: Write, run: Run) -> None:
     body = "".join(f"\n\ndef f{number}(x):\n    return jax.device_put(x)\n" for number in range(19))
     files = {f"p/m{number}.py": f"import jax\n{body}" for number in range(3)}

@@ -72,7 +72,7 @@ def fix(
             gates.append(asking)
         if verify:
             gates.append(stack.enter_context(_proving(python)))
-        report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
+        report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates, known=True)
     for outcome in report.fixed:
         if outcome.problem:
             click.echo(printable(f"{outcome.path}: {outcome.problem}"), err=True)

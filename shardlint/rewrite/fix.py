@@ -7,16 +7,16 @@ import difflib
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 
-from shardlint.config.folders import Places
-from shardlint.engine.adoption.baseline import load, match
-from shardlint.engine.adoption.known import projects
+from shardlint.config.folders import Places, real
+from shardlint.engine.adoption.baseline import match
+from shardlint.engine.adoption.known import Known, baselines_of
 from shardlint.engine.one_file import Checker
-from shardlint.engine.results import FileReport, Options, Outcome, Report, Run
+from shardlint.engine.results import FileReport, Options, Outcome, Run
 from shardlint.engine.run import chosen
 from shardlint.output.printable import printable
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
@@ -76,17 +76,26 @@ class FixReport(Run):
 
 
 def fix(
-    paths: Sequence[Path], options: Options, unsafe: bool, write: bool, gates: Sequence[Gate] = ()
+    paths: Sequence[Path],
+    options: Options,
+    unsafe: bool,
+    write: bool,
+    gates: Sequence[Gate] = (),
+    known: bool = False,
 ) -> FixReport:
     """Fix the files. With `write` False nothing is written. What does not pass the `gates` is not made.
 
-    Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
+    `known` leaves out of what is left what the baselines of the projects know.
+
+    Raises `BadBaseline`, `BadSettings` and `UnknownRule`, before anything is written. A file that cannot be read, fixed
+    or written is reported; the others go on.
     """
     report = FixReport()
     places = Places(config=options.config, given=paths)
     found = chosen(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
+    baselines = baselines_of(found, options, places) if known else {}
     named = {met.path for met in found.met if met.stamp is None}
     files = _each_once(found)
     if write:
@@ -101,25 +110,23 @@ def fix(
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
-    _leave_known(report, found, options, places)
+    _leave_known(report, baselines, places)
     return report
 
 
-def _leave_known(report: FixReport, found: Found, options: Options, places: Places) -> None:
-    """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are.
-
-    Raises `BadBaseline`.
-    """
-    by_path = {outcome.path: outcome for outcome in report.fixed if not outcome.problem}
-    left = Report(reports=[outcome.report(written=True) for outcome in by_path.values() if outcome.left])
-    for project in projects(left, found, options, places).values():
-        if not project.file.is_file():
-            continue
-        matched = match(load(project.file) or [], project.reports, project.base, lambda _: False)
+def _leave_known(report: FixReport, baselines: Mapping[str, Known], places: Places) -> None:
+    """Take out of what is left what the baselines know: `check` does not report it either. They stay as they are."""
+    left = {outcome.path: outcome for outcome in report.fixed if outcome.left and not outcome.problem}
+    for path, outcome in left.items():
+        project = baselines.get(places.root(str(Path(real(path)).parent)))
+        if project is not None:
+            project.reports.append(outcome.report(written=True))
+    for project in baselines.values():
+        matched = match(project.entries or [], project.reports, project.base, lambda _: False)
         report.known += matched.known
         new = {id(finding) for _, findings in matched.new for finding in findings}
         for one in project.reports:
-            outcome = by_path[one.path]
+            outcome = left[one.path]
             kept = [id(finding) in new for finding in outcome.left]
             outcome.left_before = list(compress(outcome.left_before, kept))
             outcome.left = list(compress(outcome.left, kept))

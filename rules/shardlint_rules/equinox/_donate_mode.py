@@ -82,7 +82,7 @@ def rewrite(site: Site) -> Fix:
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
     message = ", ".join(steps)
-    edits = [edit, *(one_edit for one in inside if _named(one) for one_edit in one.forgotten(site))]
+    edits = [edit, *_forgotten(site, inside)]
     if all(_surely_static(site, name, found) for name in static):
         return site.fix(Safety.SAFE, message, edits, drops=drops)
     return site.fix(
@@ -110,6 +110,11 @@ def _said(site: Site, name: str) -> ast.expr | None:
 def _named(one: Hidden) -> bool:
     """Whether a dict holds keywords that go."""
     return bool({*DONATE_SETTINGS, *STATIC_SETTINGS} & set(one.entries))
+
+
+def _forgotten(site: Site, inside: list[Hidden]) -> list[Edit]:
+    """Edits that take away the variables of dicts that are written out in the call."""
+    return [edit for one in inside if _named(one) for edit in one.forgotten(site)]
 
 
 def _call(site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]) -> tuple[Edit, tuple[str, ...]]:
@@ -154,7 +159,7 @@ def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten
         modes = str(reason).startswith(_MODES)
         raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
     message = f"write {told}"
-    edits += [one_edit for one in inside if _named(one) for one_edit in one.forgotten(site)]
+    edits += _forgotten(site, inside)
     return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
 
 

@@ -178,6 +178,16 @@ def asked(site: Site) -> ast.keyword:
     return next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
 
 
+def donation_of(keyword: ast.keyword, name: str | None, position: int | None) -> ast.AST:
+    """Where the donation of a parameter is written: its number or name, or the whole keyword."""
+    elements: list[ast.expr] = getattr(keyword.value, "elts", [])
+    for element in elements:
+        said = element.value if isinstance(element, ast.Constant) else None
+        if said is not None and said in (name, position):
+            return element
+    return keyword
+
+
 def place(site: Site, file: FileFacts, node: ast.AST) -> str:
     """A place in another file, for messages."""
     root = site.program.project.root

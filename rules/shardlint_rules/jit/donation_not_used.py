@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import cast
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
@@ -13,6 +12,7 @@ from shardlint.model.values import Function, Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
+from shardlint_rules.jit.donated import donation_of
 from shardlint_rules.jit.no_output import sliced, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by
@@ -130,7 +130,7 @@ class DonationNotUsed(Rule):
             many = "one array is" if found.arrays == 1 else f"{found.arrays} arrays are"
             why = f"{many} returned for the buffers of {shown}"
         yield site.finding(
-            _element(site, keyword, function, rest[-1]),
+            donation_of(keyword, rest[-1], _place(function, rest[-1])),
             why,
             f"On {site.release('jax')} one donation more than there are results frees nothing: a buffer becomes only "
             "an output of its own shape, type and sharding, and an output takes one.",
@@ -163,14 +163,9 @@ def _proven(site: Site, function: Jitted, name: str) -> bool:
     return False
 
 
-def _element(site: Site, keyword: ast.keyword, function: Jitted, name: str) -> ast.AST:
-    """Where the donation of a parameter is written: its element, or the whole keyword."""
+def _place(function: Jitted, name: str) -> int | None:
     positional = function.parameters.positional if function.parameters is not None else ()
-    for element in getattr(keyword.value, "elts", ()):
-        value = element.value if isinstance(element, ast.Constant) else None
-        if value == name or (isinstance(value, int) and positional[value : value + 1] == (name,)):
-            return cast(ast.Constant, element)
-    return keyword
+    return positional.index(name) if name in positional else None
 
 
 def _donated(site: Site, function: Jitted) -> list[str]:

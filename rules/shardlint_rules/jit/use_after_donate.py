@@ -20,6 +20,7 @@ from shardlint_rules.jit._kept import Kept, kept
 from shardlint_rules.jit._spare import fills_another
 from shardlint_rules.jit.donated import (
     asked,
+    donation_of,
     handed_over,
     ignored,
     is_array,
@@ -127,7 +128,7 @@ class UseAfterDonate(Rule):
         """Where a loop binds anew all else that it donates, it is the donation of this one that is not meant."""
         name, line = written(site.file, read_object(use.node)), use.death.call.call.lineno
         return site.finding(
-            _donation_of(site, use),
+            donation_of(asked(site), use.death.argument.name, use.death.argument.position),
             f"donates `{name}`, which the loop gives again and does not bind anew (line {line})",
             _message(site, use, certainty),
             help=f"do not donate it: the call at line {line} returns no new `{name}`",
@@ -162,17 +163,6 @@ def _others_are_rebound(file: FileFacts, use: Use) -> bool:
     if looks_alike(file, call, argument):
         return False
     return any(looks_alike(file, call, one) for one in others)
-
-
-def _donation_of(site: Site, use: Use) -> ast.AST:
-    """Where the donation of an argument is written: its number or name, or the whole keyword."""
-    keyword, argument = asked(site), use.death.argument
-    for element in getattr(keyword.value, "elts", (keyword.value,)):
-        said = element.value if isinstance(element, ast.Constant) else None
-        if said is not None and said in (argument.position, argument.name):
-            found: ast.AST = element
-            return found
-    return keyword
 
 
 def _refilled(file: FileFacts, use: Use) -> bool:

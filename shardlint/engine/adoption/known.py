@@ -54,6 +54,17 @@ def projects(report: Report, found: Found, options: Options, places: Places) -> 
     return known
 
 
+def baselines_of(found: Found, options: Options, places: Places) -> dict[str, Known]:
+    """The projects of a run that have a baseline, each with what is in it, by their roots. Raises `BadBaseline`."""
+    from shardlint.engine.adoption.baseline import load
+    from shardlint.engine.results import Report
+
+    there = {root: one for root, one in projects(Report(), found, options, places).items() if one.file.is_file()}
+    for one in there.values():
+        one.entries = load(one.file)
+    return there
+
+
 def compare(project: Known, report: Report, whole: bool) -> Matched:
     """Compare a project's findings with its baseline.
 

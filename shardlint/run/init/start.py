@@ -38,9 +38,8 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     if all(REFERENCE.fullmatch(word) for word in command):
         return [line for word in command for line in _to_fill_in(word, into, root)]
     words = launch.command_line(command)
-    usual = root / NAME
-    if into is None and usual.exists() and any((root / word).parent == root for word in words if word.endswith(".py")):
-        raise CannotRun(f"{NAME}: exists; name another with --init-file, or remove it")  # before anything runs
+    if into is None and any((root / word).parent == root for word in words if word.endswith(".py")):
+        _refuse_to_overwrite(Path(NAME))  # before anything runs
     with launch.scratch() as dumps, launch.scratch() as folder:
         env = launch.environment(dumps, _DEVICES, False, dict(os.environ))
         env["SHARDLINT_RUN_RECORD"] = str(folder)
@@ -57,8 +56,7 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
             reasons += f"; {why}" if (why := without_jax(words, root)) else ""
         raise CannotRun(f"no jitted function was called of which a fixture can be written{reasons}")
     file = into or _place(functions, root)
-    if file.exists():
-        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+    _refuse_to_overwrite(file)
     other = python if python != sys.executable else _python_of(words)
     options = ["--timeout", f"{timeout:g}", *(["--python", other] if other != sys.executable else [])]
     settle(functions, file, shlex.join(command), options)
@@ -69,11 +67,15 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     ]
 
 
+def _refuse_to_overwrite(file: Path) -> None:
+    if file.exists():
+        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+
+
 def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
     """Write a fixture of a function from its text."""
     file = into or Path(f"{reference.rpartition(':')[2].replace('.', '_')}_fixture.py")
-    if file.exists():
-        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+    _refuse_to_overwrite(file)
     text = skeleton(reference, root)
     file.write_text(text, "utf-8")
     yield f"wrote {file}, a fixture of {reference} to be filled in: {text.count(FILL)} places say {FILL}"

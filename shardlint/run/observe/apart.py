@@ -42,15 +42,7 @@ def met(kept: Sequence[Any], equal: frozenset[int], at: int) -> list[Any]:
 
 def _before(ops: Flat, result: int) -> list[Op]:
     """The operations that have part in a result, in order."""
-    makers = {give: op for op in ops.ops for give in op.gives}
-    waiting, wanted = [result], set[int]()
-    while waiting:
-        number = waiting.pop()
-        if number in wanted:
-            continue
-        wanted.add(number)
-        if (op := makers.get(number)) is not None:
-            waiting += [one for one in op.takes if one is not None]
+    wanted = ops.behind(result)
     return [op for op in ops.ops if not wanted.isdisjoint(op.gives)]
 
 

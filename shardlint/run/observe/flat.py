@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,23 @@ class Flat:
         for taken in op.takes:
             if taken is not None:
                 self.users.setdefault(taken, []).append(op)
+
+    @functools.cached_property
+    def makers(self) -> dict[int, Op]:
+        """Which operation gives each value, once all are known."""
+        return {give: op for op in self.ops for give in op.gives}
+
+    def behind(self, result: int) -> set[int]:
+        """All values that have part in one, itself included."""
+        waiting, found = [result], set[int]()
+        while waiting:
+            number = waiting.pop()
+            if number in found:
+                continue
+            found.add(number)
+            if (op := self.makers.get(number)) is not None:
+                waiting += [one for one in op.takes if one is not None]
+        return found
 
     def shape(self, number: int | None) -> tuple[int, ...]:
         """The shape of a value; that of a number for a constant."""

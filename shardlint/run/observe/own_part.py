@@ -61,7 +61,7 @@ def own_parts(body: Any, dimensions: Sequence[Sequence[Names]], region: Region) 
 class _Seen:
     def __init__(self, ops: Flat, known: dict[int, Part], region: Region) -> None:
         self.ops, self.known, self.region = ops, known, region
-        self.makers: dict[int, Op] = {give: op for op in ops.ops for give in op.gives}
+        self.makers = ops.makers
 
     def part(self, number: int | None) -> Part:
         return Part() if number is None else self.known.get(number, Part())

@@ -15,20 +15,12 @@ def parameters(body: Any, split: frozenset[int]) -> Iterator[list[Any]]:
     a model is initialised there, on a batch that only gives it its shapes.
     """
     ops = flat(body)
-    makers = {give: op for op in ops.ops for give in op.gives}
     data = {ops.arguments[at] for at in split}
     for result in ops.results:
-        waiting, done = [result], set[int]()
-        lines: list[Any] = []
-        while waiting:
-            number = waiting.pop()
-            if number is None or number in done:
-                continue
-            done.add(number)
-            if (op := makers.get(number)) is None:
-                continue
-            if op.name in RANDOM:
-                lines += (op.at or of_traceback(op.eqn.source_info.traceback))[:1]
-            waiting += op.takes
-        if data.isdisjoint(done):
-            yield from lines
+        behind = ops.behind(result) if result is not None else set()
+        if not data.isdisjoint(behind):
+            continue
+        for number in behind:
+            op = ops.makers.get(number)
+            if op is not None and op.name in RANDOM:
+                yield from (op.at or of_traceback(op.eqn.source_info.traceback))[:1]

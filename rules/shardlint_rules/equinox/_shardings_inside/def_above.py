@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -115,27 +115,29 @@ def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:
 
 def _only_there(site: Site, source: ast.expr) -> bool:
     """Whether an expression gives what it gives only where it stands."""
-    inner = {id(site.file.scope(part)) for part in walk(source) if isinstance(part, _SCOPES)}
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             raise NotRewritten(f"`{site.text(source)}` does more than name a sharding")
         if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
             return True
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            scope = lookup(site.file, part, part.id)[1]
-            if scope is not None and id(scope) not in inner and scope.kind in ("comprehension", "lambda"):
-                return True
-    return False
+    return any(kind in ("comprehension", "lambda") for _, kind in _read_from_outside(site, source))
 
 
 def _refuse_inner_names(site: Site, function: ast.Lambda) -> None:
     """Raise `NotRewritten` where a lambda reads what a comprehension or another lambda around it binds."""
-    inner = {id(site.file.scope(part)) for part in walk(function) if isinstance(part, _SCOPES)}
-    for part in walk(function):
+    for name, kind in _read_from_outside(site, function):
+        if kind in ("class", "comprehension", "lambda"):
+            raise NotRewritten(f"`{name}` is not the same name in a function above the statement")
+
+
+def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
+    """The names that an expression reads and does not bind itself, each with the kind of the scope that does."""
+    inner = {id(site.file.scope(part)) for part in walk(node) if isinstance(part, _SCOPES)}
+    for part in walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             scope = lookup(site.file, part, part.id)[1]
-            if scope is not None and id(scope) not in inner and scope.kind in ("class", "comprehension", "lambda"):
-                raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
+            if scope is not None and id(scope) not in inner:
+                yield part.id, scope.kind
 
 
 def _called(site: Site, rest: Cut) -> tuple[str, str]:
