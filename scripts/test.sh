@@ -8,6 +8,8 @@ step() {
     "$@" || failed="$failed
   $*"
 }
+# Tests start hundreds of programs, and where PYTHONDONTWRITEBYTECODE is set each would compile all modules again.
+step $bin/python -m compileall -q -j 2 shardlint rules
 step $bin/ruff check --quiet --output-format concise .
 step $bin/mypy
 step $bin/python scripts/docs.py --check

@@ -42,6 +42,7 @@ _ALIASES = {
     "jax.experimental.shard_map.shard_map": "jax.shard_map",
     "jax._src.shard_map.shard_map": "jax.shard_map",
     "jax.smap": "jax.shard_map",
+    "torchax.interop.shard_map": "jax.shard_map",  # it imports that of jax
     "jax.sharding.set_mesh": "jax.set_mesh",
     "jax._src.mesh.use_abstract_mesh": "jax.sharding.use_abstract_mesh",
     "jax.sharding.reshard": "jax.reshard",

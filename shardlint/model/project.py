@@ -58,6 +58,7 @@ class Project:
         """Whether it is noted what of a file was looked at, for whoever keeps what was found."""
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
+        self._sources: dict[Path, tuple[str, ...]] = {}
         self._tops: dict[Path, Path] = {}
         self._code: dict[Path, bytes] = {}
         self._room = _KEPT_TEXTS
@@ -400,23 +401,23 @@ class Project:
         if not dotted:
             return None
         relative = dotted.replace(".", "/")
-        for base in self._bases(top):
-            for candidate in (base / f"{relative}.py", base / relative / "__init__.py"):
-                if candidate in self._overlay or os.path.isfile(candidate):
-                    return candidate
+        if top not in self._sources:
+            self._sources[top] = self._bases(top)
+        for base in self._sources[top]:
+            for candidate in (f"{base}/{relative}.py", f"{base}/{relative}/__init__.py"):
+                # As strings: most names are those of libraries, and paths of them take longer than the question.
+                if os.path.isfile(candidate) or (self._overlay and Path(candidate) in self._overlay):
+                    return Path(candidate)
         return None
 
-    def _bases(self, top: Path) -> Iterator[Path]:
-        seen = set()
+    def _bases(self, top: Path) -> tuple[str, ...]:
+        """The folders in which absolute names are looked for, in order."""
         # A script's own folder, then the folders above it up to the root (namespace packages), then usual source roots.
         chain = [top]
         while top != self.root and self.root in top.parents:
             top = top.parent
             chain.append(top)
-        for base in (*chain, *(self.root / folder for folder in SOURCE_FOLDERS)):
-            if base not in seen:
-                seen.add(base)
-                yield base
+        return tuple(dict.fromkeys(str(base) for base in (*chain, *(self.root / one for one in SOURCE_FOLDERS))))
 
     def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""

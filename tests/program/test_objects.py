@@ -8,7 +8,7 @@ import pytest
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import mesh_of, spec_of
-from shardlint.model.values import Assumed, CallResult, Constant, Items, Leaves, Value
+from shardlint.model.values import Assumed, CallResult, Choice, Constant, Items, Leaves, Unknown, Value
 
 HEAD = """
 import jax
@@ -135,3 +135,76 @@ def test_a_nested_target_is_no_element_of_the_outer_value(last):
 def test_a_loop_variable_is_any_of_the_elements(last):
     _, value = last("for name in ('a', 'b'):\n    pass\nname")
     assert {one.value for one in value.options} == {"a", "b"}
+
+
+XY = (Constant("x"), Constant("y"))
+CHOSEN = """
+class Wide:
+    ROWS = ("data", "fsdp")
+class Flat:
+    ROWS = "data"
+class Axes:
+    def __init__(self):
+        self._kind = None
+        self.own = "mine"
+    def _choose(self, wide):
+        self._kind = Wide if wide else Flat
+    def __getattr__(self, name):
+        if self._kind is None:
+            self._choose(False)
+        return getattr(self._kind, name)
+class Around:
+    def __init__(self, inner): self.inner = inner
+    def __getattr__(self, key): return getattr(self.inner, key)
+class Held:
+    SIZE = 4
+class Other:
+    def __getattr__(self, name): return getattr(self.inner, name + "_axis")
+class Round:
+    def __init__(self): self.other = Round()
+    def __getattr__(self, name): return getattr(self.other, name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("Around(Held()).SIZE", Constant(4)),
+        ("Around(Around(Held)).SIZE", Constant(4)),
+        ("Axes().own", Constant("mine")),
+    ],
+)
+def test_what_hands_attributes_on(last, code, found):
+    assert last(CHOSEN + code)[1] == found
+
+
+def test_the_first_of_what_attributes_are_handed_on_to_is_assumed(last):
+    _, value = last(CHOSEN + "Axes().ROWS")
+    assert isinstance(value, Assumed)
+    assert value.value == Items("tuple", (Constant("data"), Constant("fsdp")))
+    assert "Wide" in value.why
+
+
+@pytest.mark.parametrize("code", ["Other().SIZE", "Round().SIZE", "Around(unknown()).SIZE", "Axes().COLUMNS"])
+def test_what_is_handed_on_to_nobody_known(last, code):
+    assert isinstance(last(CHOSEN + code)[1], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("code", "kept"),
+    [
+        ("[a for a in ('x', 'y', 'z') if a != 'y']", ("x", "z")),
+        ("[a for a in ('x', 'y', 'z') if a in ('x', 'y') and not a == 'x']", ("y",)),
+        ("[a for a in ('x', None, 'z') if a]", ("x", "z")),
+        ("[a for a in ('x', None) if a is None or a == 'x' if a]", ("x",)),
+    ],
+)
+def test_comprehensions_leave_elements_out(last, code, kept):
+    assert last(code)[1] == Items("list", tuple(Constant(one) for one in kept))
+
+
+def test_what_a_comprehension_leaves_out_may_be_assumed_or_unknown(last):
+    assert last("[a for a in ('x', 'y') if a != unknown()]")[1] == Items("list", (), True, (Choice(XY),))
+    _, value = last(CHOSEN + "[a for a in ('x', 'data') if a != Axes().ROWS[0]]")
+    assert isinstance(value, Assumed)
+    assert value.value == Items("list", (Constant("x"),))

@@ -26,8 +26,10 @@ class ReplicatedAsSharded(Rule):
 
     ## What it does
     Follows the values of the body of a `shard_map` to its results, and reports one that was reduced over an axis
-    (`psum`, `pmean`) and varies no more along it, where its out spec names that axis. Possible: one that `all_gather`
-    made, which some declare so on purpose. Not in tests, which look at the copies.
+    (`psum`, `pmean`) and varies no more along it, where its out spec names that axis. Possible: some declare so on
+    purpose, above all what `all_gather` made. Likely, at the reduction: one call that sums over axes of which the out
+    spec names some and not the others, since who means copies names all of them. Not in tests, which look at
+    copies.
 
     ## Why it hurts
     The copies are put one after another: the result is as many times longer as there are devices along the axis. It
@@ -44,6 +46,7 @@ class ReplicatedAsSharded(Rule):
     name = "replicated-as-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("beyond",)
     assumes = True
     triggers = BY_JAX
     in_tests = False
@@ -55,10 +58,14 @@ class ReplicatedAsSharded(Rule):
         for ran in runs(site):
             if ran.mapped.api != "jax.shard_map" or _on_purpose(ran):
                 continue
-            for axes, node in _whole(site, ran):
+            for axes, node, named in _whole(site, ran):
                 if shown(axes) in done:
                     continue
                 done.add(shown(axes))
+                beyond = _beyond(site, ran, axes, named)
+                if beyond is not None:
+                    yield _added_up(site, axes, beyond[0] or node, beyond[1])
+                    continue
                 yield site.finding(
                     node,
                     f"the same on all devices along {shown(axes)}",
@@ -70,14 +77,39 @@ class ReplicatedAsSharded(Rule):
                 )
 
 
+def _added_up(site: Site, axes: list[Axis], reduction: ast.AST, others: list[Axis]) -> Finding:
+    return site.finding(
+        reduction,
+        f"reduced over {shown(axes)} too, along which the result is declared to be split",
+        f"On {site.release('jax')} different parts of the array are added up: all devices along {shown(axes)} "
+        "return the same, and these copies are put one after another.",
+        help=f"reduce over {shown(others)} only",
+        form="beyond",
+        why=f"the out spec names {shown(axes)} and not {shown(others)}: the parts along {shown(axes)} are to differ",
+    )
+
+
 def _summed(ran: Ran, axes: list[Axis]) -> bool:
     """Whether nothing but sums, means and extremes goes over the axes: what was gathered may be meant to be so."""
     names = {event.note for event in ran.events if event.kind == "collective" and set(event.axes) & set(axes)}
     return names <= {"psum", "pmean", "pmax", "pmin", "axis_index"}
 
 
-def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:
-    """The axes that out specs name along which their results do not vary, and where to say so."""
+def _beyond(site: Site, ran: Ran, axes: list[Axis], named: frozenset[Axis]) -> tuple[ast.AST | None, list[Axis]] | None:
+    """The axes beside some that each reduction over these is over too, though the out spec does not name them.
+
+    And the reduction, where it is one.
+    """
+    over = [event for event in ran.events if event.kind == "collective" and set(event.axes) & set(axes)]
+    others = [[axis for axis in event.axes if axis not in named] for event in over]
+    if not over or any(event.note not in ("psum", "pmean") for event in over) or not all(others):
+        return None
+    place = over[0].seen_from(site.file) if len(over) == 1 else None
+    return place.node if place is not None else None, others[0]
+
+
+def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST, frozenset[Axis]]]:
+    """The axes that out specs name along which their results do not vary, where to say so, and all that they name."""
     mesh = ran.mapped.mesh
     sizes = dict(zip(mesh.axis_names or (), mesh.sizes, strict=False)) if mesh is not None else {}
     settings = ran.mapped.settings.keywords.get("out_specs")
@@ -96,7 +128,7 @@ def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:
             place = call.place if call is not None else None
             if place is not None and place.file is site.file:
                 node = next((one for one in walk(settings.node) if one is place.node), node)
-        yield same, node
+        yield same, node, named
 
 
 def _on_purpose(ran: Ran) -> bool:

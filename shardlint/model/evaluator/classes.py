@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 from shardlint.model.evaluator.filled import filled_in_parts
 from shardlint.model.evaluator.objects import Objects
 from shardlint.model.values import (
+    Assumed,
     CallArguments,
     CallResult,
     ClassValue,
+    Environment,
     Function,
+    ModuleValue,
     Place,
     Transformed,
     Unknown,
     Value,
+    assumed,
     choice,
+    options,
 )
 from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -64,7 +70,46 @@ class Classes:
                 assigned = self._assigned(candidate, name, instance)
                 if assigned:
                     return choice(assigned)
-        return Unknown(f"{cls.node.name} has no known {name}")
+        return self._delegated(cls, name, instance) or Unknown(f"{cls.node.name} has no known {name}")
+
+    def _delegated(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value | None:
+        """What `__getattr__` returns of another object: `return getattr(self.chosen, name)`.
+
+        Where that is one of several, the first: which one is often told by an environment variable.
+        """
+        if instance is None or name.startswith("__"):
+            return None
+        hooks = [
+            Place(owner.place.file, binding.node)
+            for owner in self.lineage(cls)
+            for binding in owner.place.file.bindings(owner.place.file.scope(owner.node), "__getattr__")
+            if isinstance(binding.node, ast.FunctionDef)
+        ]
+        if not hooks:
+            return None
+        key = "handed on", hooks[0].node, name, instance.call
+        return self.evaluator.ask(key, lambda: self._handed_on(hooks[0], cls, name, instance))
+
+    def _handed_on(self, hook: Place, cls: ClassValue, name: str, instance: CallResult) -> Value:
+        file, node = hook.file, hook.node
+        assert isinstance(node, ast.FunctionDef)
+        unknown = Unknown(f"{cls.node.name} has no known {name}")
+        taken = [one.arg for one in node.args.args]
+        returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
+        asked = [one.args[0] for one in returned if isinstance(one, ast.Call) and _reads(one, taken[1:])]
+        if len(asked) != 1:
+            return unknown
+        found: list[Value] = []
+        for option in options(self.evaluator.value(Place(file, asked[0]), Environment({taken[0]: instance}))):
+            if isinstance(option, ClassValue | CallResult | ModuleValue) and option not in found:
+                found.append(option)
+        if not found:
+            return unknown
+        value = self.evaluator.attribute(found[0], name)
+        if len(found) == len(returned) == 1:
+            return value
+        first = found[0].node.name if isinstance(found[0], ClassValue) else file.text(asked[0])
+        return assumed(value, Assumed(value, f"`{cls.node.name}.{name}` is that of `{first}`, or given elsewhere"))
 
     def _in_init(self, cls: ClassValue, name: str) -> bool:
         """Whether `__init__` surely sets `self.name`: in a statement of its own block."""
@@ -135,6 +180,13 @@ class Classes:
             else:
                 values.append(Unknown("assigned in parts"))
         return [filled_in_parts(self.evaluator, file, parts, value) for value in values]
+
+
+def _reads(call: ast.Call, names: list[str]) -> bool:
+    """Whether a call is `getattr(object, name)` of the name that is asked for."""
+    if not isinstance(call.func, ast.Name) or call.func.id != "getattr" or len(call.args) < 2:
+        return False
+    return isinstance(call.args[1], ast.Name) and [call.args[1].id] == names
 
 
 def _given_to(file: FileFacts, target: ast.Attribute) -> ast.expr | None:

@@ -1,11 +1,12 @@
-"""Which side of `a if test else b` is taken where the test asks about what is given in this call, or this turn."""
+"""What a test says of what is given in this call, or this turn: which side of `a if test else b` is taken, and which
+elements a comprehension keeps."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.values import Api, Constant, Environment, Items, Place, Table, Value, settled
+from shardlint.model.values import Api, Assumed, Constant, Environment, Items, Place, Table, Value, settled
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
@@ -20,30 +21,54 @@ def taken(
     """The sides that may be taken. Both, where the test leans on no argument: a flag of a module may be set anew."""
     if env is not None:
         asked = env.asked
-        answer = _truth(evaluator, file, node.test, env)
-        if answer is not None and env.asked > asked:
-            return (node.body if answer else node.orelse,)
+        told = truth(evaluator, file, node.test, env)
+        if told is not None and told[1] is None and env.asked > asked:
+            return (node.body if told[0] else node.orelse,)
     return node.body, node.orelse
 
 
-def _truth(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment) -> bool | None:
+def truth(
+    evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment
+) -> tuple[bool, Assumed | None] | None:
+    """Whether a test is true, and something assumed that this rests on; None where it is not known."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _truth(evaluator, file, operand, env)
-            return None if inner is None else not inner
+            inner = truth(evaluator, file, operand, env)
+            return None if inner is None else (not inner[0], inner[1])
+        case ast.BoolOp(op=op, values=parts):
+            return _joined(isinstance(op, ast.Or), [truth(evaluator, file, part, env) for part in parts])
         case ast.Name() | ast.Attribute():
-            return _true(evaluator.value(Place(file, test), env))
+            values = [evaluator.value(Place(file, test), env)]
+            answer = _true(settled(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
-            return _is_kind(evaluator.value(Place(file, asked), env), evaluator.value(Place(file, kinds), env))
+            # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
+            values = []
+            answer = _is_kind(
+                settled(evaluator.value(Place(file, asked), env)), evaluator.value(Place(file, kinds), env)
+            )
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            one, two = (evaluator.value(Place(file, part), env) for part in (left, right))
-            return _compared(op, one, two)
-    return None
+            values = [evaluator.value(Place(file, part), env) for part in (left, right)]
+            answer = _compared(op, settled(values[0]), settled(values[1]))
+        case _:
+            return None
+    return None if answer is None else (answer, next((one for one in values if isinstance(one, Assumed)), None))
+
+
+def _joined(
+    decides: bool, parts: list[tuple[bool, Assumed | None] | None]
+) -> tuple[bool, Assumed | None] | None:
+    """What `or` (whose parts decide where they are true) or `and` makes of its parts."""
+    for part in parts:
+        if part is not None and part[0] is decides:
+            return part
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return not decides, next((reason for _, reason in known if reason is not None), None)
 
 
 def _is_kind(value: Value, kinds: Value) -> bool | None:
     """Whether a value that is written out is of one of some builtin types."""
-    value = settled(value)
     given = kinds.items if isinstance(kinds, Items) and not kinds.open else (kinds,)
     names = [one.name.removeprefix("builtins.") for one in given if isinstance(one, Api)]
     match value:

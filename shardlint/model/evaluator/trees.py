@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from shardlint.model.evaluator.taken import truth
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -255,11 +256,11 @@ class Trees:
 
     def collected(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
         """What a comprehension makes: a value for each element where those are known, else leaves like one."""
-        generator = node.generators[0]
-        if len(node.generators) == 1 and not generator.ifs:
-            elements = self.each(Place(file, generator.iter), env)
-            if elements is not None:
-                return self._each(file, node, elements, env)
+        if len(node.generators) == 1:
+            elements = self.each(Place(file, node.generators[0].iter), env)
+            made = self._each(file, node, elements, env) if elements is not None else None
+            if made is not None:
+                return made
         made = self.evaluator.value(
             Place(file, node.value if isinstance(node, ast.DictComp) else node.elt), env
         )
@@ -274,12 +275,24 @@ class Trees:
 
     def _each(
         self, file: FileFacts, node: Comprehension, elements: list[Value], env: Environment | None
-    ) -> Value:
+    ) -> Value | None:
+        """A value for each element that is kept; None where that is not known of one."""
         made: list[Value] = []
         keys: list[Value] = []
+        reasons: list[Value] = []
         for element in elements:
             outer = env.values if env is not None else {}
             inner = Environment(ChainMap(_targets(node, element), outer))  # type: ignore[arg-type]
+            tests = [truth(self.evaluator, file, test, inner) for test in node.generators[0].ifs]
+            if env is not None:
+                env.asked += inner.asked
+                inner.asked = 0
+            if any(test is None for test in tests):
+                return None
+            reasons += [test[1] for test in tests if test is not None and test[1] is not None]
+            if any(test is not None and not test[0] for test in tests):
+                reasons.append(element)
+                continue
             if isinstance(node, ast.DictComp):
                 keys.append(self.evaluator.value(Place(file, node.key), inner))
                 made.append(self.evaluator.value(Place(file, node.value), inner))
@@ -288,11 +301,11 @@ class Trees:
             if env is not None:
                 env.asked += inner.asked
         if not isinstance(node, ast.DictComp):
-            return Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made))
+            return assumed(Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made)), *reasons)
         named = [key.value for key in keys if isinstance(key, Constant)]
         if len(named) < len(keys):
             return Leaves(choice(made), "dict")
-        return Table(tuple(zip(named, made, strict=True)))
+        return assumed(Table(tuple(zip(named, made, strict=True))), *reasons)
 
 
 def _range(bounds: Sequence[Value]) -> list[Value] | None:
