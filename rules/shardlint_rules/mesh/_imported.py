@@ -14,7 +14,7 @@ from shardlint.syntax.nodes import walk
 
 def at_import(site: Site, node: ast.AST) -> str | None:
     """When a place runs, in words, if it surely runs while modules are imported: before what a program does itself."""
-    if _as_a_script(site.file, node):
+    if as_a_script(site.file, node):
         return None
     here = site.file.home(node).function()
     if here is None:
@@ -54,7 +54,7 @@ def set_while_importing(site: Site, file: FileFacts, name: str) -> bool:
                 call = where.parent(use)
                 if not isinstance(call, ast.Call) or call.func is not use:
                     continue
-                if where.home(call).function() is None and not _as_a_script(where, call):
+                if where.home(call).function() is None and not as_a_script(where, call):
                     if _imports_after(where, call) or _is_imported(site, where):
                         return True
     return False
@@ -77,7 +77,7 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[str, ast.expr | None]]:
             yield name, value
 
 
-def _as_a_script(file: FileFacts, node: ast.AST) -> bool:
+def as_a_script(file: FileFacts, node: ast.AST) -> bool:
     return any(isinstance(one, ast.If) and "__name__" in file.text(one.test) for one in file.ancestors(node))
 
 

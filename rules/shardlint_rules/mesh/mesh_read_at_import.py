@@ -11,7 +11,8 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Take
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children, defaults
-from shardlint_rules.mesh._imported import at_import, kept_globals, set_while_importing
+from shardlint_rules.mesh._chosen import chosen_when_asked
+from shardlint_rules.mesh._imported import as_a_script, at_import, kept_globals, set_while_importing
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
 
@@ -23,7 +24,8 @@ class MeshReadAtImport(Rule):
     Reports a module's mesh that is None until a function sets it (`global _MESH`), where it is read as modules are
     imported: `from state import _MESH`, a getter in the default of a parameter, in a class body, at module level, or in
     the body of a decorator that decorates a module's own functions. The same of `jax.sharding.get_abstract_mesh()`,
-    which is empty there.
+    which is empty there. Possible: axis names of an object that chooses them when it is first asked (`Axis.MODEL`,
+    whose `__getattr__` takes them from a class that a flag or the environment decides on), in the same places.
 
     ## Why it hurts
     What was read stays None (or empty) for good. Code that has no constraints where there is no mesh then leaves
@@ -47,7 +49,8 @@ class MeshReadAtImport(Rule):
     triggers = (
         Lines(r"[^#\n]*mesh\w*\(\)", r"[^#\n]*Mesh\w*\(\)", saying=("mesh", "Mesh")),
         Lines(r"from\s[^#\n]*import\s[^#\n]*(?:mesh|MESH)\b", saying=("mesh", "MESH")),
-        Takes("mesh", "global_mesh", "device_mesh", "jax_mesh"),
+        Takes("mesh", "global_mesh", "device_mesh", "jax_mesh", "axis", "axes", "axis_name", "axis_names", "spec"),
+        Lines(r"\w+(?::[^=\n]*)?\s*=[^#\n]*Ax[ei]s\w*\.[A-Za-z]", saying=("Axis", "Axes")),
     )
     in_tests = False
     fixes = "none"
@@ -57,13 +60,38 @@ class MeshReadAtImport(Rule):
         if isinstance(site.syntax, ast.ImportFrom):
             yield from self._copies(site, site.syntax)
             return
-        for call in _own_calls(site):
-            if call.args or call.keywords:
+        for call in _own(site):
+            if not isinstance(call, ast.Call) or call.args or call.keywords:
                 continue
             found = self._read(site, call)
             if found is not None:
                 yield found
                 return
+        for read in _own(site):
+            if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name):
+                found = self._chosen(site, read, read.value)
+                if found is not None:
+                    yield found
+                    return
+
+    def _chosen(self, site: Site, read: ast.Attribute, chooser: ast.Name) -> Finding | None:
+        """An attribute of what chooses when it is first asked."""
+        if site.file.home(read).function() is not None or as_a_script(site.file, read):
+            return None
+        values = options(site.value(chooser))
+        cls = chosen_when_asked(values[0], read.attr) if len(values) == 1 else None
+        if cls is None:
+            return None
+        return site.finding(
+            read,
+            "this runs when its module is imported",
+            f"`{cls}` chooses when it is first asked, at the latest here: what a program sets after its imports "
+            "does not count any more, and this keeps the name that was chosen.",
+            help="read it when it is needed, in the function that is called",
+            certainty=Certainty.POSSIBLE,
+            form="chosen",
+            why="it stands in no function",
+        )
 
     def _read(self, site: Site, call: ast.Call) -> Finding | None:
         """A call that gives the mesh, where it runs as the module is imported."""
@@ -112,8 +140,8 @@ class MeshReadAtImport(Rule):
             )
 
 
-def _own_calls(site: Site) -> Iterator[ast.Call]:
-    """The calls of a statement itself, without those of what it defines; of a parameter, its default."""
+def _own(site: Site) -> Iterator[ast.Call | ast.Attribute]:
+    """The calls and attributes of a statement itself, without those of what it defines; of a parameter, its default."""
     statement = site.syntax
     parts: list[ast.AST] = []
     if isinstance(statement, ast.arg):
@@ -128,7 +156,7 @@ def _own_calls(site: Site) -> Iterator[ast.Call]:
         node = parts.pop()
         if isinstance(node, ast.Lambda):
             continue
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call | ast.Attribute):
             yield node
         parts += children(node)
 
