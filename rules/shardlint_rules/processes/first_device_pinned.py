@@ -47,8 +47,9 @@ class FirstDevicePinned(Rule):
     with the file calls `jax.distributed.initialize`, or asks which process it is. Where
     `jax.devices("cpu")` is asked and nothing in sight calls `jax.distributed.initialize`, without which a process knows
     no CPUs but its own, the finding says so; and it is possible where nothing asks for the process either. Possible,
-    too: `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that callers give those of
-    all processes. Also a device that is taken from `jax.devices(kind)` by the number in a name as "cuda:1".
+    too: `jax.devices("cpu")` itself in a file that asks for the processes, and `device.memory_stats()` in a loop over
+    the devices of a mesh, or over a parameter that callers give those of all processes. Also a device that is taken
+    from `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -84,6 +85,8 @@ class FirstDevicePinned(Rule):
             return
         yield from self._by_number(site)
         taken = list(_first_of(site, site.call))
+        if not taken and site.wants("cpu-listed"):
+            yield from self._cpus(site)
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
         why = self._several(site)
@@ -112,6 +115,24 @@ class FirstDevicePinned(Rule):
             help="look among jax.local_devices() for the one with this id",
             form="by-number" if why != _ASKED else "asked",
             why=f"the number comes from a name with a colon, and {why}",
+        )
+
+    def _cpus(self, site: Site) -> Iterator[Finding]:
+        """The list of CPUs itself, beside what is of this process alone."""
+        parent = site.file.parent(site.call)
+        counted = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
+        if counted or isinstance(parent, ast.Subscript) or not _of_cpu(site) or not asks_itself(site.file):
+            return
+        if self._of_one(site, site.call):
+            return
+        yield site.finding(
+            site.call,
+            "the CPUs of all processes",
+            "Where jax.distributed.initialize has run these are the CPUs of all processes, those of process 0 first.",
+            help="ask for jax.local_devices(backend=\"cpu\"), if those of this process are meant",
+            fix=self._fix(site, site.call),
+            form="cpu-listed",
+            why=_CPU,
         )
 
     def _memory(self, site: Site) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_it
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.processes._turned_to_words import array_decoded
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import split, split_by_callers, split_over_a_given_mesh
 
@@ -45,7 +46,8 @@ class HostReadOfGlobal(Rule):
     `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
     NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map`
     with such out_specs; also where the mesh is a parameter. So does `jax.tree.map(np.asarray, x)`. Possible: x is a
-    parameter that all calls in sight give such an array.
+    parameter that all calls in sight give such an array, or one annotated as an array of jax whose rows are turned into
+    text one after the other (`[tokenizer.decode(row) for row in tokens]`).
 
     ## Why it hurts
     With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
@@ -60,7 +62,11 @@ class HostReadOfGlobal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("split", "given-mesh")
-    triggers = (Calls(*_READING, *_MAPS, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
+    triggers = (
+        Calls(*_READING, *_MAPS, file_says=_NEAR),
+        Methods(*_METHODS, file_says=_NEAR),
+        Methods("decode", file_says=("process_", "multihost")),
+    )
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
     in_tests = False
@@ -70,6 +76,9 @@ class HostReadOfGlobal(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+            return
+        if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "decode":
+            yield from self._decoded(site)
             return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
@@ -81,9 +90,7 @@ class HostReadOfGlobal(Rule):
             given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)
         if given is None:
             return
-        function = site.scope.function()
-        around = site.text(function.node) if function is not None else site.file.source.text
-        if alone(site.program, Place(site.file, site.call)) or any(word in around for word in _LOOKS):
+        if alone(site.program, Place(site.file, site.call)) or _gathered(site):
             return
         what = " ".join(site.text(given).split())
         yield site.finding(
@@ -94,6 +101,22 @@ class HostReadOfGlobal(Rule):
             form=form,
             why="the program is one for several processes"
             + _WHY[form].format(what),
+        )
+
+    def _decoded(self, site: Site) -> Iterator[Finding]:
+        """Rows of an array that become text, in a file that asks for the processes and never gathers the array."""
+        tokens = array_decoded(site) if site.wants("decoded") else None
+        if tokens is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
+            return
+        yield site.finding(
+            site.call,
+            "a part of it may be elsewhere",
+            f"With several processes this raises RuntimeError where `{tokens.id}` is split over the devices of all of "
+            "them, as a sharded batch is.",
+            help=f"gather it on all processes first: multihost_utils.process_allgather({tokens.id}, tiled=True), or "
+            "constrain it to a replicated sharding in jit",
+            form="decoded",
+            why=f"this file asks for the processes there are, and `{tokens.id}` is annotated as an array of jax",
         )
 
     def _read(self, site: Site) -> Iterator[ast.expr]:
@@ -109,6 +132,13 @@ class HostReadOfGlobal(Rule):
         else:
             for one in args[:3]:
                 yield from one.elts if isinstance(one, ast.List | ast.Tuple) else (one,)
+
+
+def _gathered(site: Site) -> bool:
+    """Whether the function looks at what a process has of its arrays, or gathers some."""
+    function = site.scope.function()
+    around = site.text(function.node) if function is not None else site.file.source.text
+    return any(word in around for word in _LOOKS)
 
 
 def _reads(site: Site, function: ast.expr) -> bool:
