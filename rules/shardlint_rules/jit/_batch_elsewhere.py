@@ -62,7 +62,7 @@ def _placing(site: Site) -> Iterator[PlacingLoop]:
 def _of_put(site: Site, file: FileFacts, call: ast.Call, name: str) -> Iterator[PlacingLoop]:
     """The loop around a placement, or around the calls of the function that it stands in."""
     given, where = (call.args[0], call.args[1]) if name == _PUTS[0] else (call.args[1], call.args[0])
-    if file.home(call).function() is None or not _splits(site, Place(file, where)):
+    if file.home(call).function() is None or not splits(site, Place(file, where)):
         return
     text = " ".join(file.text(where).split())
     put_in = str(file.path), class_around(file, call)
@@ -94,7 +94,7 @@ def class_around(file: FileFacts, node: ast.AST) -> str:
     return next((one.name for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), "")
 
 
-def _splits(site: Site, where: Place) -> bool:
+def splits(site: Site, where: Place) -> bool:
     """Whether a sharding splits what is placed, as far as that is told: by what it is, or by what it is called."""
     values = list(origins(site.program, where))
     if any(site.shardings.shards(one) for one in values):

@@ -25,6 +25,7 @@ from shardlint_rules.jit._batch_loops import (
     places,
     roots,
 )
+from shardlint_rules.jit._put_beside import put_beside
 from shardlint_rules.jit.placed import asks_for_a_place
 from shardlint_rules.jit.repeated import is_test
 
@@ -70,7 +71,8 @@ class BatchNotPlaced(Rule):
     `for`, a comprehension, or `while` with `next`, and what only makes arrays (`jnp.asarray(x)`) places nothing. Also
     a call of what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one
     too, or where the loop that puts its batches stands in another file and this one goes over arrays of numpy; and of a
-    batch that is put with a spec of no axes (`P()`) where the other loop splits its own.
+    batch that is put with a spec of no axes (`P()`) where the other loop splits its own. And `jax.device_put(x)`
+    without a sharding, where another function of the class or module puts what the same call makes over a mesh.
 
     ## Why it hurts
     A batch from a loader lies on the host, bound to no device. jit puts it whole on every device of the mesh that the
@@ -89,7 +91,7 @@ class BatchNotPlaced(Rule):
     name = "batch-not-placed"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beside", "elsewhere")
+    likely = ("beside", "elsewhere", "one-device")
     triggers = (
         Calls(*_WHERE),
         Lines(
@@ -108,6 +110,9 @@ class BatchNotPlaced(Rule):
         """Findings at the calls of the loops that do not place."""
         if site.form != "call":
             yield from self._elsewhere(site)
+            return
+        if site.api == "jax.device_put" and len(site.call.args) == 1 and not asks_for_a_place(site):
+            yield from self._beside(site)
             return
         loop = _loop_of(site)
         if (
@@ -141,6 +146,24 @@ class BatchNotPlaced(Rule):
                 form="beside" if fed.surely else "step-beside",
                 why=f"the loop at line {loop.line} puts its batch with `{text}`",
             )
+
+    def _beside(self, site: Site) -> Iterator[Finding]:
+        """A method that puts on the default device what another one puts over the mesh."""
+        if is_test(site.file, site.call) or not site.wants("one-device"):
+            return
+        other = put_beside(site)
+        if other is None:
+            return
+        what = " ".join(site.text(site.call.args[0]).split())
+        yield site.finding(
+            site.call,
+            f"`{what}` is put whole on the default device",
+            f"On {site.release('jax')} jax.device_put without a sharding keeps it on one device, and a jitted function "
+            "copies all of it to every device of its other arguments.",
+            help=f"split it as line {other.line} does: jax.device_put({what}, {other.text})",
+            form="one-device",
+            why=f"line {other.line} puts what the same call makes with `{other.text}`",
+        )
 
     def _elsewhere(self, site: Site) -> Iterator[Finding]:
         """A loop that places nothing, where one in another file or class does."""

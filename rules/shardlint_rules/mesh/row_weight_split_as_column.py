@@ -25,6 +25,15 @@ _SECOND = {
     "mlp": frozenset("w2 wo down_proj fc_out fc2 dense_4h_to_h lin2 ffn2".split()),
 }
 """The weights that narrow again, whose input dimension is what the first ones make."""
+# Short names, which say something behind the name of a block only: `attn/o`, `{"mlp": {"down": ...}}`.
+_SHORT_FIRST = {
+    "attention": frozenset("q k v q_kernel k_kernel v_kernel w_q w_k w_v".split()),
+    "mlp": frozenset("up gate gate_up up_gate w_up w_gate w_in in_proj".split()),
+}
+_SHORT_SECOND = {
+    "attention": frozenset("o o_kernel w_o out proj c_proj proj_out".split()),
+    "mlp": frozenset("down out w_down w_out out_proj c_proj proj_out".split()),
+}
 _ATTENTION = regex(r"at+e?nt?i?o?n?\b|attn|attention|seq_modeling")
 _MLP = regex(r"mlp|ffn|feed_forward|ff\b|dense")
 _NO_WEIGHT = regex(r"bias|scale|norm|embedding|\bbeta\b|\bgamma\b|lora|experts?\b")
@@ -47,8 +56,9 @@ class RowWeightSplitAsColumn(Rule):
     """The second of two matmuls is split as the first one, so what lies between them is gathered.
 
     ## What it does
-    Reads tables of weights and their specs: lists of pairs of a pattern and a `PartitionSpec`, and dictionaries. Where
-    one block of a table turns the axes round between its two matmuls (`up_proj: P("fsdp", "tp")`,
+    Reads tables of weights and their specs: lists of pairs of a pattern and a `PartitionSpec`, and dictionaries, also
+    of dictionaries; short names (`attn/o`, `mlp/down`) count where the block is named before them. Where one block of
+    a table turns the axes round between its two matmuls (`up_proj: P("fsdp", "tp")`,
     `down_proj: P("tp", "fsdp")`), reports the weight of another block whose second matmul has the axes of the first
     (`q_proj: P("fsdp", "tp")`, `o_proj: P("fsdp", "tp")`), and the weights of one whose two matmuls are both split the
     other way (`up_proj: P("tp", "fsdp")`, `down_proj: P("fsdp", "tp")`, beside `q_proj: P("fsdp", "tp")`).
@@ -74,7 +84,10 @@ class RowWeightSplitAsColumn(Rule):
     triggers = (
         Calls(
             _SPEC,
-            file_says=(r"(?:)(?:wo|o_proj|out_proj|down_proj|w2|fc_out|fc2|dense_4h_to_h|lin2|ffn2)\b",),
+            file_says=(
+                r"(?:)(?:wo|o_proj|out_proj|down_proj|w2|fc_out|fc2|dense_4h_to_h|lin2|ffn2|down|c_proj|proj_out|o)"
+                r"\b[/.\"']",
+            ),
         ),
     )
     forms = ("call",)
@@ -144,44 +157,53 @@ def _same(pairs: list[_Pair], side: str) -> _Pair | None:
     return found[0] if found and all(one.axes == found[0].axes for one in found) else None
 
 
-def _of_table(site: Site) -> tuple[tuple[ast.expr, ast.expr] | None, list[tuple[ast.expr, ast.expr]]]:
+def _of_table(site: Site) -> tuple[tuple[str, ast.expr] | None, list[tuple[str, ast.expr]]]:
     """The name and the spec that the site's call is of, and all of its table."""
     parent = site.file.parent(site.call)
     if isinstance(parent, ast.Dict):
-        found = [
-            (key, value) for key, value in zip(parent.keys, parent.values, strict=True) if key is not None
-        ]
+        while isinstance(outer := site.file.parent(parent), ast.Dict):
+            parent = outer
+        found = list(_entries(parent, ()))
     else:
         table = (
             site.file.parent(parent) if isinstance(parent, ast.Tuple) and len(parent.elts) == _LEAST else None
         )
         parts = table.elts if isinstance(table, ast.Tuple | ast.List) else []
         found = [
-            (one.elts[0], one.elts[1])
+            (one.elts[0].value, one.elts[1])
             for one in parts
-            if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST
+            if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST and isinstance(one.elts[0], ast.Constant)
+            if isinstance(one.elts[0].value, str)
         ]
     return next((one for one in found if one[1] is site.call), None), found
 
 
-def _read(site: Site, name: ast.expr, spec: ast.expr) -> _Pair | None:
+def _entries(table: ast.Dict, path: tuple[str, ...]) -> Iterator[tuple[str, ast.expr]]:
+    """What a dictionary, and those in it, say under names that are written out."""
+    for key, value in zip(table.keys, table.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            if isinstance(value, ast.Dict):
+                yield from _entries(value, (*path, key.value))
+            else:
+                yield "/".join((*path, key.value)), value
+
+
+def _read(site: Site, pattern: str, spec: ast.expr) -> _Pair | None:
     """A pair of a table; None of what is no weight of a block."""
-    if (
-        not isinstance(name, ast.Constant)
-        or not isinstance(name.value, str)
-        or not isinstance(spec, ast.Call)
-    ):
+    if not isinstance(spec, ast.Call):
         return None
-    pattern = name.value
     if spec.keywords or any(isinstance(one, ast.Starred) for one in spec.args) or _NO_WEIGHT.search(pattern):
         return None
     words = {word.lower() for word in _WORD.findall(pattern)}
     for block, others in (("attention", _MLP), ("mlp", _ATTENTION)):
-        sides = {"first"} if words & _FIRST[block] else set()
-        if words & _SECOND[block] and not others.search(pattern.lower()):
+        said = _says(block, pattern)
+        first = _FIRST[block] | (_SHORT_FIRST[block] if said else frozenset())
+        second = _SECOND[block] | (_SHORT_SECOND[block] if said else frozenset())
+        sides = {"first"} if words & first else set()
+        if words & second and not others.search(pattern.lower()):
             sides.add("second")
         told = (words & (_FIRST[block] | _SECOND[block])) - {"wo"}
-        if sides and (told or _says(block, pattern)):
+        if sides and (told or said):
             axes = tuple(site.text(one) for one in spec.args)
             return _Pair(spec, pattern, block, frozenset(sides), axes)
     return None
