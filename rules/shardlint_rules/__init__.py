@@ -103,6 +103,7 @@ RULES = {
     "SL348": "shardlint_rules.mesh.layer_axis_sharded:LayerAxisSharded",
     "SL349": "shardlint_rules.mesh.batch_leaves_axis_out:BatchLeavesAxisOut",
     "SL350": "shardlint_rules.mesh.row_weight_split_as_column:RowWeightSplitAsColumn",
+    "SL351": "shardlint_rules.mesh.axis_of_no_mesh:AxisOfNoMesh",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",

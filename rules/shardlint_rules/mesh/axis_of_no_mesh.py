@@ -1,0 +1,126 @@
+"""SL351."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator
+
+from shardlint.model.mesh.meshes import spec_of
+from shardlint.model.mesh.table import made_meshes, making_meshes
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint_rules.mesh.given import Given, named, where
+
+_SPEC = "jax.sharding.PartitionSpec"
+# Names for the dimensions of arrays, which rules turn into mesh axes.
+_LOGICAL = (r"(?i)logical(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to)", "axis_rules")
+# What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
+_ASKS = (
+    r"(?:)\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape)\b",
+    r"(?:)\.shape\.get\(",
+    r"(?:)\bin\s+\w*(?:mesh_axes|axis_names|mesh_shape)\b",
+    "haliax",
+    "levanter",
+)
+_NEAR = 0.7
+
+
+class AxisOfNoMesh(Rule):
+    """A spec names a mesh axis that no mesh of the program has.
+
+    ## What it does
+    Where the names of all meshes that a program makes are told by its text, reports an axis in a `PartitionSpec` that
+    none of them has, beside one that they have: in the same spec, or in the same table of specs. Of a spec that stands
+    alone, a finding is possible. SL301 says more where it is known which mesh the spec meets, and SL340 where the
+    settings list the axes.
+
+    ## Why it hurts
+    A sharding with such a spec raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`
+    when it is made: often in one configuration only, as the weight is not in all models.
+
+    ## Use instead
+    An axis of the mesh, or None where the dimension is not to be split.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12. Left alone: programs with logical names, with a mesh whose axes come from a configuration
+    that is not read, or which ask a mesh for its axes and leave others out; tests; and the axes of `pmap` and `vmap`.
+    """
+
+    code = "SL351"
+    name = "axis-of-no-mesh"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("beside",)
+    behind = ("SL301", "SL340", "SL316")
+    triggers = (Calls(_SPEC),)
+    forms = ("call",)
+    in_tests = False
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each axis of a spec that is in no mesh."""
+        spec = spec_of(site.value(site.call), site.program.evaluator)
+        if spec is None or site.program.own.axes:
+            return
+        axes = {axis for _, axis in named(spec) if axis.isidentifier()}
+        if not axes:
+            return
+        made = site.program.once(site.file, "SL351", lambda: _axes_of_meshes(site))
+        if not made or axes <= made:
+            return
+        form = "beside" if axes & made or _table_names(site, made) else "alone"
+        for entry, axis in named(spec):
+            if axis not in made and axis.isidentifier() and not _bound(site, axis):
+                near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
+                yield site.finding(
+                    where(site, Given(spec, site.call, True), entry, axis),
+                    f'no mesh of the program has "{axis}"' + (f': did you mean "{near[0]}"?' if near else ""),
+                    f"On {site.release('jax')} a sharding of this spec raises ValueError over each of them.",
+                    help=f"name one of {', '.join(sorted(made))}, or None where nothing is to be split",
+                    form=form,
+                    why=f"the meshes that the program makes have the axes {', '.join(sorted(made))}",
+                )
+
+
+def _axes_of_meshes(site: Site) -> frozenset[str]:
+    """The axes of all meshes that run with the file; none where those of one are not known, or axes are asked for."""
+    if site.program.project.holds(site.file.path, *_LOGICAL) or site.program.project.holds(site.file.path, *_ASKS):
+        return frozenset()
+    axes: set[str] = set()
+    for file in making_meshes(site.program, site.file.path, tests=False):
+        if file is None:
+            return frozenset()
+        for mesh in made_meshes(site.program, file):
+            if mesh is None or mesh.axis_names is None:
+                return frozenset()
+            axes.update(mesh.axis_names)
+    return frozenset(axes)
+
+
+def _table(site: Site) -> ast.AST | None:
+    """The dictionary or list of pairs around a spec, the outermost one."""
+    found: ast.AST | None = None
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.Dict) or (isinstance(outer, ast.Tuple | ast.List) and len(outer.elts) > 1):
+            found = outer
+        elif isinstance(outer, ast.stmt):
+            return found
+    return found
+
+
+def _table_names(site: Site, made: frozenset[str]) -> bool:
+    """Whether other specs of the table name axes of the meshes."""
+    table = _table(site)
+    text = site.file.text(table) if table is not None else ""
+    own = site.text(site.call)
+    quoted = regex(r"""["'](\w+)["']""")
+    return any(found[1] in made for found in quoted.finditer(text.replace(own, "")))
+
+
+def _bound(site: Site, axis: str) -> bool:
+    """Whether something in the files that run together may bind an axis of this name that is of no mesh."""
+    quoted = rf"""(?:)(?:[pv]map|shard_map)\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
+    return site.program.project.holds(site.file.path, quoted)
