@@ -23,6 +23,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.leaf import origins
+from shardlint_rules.mesh._scanned import SCANS, split_over_turns
 
 _STACKS = regex(r"vmap\([\s\S]{0,200}?\)\(\s*\S*?(?:split\(|keys|rngs)")
 _ABOUT_LAYERS = regex(r"(?i)stack|layer|block|scan|\bpath|\bnames?\b|\bkeys?\b")
@@ -38,7 +39,8 @@ class LayerAxisSharded(Rule):
     ## What it does
     Reports a function that is mapped over parameters and gives each leaf a spec that begins with a mesh axis, or looks
     for the first dimension that the axis divides, where the parameters hold layers that `vmap` stacked along their
-    first dimension and the program scans over them.
+    first dimension and the program scans over them. And a placement whose spec begins with a mesh axis, of what
+    `jax.lax.scan` or `jax.lax.map` goes over: microbatches that are split by count instead of by row.
 
     ## Why it hurts
     Each turn of the scan takes one layer. Where the layers lie on different devices, XLA gathers the whole stack on
@@ -58,8 +60,8 @@ class LayerAxisSharded(Rule):
     name = "layer-axis-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("stacked",)
-    triggers = (Calls(*MAPS, file_says=("PartitionSpec", "NamedSharding")),)
+    likely = ("stacked", "scanned")
+    triggers = (Calls(*MAPS, file_says=("PartitionSpec", "NamedSharding")), Calls(*SCANS))
     forms = ("call",)
     project_says = ("scan(",)
     in_tests = False
@@ -67,6 +69,9 @@ class LayerAxisSharded(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mapped function."""
+        if site.api in SCANS:
+            yield from self._scanned(site)
+            return
         if len(site.call.args) < 2 or not site.wants("stacked"):
             return
         function = _leaf_function(site, site.call.args[0])
@@ -88,6 +93,25 @@ class LayerAxisSharded(Rule):
             form="stacked",
             why=f"`{made}` stacks its layers by vmap, and the program scans over them",
         )
+
+
+    def _scanned(self, site: Site) -> Iterator[Finding]:
+        """The placements of what a scan goes over."""
+        if not site.wants("scanned") or not site.program.project.holds(site.file.path, "Sharding"):
+            return
+        for split in split_over_turns(site):
+            here = split.place.file is site.file
+            axes = " and ".join(f'"{axis}"' for axis in split.axes)
+            elsewhere = "" if here else f" (at {split.place.file.path.name}:{split.place.line})"
+            yield site.finding(
+                split.place.node if here else site.call,
+                f"this splits over {axes} the dimension of which the scan takes one entry in each turn{elsewhere}",
+                "What one turn takes lies on the devices of one part and is sent to the others: no turn is computed in "
+                f"parallel over {axes}.",
+                help=f"leave the first dimension whole and split the next one: P(None, {axes})",
+                form="scanned",
+                why=f"line {site.call.lineno} scans over it" if here else "this call scans over it",
+            )
 
 
 def _leaf_function(site: Site, node: ast.expr) -> Function | None:
