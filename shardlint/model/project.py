@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shardlint.config.folders import MARKERS
 from shardlint.model.mesh.configuration import Configurations, configuration_files
-from shardlint.model.needs import Needs
+from shardlint.model.needs import Memo, Needs
 from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import program
@@ -66,6 +66,9 @@ class Project:
         self._outdated: frozenset[Path] = frozenset()
         """The files that changed since the index of words was made."""
         self.needs = needs if needs is not None else Needs()
+        self._mapping: Memo[Path, list[Path]] = Memo(self.needs)
+        self._mappers: Memo[Path, list[Path]] = Memo(self.needs)
+        self._tests: dict[Path, bool] = {}
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
         self.members: dict[Question, frozenset[str]] = {}
@@ -223,11 +226,17 @@ class Project:
 
     def mapping(self, path: Path) -> list[Path]:
         """The other files that run with one and hold `shard_map` or `pmap`, tests aside."""
+        return self._mapping.get(path, lambda: self._found_mapping(path))
+
+    def _found_mapping(self, path: Path) -> list[Path]:
         found = self._near(path, self._whole(("holding", "shard_map", "pmap", "in_specs")))
         return [one for one in found if one != path and not self.is_test(one)]
 
     def mappers(self, path: Path) -> list[Path]:
         """The files that import one and hold `shard_map` or `pmap`, tests aside; none of one that does not name jax."""
+        return self._mappers.get(path, lambda: self._found_mappers(path))
+
+    def _found_mappers(self, path: Path) -> list[Path]:
         others = self.mapping(path)
         near = [one for one in others if self.graph.imports_itself(str(one), str(path))] if others else []
         if not near:
@@ -243,9 +252,11 @@ class Project:
 
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
-        parts, root = path.parts, self.root.parts
-        inside = parts[len(root) :] if parts[: len(root)] == root else parts
-        return any(part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside)
+        if path not in self._tests:
+            parts, root = path.parts, self.root.parts
+            inside = parts[len(root) :] if parts[: len(root)] == root else parts
+            self._tests[path] = any(one.startswith(("test", "conftest")) or one.endswith("_test.py") for one in inside)
+        return self._tests[path]
 
     def anywhere(self, path: Path, text: str) -> bool:
         """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
