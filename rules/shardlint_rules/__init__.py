@@ -58,6 +58,7 @@ RULES = {
     "SL244": "shardlint_rules.jit.static_argument_varies:StaticArgumentVaries",
     "SL245": "shardlint_rules.jit.key_frozen_by_trace:KeyFrozenByTrace",
     "SL246": "shardlint_rules.jit.overwritten_before_placement:OverwrittenBeforePlacement",
+    "SL247": "shardlint_rules.jit.lowered_without_sharding:LoweredWithoutSharding",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",
