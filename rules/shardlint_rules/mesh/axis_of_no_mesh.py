@@ -16,7 +16,7 @@ from shardlint_rules.mesh.given import Given, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
 # Names for the dimensions of arrays, which rules turn into mesh axes.
-_LOGICAL = (r"(?i)logical(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to)", "axis_rules")
+_LOGICAL = (r"(?i)(?:\b|_)logical(?:ly)?(?:\b|_)|\bLogical[A-Z(:.]", "axis_rules")
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
 _ASKS = (
     r"(?:)\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape)\b",
