@@ -11,7 +11,15 @@ from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
-from shardlint_rules.mesh.legacy import entered, items, libraries, stack_stays, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.mesh.legacy import (
+    entered,
+    items,
+    libraries,
+    stack_stays,
+    stays,
+    surely_a_mesh,
+    to_set_mesh,
+)
 from shardlint_rules.upgrade import joint
 from shardlint_rules.upgrade.readers import file_imports, readers
 
