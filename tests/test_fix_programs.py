@@ -41,6 +41,87 @@ def net():
 """
 # A program, what it gives, and the specs its arrays shall have.
 FILTER_JIT = {
+    "numbers of a parameter": (
+        """
+        def sharded_jit(fn, ins, outs, donate=()):
+            donate = (donate,) if isinstance(donate, int) else donate
+            return eqx.filter_jit(fn, in_shardings=ins, out_shardings=outs, donate_argnums=tuple(donate))
+
+
+        def run():
+            step = sharded_jit(lambda state, xs, more: (state + xs, more * 2), (row, row, col), (row, col), (0, 2))
+            given = [jax.device_put(jnp.asarray(x), one) for one in (row, row, col)]
+            out = step(*given)
+            assert [one.is_deleted() for one in given] == [True, False, True]
+            return out
+        """,
+        "run()", ["P('data')", "P(None, 'model')"],
+    ),
+    "numbers in a dict of a function": (
+        """
+        def options(donate):
+            found = {"out_shardings": (row, rep)}
+            if donate:
+                found["donate_argnums"] = (0,)
+            return found
+
+
+        def made(donate):
+            return eqx.filter_jit(lambda state, xs: (state + xs, xs.sum()), **options(donate))
+
+
+        def run():
+            for donate in (False, True):
+                step = made(donate)
+                state, xs = jax.device_put((jnp.asarray(x), jnp.asarray(x)), row)
+                out = step(state, xs)
+                assert [state.is_deleted(), xs.is_deleted()] == [donate, False]
+            return out
+        """,
+        "run()", ["P('data')", "P()"],
+    ),
+    "a name for several functions": (
+        """
+        donating = functools.partial(eqx.filter_jit, donate_argnums=(0,))
+
+
+        @functools.partial(donating, in_shardings=(row, rep), out_shardings=row)
+        def train(state, scale):
+            return state * scale
+
+
+        @donating
+        def average(mean, xs, decay=0.5):
+            return decay * mean + (1 - decay) * xs
+
+
+        def run():
+            state, mean = jax.device_put((jnp.asarray(x), jnp.asarray(x)), row)
+            trained = train(state, 2.0)
+            averaged = average(mean, trained)
+            assert [one.is_deleted() for one in (state, mean, trained)] == [True, True, False]
+            return trained, averaged, average(mean=averaged, xs=trained)
+        """,
+        "run()", ["P('data')", "P('data')", "P('data')"],
+    ),
+    "a Module that is called static": (
+        """
+        class Net(eqx.Module):
+            weight: jax.Array
+
+            @eqx.filter_jit(static_argnums=0, donate_argnums=1, in_shardings=(row,), out_shardings=row)
+            def step(self, state):
+                return state * self.weight
+
+
+        def run():
+            one, state = Net(jnp.ones(16)), jax.device_put(jnp.asarray(x), row)
+            out = one.step(state)
+            assert [state.is_deleted(), one.weight.is_deleted()] == [True, False]
+            return out
+        """,
+        "run()", ["P('data')"],
+    ),
     "static arguments": (
         """
         def apply(mode: str, model, xs, scale=2.0):

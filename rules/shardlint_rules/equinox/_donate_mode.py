@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from shardlint.model import api
@@ -13,8 +13,10 @@ from shardlint.model.values import Api, CallResult, ClassValue, Constant, Functi
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, out_of_dict, split
 from shardlint_rules.equinox._keeping import of_definition, of_expression
 from shardlint_rules.equinox.call_text import comments, cut
+from shardlint_rules.equinox.filled import filled
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
@@ -28,7 +30,6 @@ from shardlint_rules.equinox.wrapped import (
 )
 
 _MODES = "filter_jit donates all arguments or all but the first"
-_FIRST = "its shardings, which count the same arguments, move into the function first"
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -53,12 +54,20 @@ def rewrite(site: Site) -> Fix:
         raise NotRewritten(f"{other}, which take different keywords")
     try:
         inside = hidden(site)
-    except NotRewritten as reason:
+    except NotRewritten:
         if any(keyword.arg in (*DONATE_SETTINGS, *STATIC_SETTINGS) for keyword in site.call.keywords):
             raise
-        raise NotRewritten(f"{reason}: put donate= into the dict instead") from None
+        if any(filled(site, one.value, SHARDING_SETTINGS) for one in site.call.keywords if one.arg is None):
+            raise NotRewritten(SHARDINGS_FIRST) from None
+        try:
+            return out_of_dict(site)
+        except NotRewritten as why:
+            raise NotRewritten(f"{why}: put donate= into the dict instead") from None
     donated = [name for name in DONATE_SETTINGS if _said(site, name) is not None]
-    asked = any(_places(site, name) for name in donated)
+    try:
+        asked = any(_places(site, name) for name in donated)
+    except NotRewritten as reason:
+        return _parted(site, inside, None, reason)
     if asked and _said(site, "donate") is not None:
         raise NotRewritten("`donate` is given too")
     found: list[Parameters] | NotRewritten
@@ -77,7 +86,7 @@ def rewrite(site: Site) -> Fix:
         raise NotRewritten("a comment beside the keywords would be lost")
     static = [name for name in STATIC_SETTINGS if _said(site, name) is not None]
     if static and _said(site, "in_shardings") is not None:
-        raise NotRewritten(_FIRST)
+        raise NotRewritten(SHARDINGS_FIRST)
     steps = [f"write {name}={value}" for name, value in put.values()]
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
@@ -138,7 +147,7 @@ def _call(site: Site, inside: list[Hidden], put: Mapping[str, tuple[str, str]]) 
 def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten) -> Fix:
     """The fix by which what is kept goes in as a first argument. Raises the `reason` where it cannot be either."""
     if any(_said(site, name) is not None for name in SHARDING_SETTINGS):
-        raise NotRewritten(_FIRST)
+        raise NotRewritten(SHARDINGS_FIRST)
     edit, drops = _call(site, inside, {keyword: ("donate", '"all-except-first"')})
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
@@ -156,11 +165,32 @@ def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten
         else:
             edits, told = of_expression(site, places, _settings(site, edit.text))
     except NotRewritten as why:
+        try:
+            return _parted(site, inside, places, why)
+        except NotRewritten as other:
+            why = other
         modes = str(reason).startswith(_MODES)
         raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
     message = f"write {told}"
     edits += _forgotten(site, inside)
     return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
+
+
+def _parted(
+    site: Site, inside: list[Hidden], places: Collection[int | str] | None, reason: NotRewritten
+) -> Fix:
+    """The fix by which a function parts the arguments when it is called. Raises the `reason` where it cannot."""
+    number, name = DONATE_SETTINGS
+    node = _said(site, number)
+    if node is None or _said(site, name) is not None or _said(site, "donate") is not None or site.decorated is not None:
+        raise reason
+    if any(_said(site, one) is not None for one in SHARDING_SETTINGS):
+        raise NotRewritten(SHARDINGS_FIRST)
+    try:
+        return split(site, places, inside, site.text(node))
+    except NotRewritten as why:
+        named = site.argument("fun") is None and isinstance(site.file.parent(site.call), ast.Assign)
+        raise (why if places is None or named else reason) from None
 
 
 def _settings(site: Site, text: str) -> str:
@@ -271,7 +301,9 @@ def _chosen(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[s
 def _mode(site: Site, parameters: Parameters) -> str:
     """The donate mode that donates exactly what was asked for."""
     donated = _chosen(site, DONATE_SETTINGS, parameters)
-    arrays = {*parameters.positions, *parameters.named} - _chosen(site, STATIC_SETTINGS, parameters)
+    static = _chosen(site, STATIC_SETTINGS, parameters)
+    arrays = {*parameters.positions, *parameters.named}
+    arrays -= {name for name in static if not _may_hold_arrays(site, parameters, name)}
     if donated == arrays:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):
@@ -291,12 +323,28 @@ def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten
 
 
 def _no_array(parameters: Parameters, place: int | str) -> bool:
-    name = parameters.index(place)
-    args = parameters.node.args
-    for arg in (*positional(parameters.node), *args.kwonlyargs):
-        if arg.arg == name and arg.annotation is not None:
-            return _type_is_no_array(arg.annotation)
-    return False
+    annotation = _annotation(parameters, parameters.index(place))
+    return annotation is not None and _type_is_no_array(annotation)
+
+
+def _annotation(parameters: Parameters, name: str | None) -> ast.expr | None:
+    node = parameters.node
+    every = (*positional(node), *node.args.kwonlyargs)
+    return next((arg.annotation for arg in every if arg.arg == name), None)
+
+
+def _may_hold_arrays(site: Site, parameters: Parameters, name: str) -> bool:
+    """Whether what is called static may be a tree with arrays, which "all" would donate: `self` of a Module."""
+    node = parameters.node
+    home = site.file.home(node).node
+    decorated = [] if isinstance(node, ast.Lambda) else [site.text(one) for one in node.decorator_list]
+    if isinstance(home, ast.ClassDef) and name in parameters.positions[:1] and "staticmethod" not in decorated:
+        return bool(home.bases or home.decorator_list)
+    annotation = _annotation(parameters, name)
+    if annotation is None or _type_is_no_array(annotation):
+        return False
+    found = options(site.value(annotation))
+    return not all(isinstance(one, ClassValue) and not one.node.bases for one in found)
 
 
 def _type_is_no_array(annotation: ast.expr) -> bool:

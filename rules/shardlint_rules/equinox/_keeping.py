@@ -39,7 +39,7 @@ from shardlint_rules.equinox.wrapped import NotRewritten, positional
 _UNIT = "    "
 _MODE = "all-except-first"
 _REPEATED = (ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
-_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
+SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
 @dataclass(frozen=True)
@@ -214,32 +214,32 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
     """The edits around `filter_jit(function, ...)`, `settings` being what is left of it, and what they do."""
     function = site.argument("fun")
     statement = site.file.statement(site.call)
-    if function is None or site.form != "call" or not isinstance(statement, _SIMPLE):
+    if function is None or site.form != "call" or not isinstance(statement, SIMPLE):
         raise NotRewritten("there is no place for a function above the statement")
     if site.file.home(statement).kind == "class":
         raise NotRewritten("there is no place for a function above the statement")
     indent = indent_of(site, statement)
     taken = _taken(site, function, donated)
-    _check_lowered(site, statement)
+    refuse_lowered_target(site, statement)
     handed = not stays_itself(site, function, statement)
     if _made_anew(site, function, statement) or (handed and not _is_there_later(site, function)):
-        name = _unused(site, _named(site, function))
+        name = _unused(site, named(site, function))
         lines = _factory(site, taken, name, settings)
-        return [_above(site, statement, indent, lines), site.replace(site.call, f"{name}({site.text(function)})")], (
+        return [above(site, statement, indent, lines), site.replace(site.call, f"{name}({site.text(function)})")], (
             _told(taken.variables)
         )
     target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is site.call else None
     own = target.id if isinstance(target, ast.Name) else ""
     if own and len(site.file.bindings(site.file.home(statement), own)) > 1:
         raise NotRewritten(f"`{own}` is bound more than once")
-    outer = own or _unused(site, _named(site, function))
+    outer = own or _unused(site, named(site, function))
     lines = _pair(site, function, taken, handed, (_unused(site, f"_{outer.strip('_')}"), outer), settings)
     if own:
         gap = [] if indent else [""]
         whole = [line for part in lines for line in ([*gap, part] if not part else [part])]
         text = "\n".join(indent + line if line and number else line for number, line in enumerate(whole))
         return placed(site, statement, text, indent), _told(taken.variables)
-    return [_above(site, statement, indent, lines), site.replace(site.call, outer)], _told(taken.variables)
+    return [above(site, statement, indent, lines), site.replace(site.call, outer)], _told(taken.variables)
 
 
 def _pair(
@@ -286,7 +286,8 @@ def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     return [f"def {name}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
 
 
-def _above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+def above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
+    """The edit that writes a function above a statement."""
     start = site.file.source.line_starts[statement.lineno - 1]
     gap = "\n" if indent else "\n\n"
     nested = lines[0].startswith("def ")
@@ -295,7 +296,7 @@ def _above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -
     return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
 
 
-def _named(site: Site, function: ast.expr) -> str:
+def named(site: Site, function: ast.expr) -> str:
     """A name for what calls a function, another one for each call of the file: several fixes are made at once."""
     said = _said(site, function)
     calls = [site.file.parent(mention) for mention in site.file.mentions("filter_jit")]
@@ -320,7 +321,8 @@ def _said(site: Site, function: ast.expr) -> str:
     return site.text(base).rpartition(".")[2].strip("_").removeprefix("sharded_") if named else "step"
 
 
-def _check_lowered(site: Site, statement: ast.stmt) -> None:
+def refuse_lowered_target(site: Site, statement: ast.stmt) -> None:
+    """The same of what a statement binds."""
     for target in statement.targets if isinstance(statement, ast.Assign) else ():
         if isinstance(target, ast.Name | ast.Attribute):
             refuse_lowered(site, target.id if isinstance(target, ast.Name) else target.attr)

@@ -22,7 +22,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 
 # How far a dict is followed: `options = dict(base)`, `base = make()`, `return options` of make.
-_DEPTH = 3
+_DEPTH = 5
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler, ast.match_case)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

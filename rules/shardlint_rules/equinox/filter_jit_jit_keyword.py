@@ -38,8 +38,12 @@ class FilterJitJitKeyword(Rule):
     `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
     unsafe elsewhere: an array would be traced. Where neither "all" nor "all-except-first" means the same, the
     jitted function takes what is kept as a first argument, and one around it by the old name calls it; unsafe, as that
-    is no jit with a `lower` of its own. Arguments of `*args` are counted by the calls, where all are seen. No fix where
-    the text does not tell which arguments are meant, where a dict is filled elsewhere, and where `lower` is used.
+    is no jit with a `lower` of its own. Arguments of `*args` are counted by the calls, where all are seen. By numbers
+    that only the run tells (of a parameter, or in a dict that is filled elsewhere) the arguments are parted when it is
+    called; what is given by keyword is kept then. A name for `partial(filter_jit, donate_argnums=0)` becomes a function
+    that does so, where all that is done with the name is to wrap a function. What is called static and may hold arrays
+    is not donated, as `self` of a Module. No fix where `lower` is used, and where names that only the run tells say
+    which arguments are meant.
 
     ## Evidence
     Equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first

@@ -56,7 +56,8 @@ class FilterJitShardings(Rule):
     are taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. A
     tree of shardings that holds None is applied part by part, with `jax.tree.map`. There is no fix in the body of a
     class, above a decorator that may change arguments or results, for a decorated function whose shardings change in a
-    loop, where the entries are not as many as the arguments, and for meshes with Explicit axes. The finding says which.
+    loop, where the entries are not as many as the arguments, and for meshes with Explicit axes; one that has these only
+    because nothing was said becomes Auto with it (SL307). The finding says which.
 
     ## Evidence
     Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all

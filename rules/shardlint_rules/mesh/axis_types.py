@@ -77,7 +77,7 @@ def _may_be_over(program: Program, file: FileFacts, node: ast.AST, name: str) ->
     if argument is None:
         return name == LOGICAL
     found = list(targets(program, file, argument))
-    return not found or any(target.names_an_axis and not target.meshes for target in found)
+    return not found or any(target.may_name_an_axis and not target.meshes for target in found)
 
 
 def sharding_argument(call: ast.Call, name: str) -> ast.expr | None:
@@ -142,6 +142,11 @@ class Target:
     def names_an_axis(self) -> bool:
         """Whether the spec surely shards something."""
         return any(entry.known and entry.axes for entry in self.spec.entries)
+
+    @property
+    def may_name_an_axis(self) -> bool:
+        """Whether it may do so: of `P(*axes)` the text does not tell."""
+        return self.spec.open or self.names_an_axis
 
 
 def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:

@@ -9,6 +9,7 @@ from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.model.mesh.table import made_meshes, making_meshes
+from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -145,9 +146,9 @@ def _on_one_device(site: Site, place: Place) -> bool:
     return any(is_device(at, node) or single_device(at, node) for node in given)
 
 
-def _under_a_device(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
+def _under_a_device(site: Site, statement: ast.With | ast.AsyncWith, before: list[ast.withitem]) -> bool:
     """Whether a block around chooses one device, or an item ahead of the mesh does."""
-    before = statement.items[: statement.items.index(item)]
+    before = list(before)
     node = site.file.parent(statement)
     while node is not None and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         if isinstance(node, ast.With | ast.AsyncWith):
@@ -170,18 +171,49 @@ def _eager_bare(program: Program, place: Place) -> bool:
 
 def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext) -> str:
     """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
-    if not site.allows("jax", ">=0.7.1"):
-        return f"{site.release('jax')} has no jax.set_mesh"
     if item.optional_vars is not None and not _can_bind_first(site.file, statement, item):
         return "it binds the mesh to a name, which the text has no room for above it"
-    followed = site.program.followed(site.value(item.context_expr))
+    before = statement.items[: statement.items.index(item)]
+    return _stays(site, statement, before, item.context_expr, context)
+
+
+def stack_stays(site: Site, call: ast.Call, entered: ast.expr, context: MeshContext) -> str:
+    """Why `stack.enter_context(mesh)` cannot become that of `jax.set_mesh(mesh)`; empty where it can: the stack is one
+    of a `with` of the same function, and nothing else must move with it."""
+    stack = call.func.value if isinstance(call.func, ast.Attribute) else None
+    bindings, scope = lookup(site.file, stack, stack.id) if isinstance(stack, ast.Name) else ((), None)
+    item = site.file.parent(bindings[0].node) if len(bindings) == 1 else None
+    statement = site.file.parent(item) if isinstance(item, ast.withitem) else None
+    if not isinstance(statement, ast.With) or not isinstance(item, ast.withitem) or scope is not site.file.home(call):
+        return "where it ends is not in the text"
+    opened = options(site.value(item.context_expr))
+    made = [one.by if isinstance(one, CallResult) else one for one in opened]
+    if not all(isinstance(one, Api) and one.name == "contextlib.ExitStack" for one in made):
+        return "where it ends is not in the text"
+    if not isinstance(site.file.parent(call), ast.Expr):
+        return "what it gives is used, and jax.set_mesh gives None"
+    if moves := [*readers(site).said, *libraries(site)]:
+        return f"what reads the mesh moves with it: {'; '.join(moves)}"
+    return _stays(site, statement, statement.items, entered, context)
+
+
+def _stays(
+    site: Site,
+    statement: ast.With | ast.AsyncWith,
+    before: list[ast.withitem],
+    mesh: ast.expr,
+    context: MeshContext,
+) -> str:
+    if not site.allows("jax", ">=0.7.1"):
+        return f"{site.release('jax')} has no jax.set_mesh"
+    followed = site.program.followed(site.value(mesh))
     meshes = [context.mesh] if context.mesh is not None else [site.mesh_of(one) for one in options(followed)]
     known = [mesh for mesh in meshes if mesh is not None]
     if (not known or len(known) < len(meshes)) and not _all_have_auto_axes(site):
         return "the text does not show which mesh it is, nor that all of the project's have Auto axes"
     if not all(_has_auto_axes(site, mesh) for mesh in known):
         return "not all axes of the mesh are Auto"
-    if _under_a_device(site, statement, item):
+    if _under_a_device(site, statement, before):
         return f"it is under {_DEVICE}"
     run = running(site.program, Place(site.file, statement))
     if site.program.region(site.file, statement).traced in ("always", "sometimes"):

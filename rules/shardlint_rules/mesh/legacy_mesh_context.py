@@ -11,7 +11,15 @@ from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Methods, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
-from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.mesh.legacy import (
+    entered,
+    items,
+    libraries,
+    stack_stays,
+    stays,
+    surely_a_mesh,
+    to_set_mesh,
+)
 from shardlint_rules.upgrade import joint
 from shardlint_rules.upgrade.readers import file_imports, readers
 
@@ -23,7 +31,7 @@ class LegacyMeshContext(Rule):
     Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
     annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
     parameter that is called a mesh, to which all calls that are seen give one. Also `stack.enter_context(mesh)` and
-    `mesh.__enter__()`, for which there is no fix.
+    `mesh.__enter__()`; only the former has a fix, where the stack is that of a `with` of the same function.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
@@ -93,15 +101,24 @@ class LegacyMeshContext(Rule):
         if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
             return
         text = " ".join(site.text(entered).split())
+        fix, kept = None, "what reads the mesh moves with it, and where it ends is not in the text"
         if by_method:
             help = f"enter jax.set_mesh({text}) instead, made at that moment: it sets the mesh as soon as it is called"
         else:
             help = f"give it jax.set_mesh({text}), made in the call; it gives back None and not the mesh"
+            context = site.program.contexts.manager(Place(site.file, entered))
+            kept = stack_stays(site, call, entered, context) if context is not None else kept
+            if not kept:
+                name, imports = site.spell("jax.set_mesh")
+                why = "fresh arrays are then replicated over the mesh"
+                edits = [*site.given_to(entered, name), *imports]
+                fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
         yield site.finding(
             entered,
             "a deprecated mesh context",
             f"On {site.release('jax')} entering a mesh itself warns that it is deprecated.",
-            help=f"{help}; not rewritten: what reads the mesh moves with it, and where it ends is not in the text",
+            help=f"{help}; not rewritten: {kept}" if kept else help,
+            fix=fix,
         )
 
     def _finding(

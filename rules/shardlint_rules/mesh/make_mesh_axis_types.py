@@ -11,6 +11,7 @@ from shardlint.model.values import Api, Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.mesh._mapped_over import over_mesh
 from shardlint_rules.mesh.axis_types import (
     CONSTRAINTS,
     constrained_nearby,
@@ -39,13 +40,17 @@ class MakeMeshAxisTypes(Rule):
     constrains arrays by specs or by Flax's logical names. Without either, only with `--certainty possible`: meshes
     by which arrays are only placed do as well with Explicit axes.
 
+    And where a `shard_map` over that mesh has an axis in its in_specs, in a project that places no array: no word of
+    its files is a sharding, a placement or `set_mesh`.
+
     On jax 0.8.1 to 0.8.3 `make_mesh` without `axis_types` makes Auto axes, and warns of what is to come.
 
     ## Why it hurts
     The default was Auto and became Explicit: for `make_mesh` with jax 0.9, for `AbstractMesh` with 0.12.
     Under Explicit axes a constraint that names an axis raises `ValueError: The spec of NamedSharding passed
     to with_sharding_constraint can only refer to Auto axes`, and many operations ask for an `out_sharding`.
-    `jax.sharding.Mesh` stays Auto.
+    A `shard_map` takes arrays only that are sharded already as its in_specs say: `ValueError: in_specs passed to
+    shard_map: P('i', None) does not match the specs of the input`. `jax.sharding.Mesh` stays Auto.
 
     ## Fix safety
     Safe where the constraint surely is over this mesh: the program raises as it stands, and the fix says
@@ -80,6 +85,8 @@ class MakeMeshAxisTypes(Rule):
             yield self._constrained(site, types, *constraint)
         elif site.allows("jax", _WARNS):
             yield self._warned(site, types)
+        elif (mapped := over_mesh(site)) is not None and not speaks_of_explicit(site):
+            yield self._mapped(site, types, *mapped)
         elif written_for_auto(site, site.api):
             yield self._explicit(site, types, "the jax that it pins made Auto axes", Safety.SAFE)
         elif not speaks_of_explicit(site):
@@ -94,6 +101,18 @@ class MakeMeshAxisTypes(Rule):
             f"{where} raises ValueError: it may name Auto axes only.",
             help=f"{_SAY}, or constrain by jax.reshard; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
+        )
+
+    def _mapped(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
+        where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
+        return site.finding(
+            site.call,
+            "its axes are Explicit",
+            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the shard_map at "
+            f"{where} raises ValueError: over these it takes arrays only that are sharded as its in_specs say, and "
+            "nothing places any.",
+            help=f"{_SAY}, or place the arrays first; {_KEPT}",
+            fix=self._fix(site, types, Safety.UNSAFE),
         )
 
     def _warned(self, site: Site, types: ast.expr | None) -> Finding:

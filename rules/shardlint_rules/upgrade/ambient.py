@@ -11,7 +11,9 @@ from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.host import runs_on_the_host
+from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.places import references
 
 OLD = (
@@ -26,6 +28,7 @@ _OTHERWISE = "it is not read as thread_resources.env.physical_mesh"
 # What a mesh without devices answers as one with devices does.
 _SHARED = frozenset({"axis_names", "axis_sizes", "axis_types", "empty", "shape", "shape_tuple", "size"})
 _WIDTH = 60
+_CALLS = 3  # so many calls back what a function returns is followed
 _SHARD_MAP = "jax.shard_map"
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _NAMED = "jax.sharding.NamedSharding"
@@ -39,6 +42,8 @@ def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute
 def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     """Edits that ask for the mesh of jax.set_mesh; or why they are not made."""
     env = site.file.parent(node)
+    if isinstance(env, ast.Assign) and env.value is node:
+        return _named(site, env)
     if not isinstance(env, ast.Attribute) or env.attr != "env":
         return _OTHERWISE
     kept = site.file.parent(env)
@@ -57,6 +62,29 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     return [*edits, gone] if gone is not None else _OTHERWISE
 
 
+def _named(site: Site, statement: ast.Assign) -> list[Edit] | str:
+    """The same for `resources = pxla.thread_resources`, and `resources.env.physical_mesh` below."""
+    target = statement.targets[0]
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or taken_elsewhere(site, target.id):
+        return _OTHERWISE
+    scope = site.file.home(target)
+    if scope.kind == "class" or len(site.file.bindings(scope, target.id)) > 1:
+        return _OTHERWISE
+    edits: list[Edit] = []
+    for use in site.file.mentions(target.id):
+        if not isinstance(use, ast.Name) or lookup(site.file, use, target.id)[1] is not scope or use is target:
+            continue
+        env = site.file.parent(use)
+        if not isinstance(env, ast.Attribute) or env.attr != "env":
+            return _OTHERWISE
+        new = _mesh_as_new(site, site.file.parent(env))
+        if isinstance(new, str):
+            return new
+        edits += new
+    gone = _line_of(site, statement)
+    return [*edits, gone] if edits and gone is not None else _OTHERWISE
+
+
 def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
     """The same for one `thread_resources.env.physical_mesh`."""
     if not isinstance(mesh, ast.Attribute) or not isinstance(mesh.ctx, ast.Load) or mesh.attr != "physical_mesh":
@@ -66,7 +94,7 @@ def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
         return "its mesh is kept where it is not followed"
     new = _ABSTRACT
     for read in reads:
-        if _answered(site, read) or _sizes(site, read) is not None:
+        if _answered(site, read) or _sizes(site, read) is not None or _answered_by_callers(site, read):
             continue
         if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
@@ -93,6 +121,28 @@ def _sizes(site: Site, read: ast.expr) -> ast.Attribute | None:
     return shape if isinstance(shape, ast.Attribute) and shape.attr == "shape" else None
 
 
+def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> bool:
+    """Whether a function returns the read, and all that is done with it where the function is called is answered."""
+    function = site.file.home(read).function()
+    node = function.node if function is not None else None
+    if not isinstance(site.file.parent(read), ast.Return) or not isinstance(node, ast.FunctionDef) or not depth:
+        return False
+    if node.decorator_list or site.program.project.too_large:
+        return False
+    ends = site.program.flow.in_sight(site.file, node).found
+    for end in ends:
+        call = end.place.node
+        if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
+            return False
+        there = Site(site.program, end.place.file, call, Api("", ""), "name", site.targets, site.rule)
+        reads = _reads(there, call)
+        if reads is None:
+            return False
+        if not all(_answered(there, one) or _answered_by_callers(there, one, depth - 1) for one in reads):
+            return False
+    return bool(ends)
+
+
 def _line_of(site: Site, statement: ast.stmt) -> Edit | None:
     """The edit that takes a statement and its line away; None where it shares the line."""
     source = site.file.source
@@ -100,6 +150,8 @@ def _line_of(site: Site, statement: ast.stmt) -> Edit | None:
     last = statement.end_lineno or statement.lineno
     stop = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     if source.text[start : site.file.span(statement)[0]].strip() or source.text[end:stop].strip():
+        return None
+    if block_of(site.file, statement) == [statement]:
         return None
     return Edit(start, stop, "")
 

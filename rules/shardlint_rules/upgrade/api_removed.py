@@ -10,7 +10,7 @@ from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
+from shardlint_rules.upgrade import _device_put, _indexed, _positional, ambient, joint
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
@@ -38,8 +38,9 @@ class ApiRemoved(Rule):
     Unsafe where something else does: `PositionalSharding` becomes a NamedSharding over a mesh of the same
     devices, with an axis for each dimension of its grid, where the text shows the grid and all that is done
     with it; `device_put_sharded` and `device_put_replicated` become `jax.device_put` of the stacked values,
-    over a mesh of their devices. Where that cannot be told, and for `xmap`, host callbacks and the like, the
-    finding says what to write, and why it is not rewritten.
+    over a mesh of their devices; `jax.ops.index_update(x, index, y)` becomes `x.at[index].set(y)`. Where that
+    cannot be told, and for `xmap`, host callbacks and the like, the finding says what to write, and why it is
+    not rewritten.
 
     ## Evidence
     Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims
@@ -138,6 +139,8 @@ def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
         made = _positional.fix(site)
     elif name in _device_put.NAMES:
         made = _device_put.fix(site, name)
+    elif name in _indexed.METHODS:
+        made = _indexed.fix(site, name)
     elif name in ambient.OLD:
         moved = joint.carried(site)
         return (None, moved) if isinstance(moved, str) else (moved, "")

@@ -114,10 +114,21 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
                 name, imports = site.spell("jax.sharding.PartitionSpec")
                 text = site.text(part)
                 edits += [site.replace(part, f"{name}() if {text} is None else {text}"), *imports]
+            case ast.Name() | ast.Attribute() | ast.Call() if _holds_none(site, part):
+                edits += _mapped(site, part)
             case _ if _may_be_none(site, part) or _holds_none(site, part):
                 text = " ".join(site.text(part).split())
                 return f"`{text}` may hold None, which is replicated to pjit and open to jax.jit"
     return edits
+
+
+def _mapped(site: Site, node: ast.expr) -> list[Edit]:
+    """A tree with `P()` for each None in it."""
+    spec, imports = site.spell("jax.sharding.PartitionSpec")
+    tree_map, more = site.spell("jax.tree.map" if site.allows("jax", ">=0.4.25") else "jax.tree_util.tree_map")
+    whole = f"lambda spec: {spec}() if spec is None else spec"
+    text = f"{tree_map}({whole}, {site.text(node)}, is_leaf=lambda spec: spec is None)"
+    return [site.replace(node, text), *imports, *more]
 
 
 def _may_be_none(site: Site, node: ast.expr) -> bool:

@@ -34,7 +34,7 @@ from shardlint_rules.equinox._shardings_inside.body import input_lines, with_sta
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, sources, under_name
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import results
-from shardlint_rules.equinox._shardings_inside.taken_out import runs_anew
+from shardlint_rules.equinox.before_call import runs_anew
 from shardlint_rules.equinox.beside_statement import before, indent_of
 from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional

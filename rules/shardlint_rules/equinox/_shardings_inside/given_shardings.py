@@ -28,6 +28,7 @@ from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.in_class import in_body
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
+from shardlint_rules.mesh.axis_types import speaks_of_explicit
 
 _OR_NONE = regex(r"\b(?:None|Optional)\b")
 
@@ -372,11 +373,14 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 
 def refuse_explicit(site: Site, value: Value) -> None:
-    """Raise `NotRewritten` for shardings over a mesh with Explicit axes."""
+    """Raise `NotRewritten` for shardings over a mesh with Explicit axes; where nothing speaks of them, SL307 makes a
+    mesh Auto whose axes became Explicit because none were said."""
     for leaf in leaves(value):
         parts = site.sharding_parts(leaf)
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:
+            continue
+        if mesh.axis_types == "default" and not speaks_of_explicit(site):
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(

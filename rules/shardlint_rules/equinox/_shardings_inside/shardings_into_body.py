@@ -41,6 +41,10 @@ from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, 
 _WHY = "the constraints take effect, which changes the compiled program"
 
 
+# A mesh made without axis types, over which the constraints raise until it says that its axes are Auto.
+_UNCOVERED = ("SL307",)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a call asks for, and the comments that stand beside that."""
@@ -121,7 +125,7 @@ def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: lis
     else:
         raise NotRewritten("what it wraps is not to be seen here")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
-    return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
+    return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
 def _comments(rest: Cut, keyword: ast.keyword | None) -> list[str]:
@@ -170,7 +174,7 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
-        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
+        return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
 def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
@@ -186,7 +190,8 @@ def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgot
     if not shown:
         raise NotRewritten("there is nothing to constrain: no positional parameters and no returned value")
     message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
-    return site.fix(Safety.UNSAFE, message, edits if whole else [*rest.edits, *edits], _WHY, rest.drops)
+    every = edits if whole else [*rest.edits, *edits]
+    return site.fix(Safety.UNSAFE, message, every, _WHY, rest.drops, uncovers=_UNCOVERED)
 
 
 def _one(

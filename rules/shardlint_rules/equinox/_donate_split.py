@@ -1,0 +1,293 @@
+"""Donation by numbers that only the run tells, or of functions whose parameters are not known: a function that makes
+the jitted one parts the arguments when it is called.
+
+    step = eqx.filter_jit(fn, donate_argnums=numbers)
+
+becomes
+
+    def donating_fn(function, numbers):
+        numbers = {numbers} if isinstance(numbers, int) else set(numbers or ())
+
+        @eqx.filter_jit(donate="all-except-first")
+        def jitted(kept, given):
+            function, others, named = kept
+            both = {**others, **given}
+            return function(*(both[i] for i in sorted(both)), **named)
+
+        def call(*args, **named):
+            given = {i: arg for i, arg in enumerate(args) if i in numbers}
+            others = {i: arg for i, arg in enumerate(args) if i not in given}
+            return jitted((function, others, named), given)
+
+        return call
+
+    step = donating_fn(fn, numbers)
+
+Of the first arguments, slices do. A name for `partial(filter_jit, donate_argnums=0)` becomes such a function itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
+from shardlint.model.values import Items
+from shardlint.rules_api.rule import Fix, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import names_in, walk
+from shardlint_rules.equinox._keeping import SIMPLE, above, named, refuse_lowered, refuse_lowered_target
+from shardlint_rules.equinox.before_call import check_place, copied, free_names, own_dict, single_quotes
+from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.call_text import comments
+from shardlint_rules.equinox.filled import filled
+from shardlint_rules.equinox.hidden_keywords import Hidden
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+
+_UNIT = "    "
+_GONE = (*DONATE_SETTINGS, *STATIC_SETTINGS)
+SHARDINGS_FIRST = "its shardings, which count the same arguments, move into the function first"
+_TOLD = "part the arguments where it is called: those to keep are the first argument of the jitted function"
+_WHY = "what is called is a function around the jit, which donates what is given by position, counted from the first"
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """How the numbers are written, and how they become a set; of a dict that holds them, the keyword by which the call
+    opens it, what it opens instead, and the statements that take them out."""
+
+    numbers: str
+    as_set: str
+    opened: ast.keyword | None = None
+    variable: str = ""
+    lines: tuple[str, ...] = ()
+
+
+_PERHAPS_ONE = "numbers = {numbers} if isinstance(numbers, int) else set(numbers or ())"
+_SEVERAL = "numbers = set(numbers)"
+
+
+def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hidden], numbers: str) -> Fix:
+    """The fix. `places` are the numbers, None where the text does not tell; `numbers` is how they are written.
+
+    Raises `NotRewritten`.
+    """
+    known = None if places is None else [one for one in places if isinstance(one, int)]
+    if known is not None and len(known) < len(places or ()):
+        raise NotRewritten("the text does not tell which arguments have these names")
+    if known is not None and min(known, default=0) < 0:
+        raise NotRewritten("negative numbers count from the last parameter, which the text does not tell")
+    if comments(site.text()):
+        raise NotRewritten("a comment beside the keywords would be lost")
+    first = len(known) if known is not None and set(known) == set(range(len(known))) else None
+    function = site.argument("fun") if site.form == "call" else None
+    if function is not None:
+        return _of_call(site, function, first, inside, _Taken(numbers, _as_set(site, numbers)))
+    return _of_name(site, known, first, inside, numbers)
+
+
+def out_of_dict(site: Site) -> Fix:
+    """The fix where a dict has the numbers whose entries the text of the call does not spell out.
+
+    Raises `NotRewritten`.
+    """
+    every = {one: filled(site, one.value, _GONE) for one in site.call.keywords if one.arg is None}
+    held = [one for one, entries in every.items() if entries]
+    function = site.argument("fun") if site.form == "call" else None
+    text = site.text(held[0].value) if held else ""
+    entries = every[held[0]] if len(held) == 1 else {}
+    number, name = DONATE_SETTINGS
+    if function is None or number not in entries or name in entries or comments(site.text()):
+        raise NotRewritten(f"`**{text}` may hold more keywords")
+    if any(map(site.keyword, SHARDING_SETTINGS)):
+        raise NotRewritten(SHARDINGS_FIRST)
+    check_place(site, f"`**{text}` may hold more keywords")
+    own = own_dict(site, held[0].value)
+    numbers, options = free_names(site, [number, "options"])
+    variable = text if own else options
+    quote = "'" if single_quotes(site) else '"'
+    lines = [] if own else [f"{variable} = {copied(site, held[0].value)}"]
+    for key, entry in entries.items():
+        default = "" if entry.surely else f", {'()' if key == number else 'None'}"
+        taken = f"{variable}.pop({quote}{key}{quote}{default})"
+        lines.append(f"{numbers} = {taken}" if key == number else taken)
+    held_in = _Taken(numbers, _PERHAPS_ONE, held[0], variable, tuple(lines))
+    return _of_call(site, function, None, [], held_in)
+
+
+def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence[Hidden], held: _Taken) -> Fix:
+    statement = site.file.statement(site.call)
+    if not isinstance(statement, SIMPLE) or site.file.home(statement).kind == "class":
+        raise NotRewritten("there is no place for a function above the statement")
+    indent = indent_of(site, statement)
+    refuse_lowered_target(site, statement)
+    name = named(site, function)
+    taken = "function" if first is not None else "function, numbers"
+    body = _body(site, _settings(site, inside, held), first, held.as_set)
+    lines = [f"def {name}({taken}):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+    lines = [*held.lines, *([""] if held.lines else []), *lines]
+    given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
+    edits = [above(site, statement, indent, lines), site.replace(site.call, f"{name}({given})")]
+    edits += [edit for one in inside if set(_GONE) & set(one.entries) for edit in one.forgotten(site)]
+    return site.fix(Safety.UNSAFE, _TOLD, edits, _WHY)
+
+
+def _of_name(
+    site: Site, places: list[int] | None, first: int | None, inside: Sequence[Hidden], numbers: str
+) -> Fix:
+    """`jit = partial(filter_jit, donate_argnums=0)` as `def jit(function)`."""
+    statement = site.file.parent(site.call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
+        raise NotRewritten("there is no place for a function above the statement")
+    scope = site.file.home(statement)
+    if scope.kind == "class" or len(site.file.bindings(scope, target.id)) > 1:
+        raise NotRewritten(f"`{target.id}` is bound more than once, or in a class")
+    if site.arguments.open_positional or len(site.call.args) != (1 if site.form == "partial" else 0):
+        raise NotRewritten("the function is hidden in a star argument")
+    for file, use in _uses(site, target):
+        if not _wraps_one(file, use):
+            line = f"line {use.lineno}" if file is site.file else f"{file.path.name}:{use.lineno}"
+            raise NotRewritten(f"`{target.id}` does more than wrap a function, at {line}")
+        for one in _names_of_wrapped(file, use):
+            refuse_lowered(site, one)
+    indent = indent_of(site, statement)
+    if places is None:
+        raise NotRewritten(f"`{numbers}` does not tell which arguments are meant")
+    test = " or ".join(f"i == {one}" for one in sorted(places))
+    wraps, imports = site.spell("functools.wraps")
+    body = _body(site, _settings(site, inside, None), first, "", f"@{wraps}(function)", test)
+    lines = [f"def {target.id}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+    text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
+    text = text.replace("\n", site.file.source.newline)
+    drops = names_in(site.call.func) if site.form == "partial" else set()
+    drops -= {wraps.partition(".")[0]}
+    return site.fix(
+        Safety.UNSAFE, _TOLD, [*placed(site, statement, text, indent), *imports], _WHY, sorted(drops)
+    )
+
+
+def _as_set(site: Site, numbers: str) -> str:
+    """How the numbers become a set: of what may be one number, or None, too."""
+    keyword = site.keyword(DONATE_SETTINGS[0])
+    value = site.value(keyword.value) if keyword is not None else None
+    node = ast.parse(numbers, mode="eval").body
+    called = last_name(node.func) if isinstance(node, ast.Call) else ""
+    several = isinstance(value, Items) or isinstance(node, ast.Tuple | ast.List) or called in ("tuple", "list", "range")
+    return _SEVERAL if several else _PERHAPS_ONE
+
+
+def _body(
+    site: Site,
+    settings: Sequence[str],
+    first: int | None,
+    before: str = "",
+    decorator: str = "",
+    test: str = "i in numbers",
+) -> list[str]:
+    """The jitted function and the one that calls it."""
+    func = site.text(site.call.args[0] if site.form == "partial" else site.call.func)
+    jit = f"@{func}({', '.join(settings)})"
+    if first is not None:
+        return [
+            jit,
+            "def jitted(kept, given):",
+            f"{_UNIT}function, others, named = kept",
+            f"{_UNIT}return function(*given, *others, **named)",
+            "",
+            *([decorator] if decorator else []),
+            "def call(*args, **named):",
+            f"{_UNIT}return jitted((function, args[{first}:], named), args[:{first}])",
+            "",
+            "return call",
+        ]
+    return [
+        *([before, ""] if before else []),
+        jit,
+        "def jitted(kept, given):",
+        f"{_UNIT}function, others, named = kept",
+        f"{_UNIT}both = {{**others, **given}}",
+        f"{_UNIT}return function(*(both[i] for i in sorted(both)), **named)",
+        "",
+        *([decorator] if decorator else []),
+        "def call(*args, **named):",
+        f"{_UNIT}given = {{i: arg for i, arg in enumerate(args) if {test}}}",
+        f"{_UNIT}others = {{i: arg for i, arg in enumerate(args) if i not in given}}",
+        f"{_UNIT}return jitted((function, others, named), given)",
+        "",
+        "return call",
+    ]
+
+
+def _settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list[str]:
+    """The other settings of the call, with the mode."""
+    found = ['donate="all-except-first"']
+    for keyword in site.call.keywords:
+        known = next((one for one in inside if one.keyword is keyword), None)
+        if keyword.arg in ("fun", *_GONE):
+            continue
+        if held is not None and keyword is held.opened:
+            found.append(f"**{held.variable}")
+        elif keyword.arg is not None:
+            found.append(f"{keyword.arg}={site.text(keyword.value)}")
+        elif known is not None and set(_GONE) & set(known.entries):
+            found.append(known.without(site, _GONE))
+        else:
+            found.append(f"**{site.text(keyword.value)}")
+    found = [one for one in found if one]
+    _refuse_inner_names(site)
+    if any("\n" in one for one in found):
+        raise NotRewritten("the call stands on several lines")
+    taken = {"function", "numbers", "jitted", "call"}
+    if any(taken & names_in(keyword.value) for keyword in site.call.keywords if keyword.arg not in _GONE):
+        raise NotRewritten("the names of its settings are taken")
+    return found
+
+
+def _refuse_inner_names(site: Site) -> None:
+    """Raise `NotRewritten` where a setting reads what a comprehension or a lambda around the call binds."""
+    for keyword in site.call.keywords:
+        for part in walk(keyword.value) if keyword.arg not in _GONE else ():
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                scope = lookup(site.file, part, part.id)[1]
+                if scope is not None and scope.kind in ("class", "comprehension", "lambda"):
+                    raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
+
+
+def _uses(site: Site, target: ast.Name) -> Iterator[tuple[FileFacts, ast.expr]]:
+    """The uses of a name that are seen, in other files too. Raises `NotRewritten` where not all can be."""
+    for use in site.file.mentions(target.id):
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+            yield site.file, use
+    if site.file.home(target).kind != "module":
+        return
+    for file in site.program.project.importing(site.file.path, target.id):
+        if file is None:
+            raise NotRewritten(f"not all files that may import `{target.id}` are read")
+        for node in file.mentions(target.id):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                yield file, node
+
+
+def _wraps_one(file: FileFacts, use: ast.expr) -> bool:
+    """Whether a use decorates a function, or is called with one and nothing else."""
+    outer = file.parent(use)
+    if isinstance(outer, Definition):
+        return use in outer.decorator_list
+    one = isinstance(outer, ast.Call) and outer.func is use and len(outer.args) == 1 and not outer.keywords
+    return one and isinstance(outer, ast.Call) and not isinstance(outer.args[0], ast.Starred)
+
+
+def _names_of_wrapped(file: FileFacts, use: ast.expr) -> Iterator[str]:
+    """What the jitted functions that it makes are called."""
+    outer = file.parent(use)
+    if isinstance(outer, Definition):
+        yield outer.name
+        return
+    statement = file.parent(outer) if outer is not None else None
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        if isinstance(target, ast.Name | ast.Attribute):
+            yield target.id if isinstance(target, ast.Name) else target.attr
