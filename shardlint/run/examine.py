@@ -19,6 +19,7 @@ from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
 from shardlint.run.renamed import Renamed
 from shardlint.run.run import Run
+from shardlint.run.syntax import keyword
 from shardlint.verify.facts import Line
 
 _LEAST = 256
@@ -110,6 +111,7 @@ class _Lines:
                 whole.update(self._placed.get((place.file, place.line), {}))
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
+        known = [(word, keyword(line, found.kind) if word == "jitted" else line) for word, line in known]
         tests = self._tests.get((found.line.file, found.line.line), ())
         see: dict[tuple[str, str, int], tuple[str, Line]] = {}
         for word, line in (*found.see, *known[:4]):

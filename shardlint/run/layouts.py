@@ -33,6 +33,8 @@ def _moved(one: Compiled, run: Run) -> Iterator[Found]:
         if warned.bytes < least or not warned.line.file:
             continue
         shown, axes, of = (*warned.message.split("|"), "", "")[:3]
+        if warned.kind == "exchanged" and not of and _along_both(axes, one):
+            continue
         if warned.kind == "exchanged" or (warned.kind == "exchanged-at-product" and not _brought(of, axes, one)):
             along = f" along {axes}" if axes else ""
             yield Found(
@@ -82,6 +84,16 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
     batch = {name for leaf in taken for names in leaf.axes or () for name in names}
     # A batch that comes whole is split inside, by a constraint: over which axes is not known here.
     return not batch or set(axes.replace("'", "").split(" and ")) <= batch
+
+
+def _along_both(axes: str, one: Compiled) -> bool:
+    """Whether axes split the batch and the state (FSDP): what the compiler then brings to weights, in place of gathering
+    them, is cut apart or joined on other devices than it lay on.
+    """
+    state = [leaf for leaf in one.arguments if is_state(leaf, one)]
+    batch = [leaf for leaf in one.arguments if leaf not in state]
+    split = [{name for leaf in each for names in leaf.axes or () for name in names} for each in (state, batch)]
+    return bool(axes) and set(axes.replace("'", "").split(" and ")) <= split[0] & split[1]
 
 
 def _least(one: Compiled, run: Run) -> int:

@@ -128,7 +128,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
 def _idle(known: dict[str, Any]) -> dict[str, Any]:
     """The axes along which all devices multiply the same, where regions do most of what a program multiplies."""
     regions = [each for each in known["regions"] if each.get("work")]
-    if not regions or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
+    # Where all draw the same, that they do the same work is what comes of it.
+    drawn = any(one["what"] in ("same-random", "same-parts") for each in regions for one in each.get("seen", ()))
+    if not regions or drawn or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
         return {}
     axes = set(regions[0]["idle"]).intersection(*(each["idle"] for each in regions))
     sizes = {name: size for each in regions for name, size in each["axes"].items() if name in axes}

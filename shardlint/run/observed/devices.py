@@ -76,7 +76,8 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]:
                 split.setdefault(array(leaf), (one, leaf))
     for one in events.of("ran"):
-        given = one["devices"] == 1 and any(leaf["devices"] > 1 for leaf in one["taken"])
+        # What an operation of a library makes outside of a jit (zeros for an imaginary part) is used up at once.
+        given = one["devices"] == 1 and one["defined"] and any(leaf["devices"] > 1 for leaf in one["taken"])
         # What pmap takes it places itself, a row for each device.
         unplaced = one["devices"] > 1 and not one.get("pmap")
         leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and unplaced]
@@ -91,6 +92,8 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             and not (given and (one["name"], array(leaf)) in moved)
             and (_in_a_tree(leaf) or _in_a_tree(split[array(leaf)][1]) or _comes_back(leaf, one))
         ]
+        # What an operation outside of jit takes of its own line, a library has made on its way.
+        lost = [leaf for leaf in lost if given or one["defined"] or leaf["made"][:1] != one["lines"][:1]]
         if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
             continue
         if any(not _on_the_host(leaf) for leaf in lost):

@@ -11,6 +11,7 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.run.syntax import keyword, returned
 from shardlint.verify.facts import Line
 
 _WHAT_IS_READ = {
@@ -37,7 +38,9 @@ def filled_alike(events: Events) -> Iterator[Found]:
     """Arrays of which every device was given the same part."""
     seen = set()
     for one in events.of("same-shards"):
-        place = first(one["lines"])
+        called = place = first(one["lines"])
+        if made := one.get("callback"):
+            place = line([made[0], returned(made[0], made[1]) or made[1], made[2]])
         if place in seen:
             continue
         seen.add(place)
@@ -46,6 +49,7 @@ def filled_alike(events: Events) -> Iterator[Found]:
             f"all {one['parts']} parts of this {array(one)}, which lies as {one['spec']}, hold the same numbers: the "
             "callback gives each device one and the same part of the data",
             advice="give what it is asked for: lambda index: data[index]", bytes=one["bytes"],
+            see=(("called", called),) if called != place else (),
         )  # fmt: skip
 
 
@@ -179,7 +183,7 @@ def warnings(events: Events, told: set[str]) -> Iterator[Found]:
         text = one["text"].rstrip(".").split("\n")[0]
         see = [("defined", line(one["defined"]))] if one["defined"] else []
         if donated and one["defined"]:  # what is donated is said where the function is jitted
-            place, see = _jitted(events, one["defined"]), [*see, ("called", replace(place, function=""))]
+            place, see = keyword(_jitted(events, one["defined"]), "donation"), [*see, ("called", replace(place, function=""))]
         yield Found(
             "donation" if donated else "warning", function(one["lines"][0]), place,
             f"jax warns: {text}",
