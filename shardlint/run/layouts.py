@@ -87,8 +87,8 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
 
 
 def _along_both(axes: str, one: Compiled) -> bool:
-    """Whether axes split the batch and the state (FSDP): what the compiler then brings to weights, in place of gathering
-    them, is cut apart or joined on other devices than it lay on.
+    """Whether axes split the batch and the state (FSDP): what the compiler brings to the weights, in place of gathering
+    those, is cut apart or joined on other devices than it lay on.
     """
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
     batch = [leaf for leaf in one.arguments if leaf not in state]
@@ -106,12 +106,15 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     """A result that is gathered, unless it is state: that is gathered where its optimizer is split by design."""
     number = int(warned.message.partition("|")[0])
     leaf = one.results[number] if number < len(one.results) else None
-    if leaf is None or leaf.copies != one.partitions or any(leaf.array == other.array for other in one.arguments):
+    if leaf is None or leaf.copies < 2 or any(leaf.array == other.array for other in one.arguments):
         return None
+    if leaf.copies != one.partitions and not all(DATA.match(name) for name in axes.replace("'", "").split(" and ")):
+        return None
+    whole = f"whole on each of {one.partitions} devices" if leaf.copies == one.partitions else "each row on several"
     return Found(
         "gathered", one.function.name, warned.line,
-        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: whole on each of "
-        f"{one.partitions} devices ({size_text(leaf.bytes)})",
+        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: {whole} "
+        f"({size_text(leaf.bytes)})",
         texts([leaf]), f"name {axes} in its out_shardings", leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 

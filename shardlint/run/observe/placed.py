@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import meshes, ran
+from . import decided, meshes, ran
 from .frames import discarded, is_user, stack
 from .program import nbytes, spec_text
 from .sink import quiet, write
@@ -127,7 +127,8 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
     if name == "jax.device_put":
         if len(args) < 2 and kwargs.get("device") is None:
             _left_there(jax, args[0] if args else kwargs.get("x"), result)
-        _lies(jax, result)
+        _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
+        _undone(jax, args[0] if args else kwargs.get("x"), result)
         _moved_on(jax, args[0] if args else kwargs.get("x"), result)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
@@ -143,9 +144,27 @@ def _left_there(jax: Any, given: Any, result: Any) -> None:
             ran.note_host(after, lines, "jax.device_put")
 
 
-def _lies(jax: Any, result: Any) -> None:
+def _undone(jax: Any, given: Any, result: Any) -> None:
+    """Arrays that were placed split, and are made whole on all devices before a function of the user's took one."""
+    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
+    found = []
+    for before, after in [] if ran.split_taken else list(pairs)[:400]:
+        by = ran.placed_by(before)
+        if by and len(after.sharding.device_set) > 1 and after.sharding.is_fully_replicated:
+            if ran.held(before, before.sharding) < nbytes(before):
+                found.append((before, by))
+    if found:
+        before, by = max(found, key=lambda each: nbytes(each[0]))
+        write(
+            "undone", lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
+            spec=spec_text(before.sharding), bytes=sum(nbytes(one) for one, _ in found),
+        )  # fmt: skip
+
+
+def _lies(jax: Any, result: Any, target: Any = None) -> None:
     """Where arrays lie that were placed on several devices, one of each type and spec."""
     lines: list[Any] = []
+    known = dict(decided.leaves(jax, target)) if target is not None else {}
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
         sharding = getattr(one, "sharding", None)
         if (
@@ -157,6 +176,7 @@ def _lies(jax: Any, result: Any) -> None:
         if nbytes(one) >= _LEAST:
             lines = lines or stack()
             ran.note_put(one, lines)
+            ran.note_decided(one, decided.by_path(known, jax.tree_util.keystr(path)))
             facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
             write(
                 "put",

@@ -39,6 +39,69 @@ def mesh_unused(events: Events, least: int) -> Iterator[Found]:
         yield _alone(largest, meshes[-1], largest["given"])
 
 
+def meshes(events: Events) -> Iterator[Found]:
+    """Meshes whose axes have each other's sizes, and those that leave devices out without a word."""
+    built = list(events.of("mesh"))
+    for one in built:
+        sizes, place = dict(map(tuple, one["axes"])), line(one["line"])
+        if one.get("told"):
+            name, told = one["told"]
+            yield Found(
+                "axis-sizes", function(one["line"]), place,
+                f"this mesh has {_sizes(sizes)}, and {name} says {_sizes(dict(map(tuple, told)))}: the sizes come in "
+                "another order than the names of the axes",
+                advice="give the sizes in the order of the names",
+                see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+            )  # fmt: skip
+    largest = max(built, key=lambda one: math.prod(size for _, size in one["axes"]), default=None)
+    if largest is not None and largest.get("short"):
+        count = math.prod(size for _, size in largest["axes"])
+        if events.devices <= count:
+            yield Found(
+                "idle-devices", function(largest["line"]), line(largest["line"]),
+                f"the largest mesh takes the first {count} of the {largest['of']} devices: the others hold and do "
+                "nothing",
+                advice="make the sizes from jax.device_count(), or name the devices that are meant: devices=",
+                see=tuple(("called", line(each)) for each in largest["lines"][1:3]),
+            )  # fmt: skip
+
+
+def _sizes(axes: dict[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def through_host(events: Events, least: int) -> Iterator[Found]:
+    """Arrays that lay split, were brought to the host, and are taken from there by a function, whole.
+
+    What numpy has made of one counts where the program places such arrays by hand and the function runs on several
+    devices: a batch that is changed after it was placed.
+    """
+    placed = {array(one) for one in events.of("put") if one["held"] < one["bytes"]}
+    ran = {(str(one["defined"]), one["name"]): one["devices"] for one in events.of("ran")}
+    told = set()
+    for one in events.of("through-host"):
+        place, leaves = first(one["lines"]), one["leaves"]
+        devices = ran.get((str(one["defined"]), one["name"]), 1)
+        if not one["same"]:
+            leaves = [leaf for leaf in leaves if array(leaf) in placed and devices > 1]
+        leaves = [leaf for leaf in leaves if leaf["bytes"] >= least]
+        if not leaves or place in told:
+            continue
+        told.add(place)
+        leaves.sort(key=lambda leaf: -leaf["bytes"])
+        total = sum(leaf["bytes"] for leaf in leaves)
+        count = "an array that lies" if len(leaves) == 1 else f"{len(leaves)} arrays that lie"
+        where = f"all {devices} devices get it" if devices > 1 else "one device gets it"
+        yield Found(
+            "through-host", function(one["lines"][0]), place,
+            f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}), and {one['name']} "
+            f"takes it from there: {where} whole",
+            tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
+            "use jnp in place of np, and hand on the arrays themselves, which stay split", total, code="SL243",
+            see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
+        )  # fmt: skip
+
+
 def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> Found:
     count = math.prod(size for _, size in mesh["axes"])
     axes = ", ".join(f"{name}={size}" for name, size in mesh["axes"])

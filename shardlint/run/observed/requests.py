@@ -13,6 +13,7 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.syntax import keyword, returned
 from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
 
 _WHAT_IS_READ = {
     "backend": "jax has made its devices and does not read it any more",
@@ -31,6 +32,24 @@ def discarded(events: Events) -> Iterator[Found]:
             "discarded", function(one["line"]), place,
             f"the result of {one['name']}{what} is thrown away: the array it was given stays where it is",
             advice=f"take the result: `x = {one['name']}(x, ...)`", bytes=one["bytes"], code="SL203",
+        )  # fmt: skip
+
+
+def undone(events: Events, least: int) -> Iterator[Found]:
+    """Placements that another one takes back before a function has taken what was placed."""
+    told = set()
+    for one in events.of("undone"):
+        place = first(one["lines"])
+        if place in told or one["bytes"] < least or not place.file:
+            continue
+        told.add(place)
+        count = "1 array" if one["count"] == 1 else f"{one['count']} arrays"
+        yield Found(
+            "undone", function(one["lines"][0]), place,
+            f"this makes {count} whole on every device ({size_text(one['bytes'])}) that had just been placed split, "
+            f"and that no function has taken yet: {array(one)} lay as {one['spec']}",
+            advice="leave out what is placed already, or give this the same shardings", bytes=one["bytes"],
+            see=(("placed split", first(one["before"])),),
         )  # fmt: skip
 
 
@@ -183,7 +202,8 @@ def warnings(events: Events, told: set[str]) -> Iterator[Found]:
         text = one["text"].rstrip(".").split("\n")[0]
         see = [("defined", line(one["defined"]))] if one["defined"] else []
         if donated and one["defined"]:  # what is donated is said where the function is jitted
-            place, see = keyword(_jitted(events, one["defined"]), "donation"), [*see, ("called", replace(place, function=""))]
+            see += [("called", replace(place, function=""))]
+            place = keyword(_jitted(events, one["defined"]), "donation")
         yield Found(
             "donation" if donated else "warning", function(one["lines"][0]), place,
             f"jax warns: {text}",
