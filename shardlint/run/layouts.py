@@ -115,7 +115,8 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
         "gathered", one.function.name, warned.line,
         f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: {whole} "
         f"({size_text(leaf.bytes)})",
-        texts([leaf]), f"name {axes} in its out_shardings", leaf.bytes, see=(("function", one.function.line),),
+        texts([leaf]), f"name {axes} in its out_shardings, or in the constraint that gives it",
+        leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
 

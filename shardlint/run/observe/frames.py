@@ -134,9 +134,9 @@ def _unread(code: CodeType, name: str, at: int) -> bool:
     if name.startswith("_") or {"locals", "vars", "eval", "exec"} & set(code.co_names):
         return False
     found = list(dis.get_instructions(code))
-    # A loop comes back to what stands before, and so may a handler.
+    # A loop comes back to what stands before; handlers stand behind.
     back = [one.argval for one in found if one.offset > at and "JUMP_BACKWARD" in one.opname and one.argval <= at]
-    again = 0 if getattr(code, "co_exceptiontable", b"") else min(back, default=at)
+    again = min(back, default=at)
     return not any(
         "LOAD_FAST" in one.opname
         and one.offset >= again

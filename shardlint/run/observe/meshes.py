@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from . import environ
 from .frames import line_of, stack, user_frame
 from .sink import quiet, write
 
@@ -55,12 +56,10 @@ def _made(mesh: Any, caller: Any) -> None:
     if frame is not None and key not in built:
         built[key] = line_of(frame)
         of = mesh.devices.flat[0].client.device_count()
-        # How many devices there are is the user's word where this run did not choose it.
         plain = bool(_plain) and caller.f_code.co_name == "make_mesh"
-        chosen = "SHARDLINT_RUN_DEVICES" not in os.environ
         write(
             "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_told(frame, dict(key)),
-            short=plain and chosen and mesh.size < of, lines=stack(3),
+            short=plain and environ.told_devices() and mesh.size < of, lines=stack(3),
         )  # fmt: skip
 
 

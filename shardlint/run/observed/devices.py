@@ -91,11 +91,12 @@ def through_host(events: Events, least: int) -> Iterator[Found]:
         leaves.sort(key=lambda leaf: -leaf["bytes"])
         total = sum(leaf["bytes"] for leaf in leaves)
         count = "an array that lies" if len(leaves) == 1 else f"{len(leaves)} arrays that lie"
-        where = f"all {devices} devices get it" if devices > 1 else "one device gets it"
+        them = "it" if len(leaves) == 1 else "them"
+        where = f"all {devices} devices get {them}" if devices > 1 else f"one device gets {them}"
         yield Found(
             "through-host", function(one["lines"][0]), place,
             f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}), and {one['name']} "
-            f"takes it from there: {where} whole",
+            f"takes {them} from there: {where} whole",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
             "use jnp in place of np, and hand on the arrays themselves, which stay split", total, code="SL243",
             see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
@@ -140,7 +141,8 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
                 split.setdefault(array(leaf), (one, leaf))
     for one in events.of("ran"):
         # What an operation of a library makes outside of a jit (zeros for an imaginary part) is used up at once.
-        given = one["devices"] == 1 and one["defined"] and any(leaf["devices"] > 1 for leaf in one["taken"])
+        jitted = one["defined"] or len(one["given"]) > 1
+        given = one["devices"] == 1 and jitted and any(leaf["devices"] > 1 for leaf in one["taken"])
         # What pmap takes it places itself, a row for each device.
         unplaced = one["devices"] > 1 and not one.get("pmap")
         leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and unplaced]
@@ -212,6 +214,7 @@ def _behind(
     if _on_the_host(lost[0]):
         message = f"{count} of numpy ({size_text(total)}), which no one has placed: {other}"
     advice = (
+        "give it their shardings, which jax.device_put has as its second argument" if maker == "jax.device_put" else
         "place them as the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
         "give the jit out_shardings" if jitted else
         "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"

@@ -62,7 +62,9 @@ def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[
     """
     alike = [one for one in seen if one["what"] == "differs" and not one.get("summed")]
     defined = region.get("defined")
-    number = returned(defined[0], defined[1]) if defined else 0
+    if not defined:
+        return seen
+    number = returned(defined[0], defined[1])
     places = {str(one["lines"][:1]) for one in alike}
     if not number or len(places) < 2 or len({str(one["axes"]) for one in alike}) > 1:
         return seen

@@ -37,13 +37,16 @@ def discarded(events: Events) -> Iterator[Found]:
 
 def undone(events: Events, least: int) -> Iterator[Found]:
     """Placements that another one takes back before a function has taken what was placed."""
-    told = set()
+    groups: dict[Line, list[dict[str, Any]]] = {}
     for one in events.of("undone"):
-        place = first(one["lines"])
-        if place in told or one["bytes"] < least or not place.file:
+        groups.setdefault(first(one["lines"]), []).append(one)
+    for place, each in groups.items():
+        # One for each array, where each is placed by itself.
+        one = {**max(each, key=lambda one: one["bytes"]), "bytes": sum(one["bytes"] for one in each)}
+        number = sum(one["count"] for one in each)
+        if one["bytes"] < least or not place.file:
             continue
-        told.add(place)
-        count = "1 array" if one["count"] == 1 else f"{one['count']} arrays"
+        count = "1 array" if number == 1 else f"{number} arrays"
         yield Found(
             "undone", function(one["lines"][0]), place,
             f"this makes {count} whole on every device ({size_text(one['bytes'])}) that had just been placed split, "
