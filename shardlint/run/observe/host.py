@@ -13,8 +13,13 @@ from .sink import quiet, write
 
 _LEAST = 4096
 _MOST = 2000
+_FEW = 8
+_LOOK = 8
+_LARGEST = 2**23
+_ALIKE = 0.7
 _fetched: dict[int, tuple[Any, dict[str, Any]]] = {}
-_types: dict[tuple[Any, str], dict[str, Any]] = {}
+_types: dict[tuple[Any, str], tuple[dict[str, Any], Any]] = {}
+_looks: dict[tuple[Any, str], int] = {}
 
 
 def install(jax: Any) -> None:
@@ -42,11 +47,34 @@ def _note(one: Any, result: Any) -> None:
     if not lines:
         return
     facts = {"lines": lines[:4], "spec": spec_text(one.sharding)}
-    _types.setdefault((tuple(one.shape), str(one.dtype)), facts)
+    key = (tuple(one.shape), str(one.dtype))
+    _types[key] = (facts, _rows(result) if _looks.setdefault(key, 0) < _FEW else None)
+    _looks[key] += 1
     try:
         _fetched[id(result)] = (weakref.ref(result), facts)
     except TypeError:  # a number
         return
+
+
+def _rows(one: Any) -> Any:
+    """The mean of each row, by which a batch is known again when its rows are turned, clipped or noisy."""
+    import numpy as np
+
+    shape = tuple(one.shape)
+    if len(shape) < 2 or shape[0] < _LOOK or one.size > _LARGEST or np.asarray(one).dtype.kind not in "fiu":
+        return None
+    return np.asarray(one, np.float64).reshape(shape[0], -1).mean(axis=1)
+
+
+def _made_of(one: Any) -> dict[str, Any] | None:
+    """What is known of the array that one of the host was made of, row by row: of the last that was fetched."""
+    import numpy as np
+
+    facts, before = _types.get((tuple(one.shape), str(one.dtype)), (None, None))
+    now = _rows(one) if before is not None else None
+    if now is None or min(float(np.std(now)), float(np.std(before))) == 0:
+        return None
+    return facts if float(np.corrcoef(now, before)[0, 1]) > _ALIKE else None
 
 
 @quiet
@@ -54,7 +82,7 @@ def taken(
     known: dict[str, Any], names: Sequence[str], args: Sequence[Any], lines: list[Any], leaf: Callable[..., Any]
 ) -> None:
     """Tell what a function takes from the host that lay split on the devices before: the same array, or what numpy has
-    made of it, an array of its shape and type.
+    made of it: an array of its shape and type whose rows are alike.
     """
     if not _fetched or not called.of_user(known):
         return
@@ -64,7 +92,7 @@ def taken(
         if hasattr(one, "sharding") or not hasattr(one, "dtype") or nbytes(one) < _LEAST:
             continue
         same = _fetched.get(id(one))
-        fact = same[1] if same is not None and same[0]() is one else _types.get((tuple(one.shape), str(one.dtype)))
+        fact = same[1] if same is not None and same[0]() is one else _made_of(one)
         if fact is not None:
             key = str(fact["lines"][0])
             facts.setdefault(key, {**fact, "same": same is not None})

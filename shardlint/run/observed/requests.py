@@ -38,13 +38,21 @@ def discarded(events: Events) -> Iterator[Found]:
 def undone(events: Events, least: int) -> Iterator[Found]:
     """Placements that another one takes back before a function has taken what was placed."""
     groups: dict[Line, list[dict[str, Any]]] = {}
+    # Whole copies for a first look, beside what is trained as it was placed, are meant.
+    kept = {
+        array(leaf)
+        for one in events.of("ran")
+        if one["defined"]
+        for leaf in one["taken"]
+        if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]
+    }
     for one in events.of("undone"):
         groups.setdefault(first(one["lines"]), []).append(one)
     for place, each in groups.items():
         # One for each array, where each is placed by itself.
         one = {**max(each, key=lambda one: one["bytes"]), "bytes": sum(one["bytes"] for one in each)}
         number = sum(one["count"] for one in each)
-        if one["bytes"] < least or not place.file:
+        if one["bytes"] < least or not place.file or array(one) in kept:
             continue
         count = "1 array" if number == 1 else f"{number} arrays"
         yield Found(

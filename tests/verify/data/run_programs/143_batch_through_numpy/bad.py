@@ -42,6 +42,12 @@ for _ in range(3):
     x = jax.device_put(rng.uniform(size=(ROWS, WIDTH)).astype(np.float32), rows)
     params, state, loss = step(params, state, noisy(x, rng), x)
 
+# Another batch of that shape, from the host, is none that was there before.
+score = jax.jit(lambda params, x: jnp.mean((net.apply(params, x) - x) ** 2))
+seen = np.asarray(x).mean()
+other = rng.uniform(size=(ROWS, WIDTH)).astype(np.float32)
+print(seen, float(score(params, jax.device_put(other, rows))))
+
 # What is read off on the host, and stays there, is no way of an array: a picture of the last batch, and its errors.
 picture = np.asarray(jax.jit(net.apply)(params, x))
 print(float(loss), float(np.abs(picture - np.asarray(x)).mean()))

@@ -35,6 +35,9 @@ def main():
     params = place(mesh, {"table": jax.random.normal(a, (ITEMS, DIM)), "query": jax.random.normal(b, (DIM, DIM)) / 8})
     train = Train(params, tx.init(params))
     train = jax.tree.map(lambda one: jax.device_put(one, NamedSharding(mesh, P())), train)  # here
+    # A copy for a first look, beside what is trained as it lies.
+    shown = jax.device_put(train.params["table"], NamedSharding(mesh, P()))
+    print(float(shown[0, 0]))
 
     @jax.jit
     def step(train, ids, targets):

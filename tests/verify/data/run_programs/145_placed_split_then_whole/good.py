@@ -35,6 +35,9 @@ def main():
     params = place(mesh, {"table": jax.random.normal(a, (ITEMS, DIM)), "query": jax.random.normal(b, (DIM, DIM)) / 8})
     train = Train(params, tx.init(params))
     assert not train.params["table"].sharding.is_fully_replicated
+    # A copy for a first look, beside what is trained as it lies.
+    shown = jax.device_put(train.params["table"], NamedSharding(mesh, P()))
+    print(float(shown[0, 0]))
 
     @jax.jit
     def step(train, ids, targets):
