@@ -79,6 +79,10 @@ def _given_back(each: Sequence[Compiled], run: Run) -> Found | None:
         # What comes whole as well is of another plan.
         came = {(leaf.array, last_key(leaf.where)) for leaf in one.arguments if leaf.copies == one.partitions}
         lost = [leaf for leaf in lost if (leaf.array, last_key(leaf.where)) not in came]
+        # Gradients, whose like is the state of another function, are no state that is given back.
+        likes = [run.like(leaf, one) for leaf in lost]
+        if any(like is not None and like[0].function != one.function for like in likes):
+            continue
         if lost:
             leaf = split[lost[0].array, last_key(lost[0].where)]
             return Found(

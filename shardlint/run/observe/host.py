@@ -72,7 +72,7 @@ def _made_of(one: Any) -> dict[str, Any] | None:
 
     facts, before = _types.get((tuple(one.shape), str(one.dtype)), (None, None))
     now = _rows(one) if before is not None else None
-    if now is None or min(float(np.std(now)), float(np.std(before))) == 0:
+    if now is None or before is None or min(float(np.std(now)), float(np.std(before))) == 0:
         return None
     return facts if float(np.corrcoef(now, before)[0, 1]) > _ALIKE else None
 
