@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, held, texts
 from shardlint.run.rules import different
-from shardlint.run.run import Run, is_state
+from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array
 from shardlint.verify.report import size_text
 
@@ -20,7 +20,8 @@ def left_whole(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         state = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and is_state(leaf, one)]
         rest = [leaf for leaf in one.arguments if leaf not in state and leaf.shape]
         split = [leaf for leaf in state if leaf.copies < one.partitions and leaf.where not in one.unplaced]
-        for axis in sorted(_axes(split) & _axes(rest)):
+        rows = {name for leaf in rest if leaf.axes for name in leaf.axes[0] if DATA.match(name)}
+        for axis in sorted(_axes(split) & rows):
             size = one.program.mesh.get(axis, 1)
             largest = max((leaf.bytes_whole for leaf in split if axis in _axes([leaf])), default=0)
             lost = [
