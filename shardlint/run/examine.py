@@ -13,12 +13,14 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
-from shardlint.run.observed import alone, batches, carried, devices, names, regions, requests, taken
+from shardlint.run.left_whole import left_whole
+from shardlint.run.observed import alone, batches, carried, devices, names, promised, regions, requests, taken
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
 from shardlint.run.renamed import Renamed
 from shardlint.run.run import Run
+from shardlint.run.syntax import keyword
 from shardlint.verify.facts import Line
 
 _LEAST = 256
@@ -41,6 +43,7 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     events = events or Events()
     ran = [tuple(one["defined"]) for one in events.of("ran") if one["defined"]]
     compiled = [replace(one, function=of_pmap(one.function, ran)) for one in compiled]
+    compiled = [*_with_donations(compiled, events)]
     groups: dict[Function, list[Compiled]] = defaultdict(list)
     for one in compiled:
         # Not by where it is called from.
@@ -60,6 +63,23 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     return facts
 
 
+def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Compiled]:
+    """With what was donated and never came to the compiler, because no result can take it."""
+    names: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for event in events.of("donates"):
+        names[str(event["defined"][0]), int(event["defined"][1])] |= set(event["arguments"])
+    for one in compiled:
+        given = names.get((one.function.line.file, one.function.line.line), set())
+        arrays = one.program.arrays
+        if given and one.function.own and not any(leaf.donated for leaf in arrays):
+            arrays = tuple(
+                replace(leaf, donated=True, aliased=False) if leaf.role == "in" and leaf.where in given else leaf
+                for leaf in arrays
+            )
+            one = replace(one, program=replace(one.program, arrays=arrays))
+        yield one
+
+
 def _notes(events: Events) -> Iterator[str]:
     """What the reader has to know of what was seen, and of what was not."""
     if events.failed:
@@ -67,7 +87,7 @@ def _notes(events: Events) -> Iterator[str]:
     built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
     if built:
         size, one = max(built, key=lambda each: each[0])
-        if size < one["of"]:
+        if size < one["of"] and not one.get("short"):
             where = seen.line(one["line"])
             yield f"the largest mesh, of {where}, has {size} of the {one['of']} devices: the others stay idle"
 
@@ -81,10 +101,15 @@ class _Lines:
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
         self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
+        self._decided: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(dict)
         for one in events.of("ran"):
             if one["defined"] and one["lines"]:
                 self._note(one["defined"], "called", seen.first(one["lines"]))
                 whole = self._placed[str(one["defined"][0]), int(one["defined"][1])]
+                decided = self._decided[str(one["defined"][0]), int(one["defined"][1])]
+                for leaf in (*one["taken"], *one["given"]):
+                    if leaf["decided"]:
+                        decided.setdefault(f"{leaf['name']} ", [seen.line(place) for place in leaf["decided"]])
                 for leaf in one["taken"]:
                     if leaf["put"] and leaf["devices"] > 1:
                         whole.setdefault(f"{leaf['name']} ", seen.first(leaf["put"]))
@@ -96,6 +121,18 @@ class _Lines:
     def _note(self, place: Sequence[Any], word: str, where: Line) -> None:
         self._see[str(place[0]), int(place[1])][word, replace(where, function="")] = None
 
+    def _decided_by(self, found: Found, places: Sequence[Line]) -> list[tuple[str, Line]]:
+        """The lines that made the shardings of the arrays of a finding, at most two ways of them."""
+        decided: dict[str, list[Line]] = {}
+        for place in places:
+            decided.update(self._decided.get((place.file, place.line), {}))
+        ways = {
+            tuple(replace(line, function="") for line in lines): None
+            for leaf, lines in decided.items()
+            if any(one.startswith(leaf) for one in found.arrays)
+        }
+        return [("its sharding", line) for lines in [*ways][:2] for line in lines]
+
     def added(self, found: Found) -> Found:
         """A finding with these lines."""
         known = [
@@ -103,16 +140,22 @@ class _Lines:
             for one in self._see.get((found.line.file, found.line.line), ())
             if one[1].line != found.line.line
         ]
-        if found.kind in ("replicated", "exchanged"):
+        if found.kind in ("replicated", "exchanged", "gathered"):
             places = [found.line, *(line for word, line in found.see if word in ("function", "defined"))]
             whole: dict[str, Line] = {}
             for place in places:
                 whole.update(self._placed.get((place.file, place.line), {}))
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
+            known = self._decided_by(found, places) + known
+        known = [(word, keyword(line, found.kind) if word == "jitted" else line) for word, line in known]
         tests = self._tests.get((found.line.file, found.line.line), ())
+        at = [line for word, line in known if word == "jitted"]
+        if found.kind == "donation" and len(at) == 1:  # what is donated is said where the function is jitted
+            found = replace(found, line=at[0], see=(("defined", found.line), *found.see))
+            known = [one for one in known if one[0] != "jitted"]
         see: dict[tuple[str, str, int], tuple[str, Line]] = {}
-        for word, line in (*found.see, *known[:4]):
+        for word, line in (*found.see, *known[:8]):
             see.setdefault((word, line.file, line.line), (word, line))
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
@@ -133,6 +176,7 @@ def _all(
             found += rules.donated(each, run)
             found += rules.donated_beside(each, run)
             found += rules.replicated(each, run)
+            found += left_whole(each, run)
             found += layouts.layouts(each, run)
             found += recompiled(each, run)
     found += placement.nothing_split(run)
@@ -147,8 +191,28 @@ def _all(
     told |= {one.function for one in whole}
     whole += carried.carried(functions, run, events, told)
     codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
+    looped = [*taken.scanned(events, large)]
+    found = [one for one in found if not _same_loop(one, looped)]
+    brought = [*devices.through_host(events, large)]
+    takers = {place for one in brought for place in _see(one)}
+    found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
+    whole += brought
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
     return [*found, *whole, *_seen(found, events, large)]
+
+
+def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
+    """Whether what the compiler makes of a scan through a split dimension is told of by its arguments, too."""
+    names = {text.partition(" ")[0] for text in found.arrays}
+    return any(
+        (found.kind == "scanned" and _see(found) & _see(one))
+        or (found.kind == "gathered" and names and names <= {text.partition(" ")[0] for text in one.arrays})
+        for one in looped
+    )
+
+
+def _see(found: Found) -> set[tuple[str, int]]:
+    return {(line.file, line.line) for line in (found.line, *(line for _, line in found.see))}
 
 
 def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:
@@ -156,6 +220,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
         *requests.flags(events), *requests.asked(events), *requests.filled_alike(events),
+        *requests.undone(events, large),
     ]  # fmt: skip
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
@@ -166,6 +231,8 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from taken.scanned(events, large)
     yield from taken.donated_inside(events, large)
     yield from taken.donated_by_keyword(events, large)
+    yield from promised.promised(events, large)
+    yield from devices.meshes(events)
     yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(

@@ -33,6 +33,8 @@ def _moved(one: Compiled, run: Run) -> Iterator[Found]:
         if warned.bytes < least or not warned.line.file:
             continue
         shown, axes, of = (*warned.message.split("|"), "", "")[:3]
+        if warned.kind == "exchanged" and not of and _along_both(axes, one):
+            continue
         if warned.kind == "exchanged" or (warned.kind == "exchanged-at-product" and not _brought(of, axes, one)):
             along = f" along {axes}" if axes else ""
             yield Found(
@@ -84,6 +86,16 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
     return not batch or set(axes.replace("'", "").split(" and ")) <= batch
 
 
+def _along_both(axes: str, one: Compiled) -> bool:
+    """Whether axes split the batch and the state (FSDP): what the compiler brings to the weights, in place of gathering
+    those, is cut apart or joined on other devices than it lay on.
+    """
+    state = [leaf for leaf in one.arguments if is_state(leaf, one)]
+    batch = [leaf for leaf in one.arguments if leaf not in state]
+    split = [{name for leaf in each for names in leaf.axes or () for name in names} for each in (state, batch)]
+    return bool(axes) and set(axes.replace("'", "").split(" and ")) <= split[0] & split[1]
+
+
 def _least(one: Compiled, run: Run) -> int:
     """The least that is worth a word of what a function moves: beside the largest array that it takes or gives."""
     largest = max((leaf.bytes_whole for leaf in one.program.arrays), default=0)
@@ -94,13 +106,17 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     """A result that is gathered, unless it is state: that is gathered where its optimizer is split by design."""
     number = int(warned.message.partition("|")[0])
     leaf = one.results[number] if number < len(one.results) else None
-    if leaf is None or leaf.copies != one.partitions or any(leaf.array == other.array for other in one.arguments):
+    if leaf is None or leaf.copies < 2 or any(leaf.array == other.array for other in one.arguments):
         return None
+    if leaf.copies != one.partitions and not all(DATA.match(name) for name in axes.replace("'", "").split(" and ")):
+        return None
+    whole = f"whole on each of {one.partitions} devices" if leaf.copies == one.partitions else "each row on several"
     return Found(
         "gathered", one.function.name, warned.line,
-        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: whole on each of "
-        f"{one.partitions} devices ({size_text(leaf.bytes)})",
-        texts([leaf]), f"name {axes} in its out_shardings", leaf.bytes, see=(("function", one.function.line),),
+        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: {whole} "
+        f"({size_text(leaf.bytes)})",
+        texts([leaf]), f"name {axes} in its out_shardings, or in the constraint that gives it",
+        leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
 

@@ -17,6 +17,10 @@ from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.module import Computation, Instruction
 
 _CARRY = frozenset(("copy", "bitcast", "reshape", "transpose", "convert"))
+_ALONE = frozenset(
+    ("exponential", "tanh", "logistic", "negate", "abs", "sqrt", "rsqrt", "log", "sine", "cosine", "floor", "sign")
+)
+_WITH_A_NUMBER = frozenset(("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"))
 _PARTS = ("slice", "dynamic-slice", "dynamic-update-slice", "pad")
 _STEPS = 16
 _EXCHANGES = ("collective-permute", "all-to-all")
@@ -121,6 +125,22 @@ def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: A
     yield Warned("row", f"{shape}|{' and '.join(map(repr, names))}", own or inner or Line(), shape.bytes)
 
 
+def _each_by_itself(one: Instruction, entry: Computation) -> str:
+    """What an operation takes whose elements it changes each by itself, if that is one array; empty where it is not."""
+    if one.opcode in _CARRY or one.opcode in _ALONE:
+        return one.operands()[0][0]
+    if one.opcode not in _WITH_A_NUMBER:
+        return ""
+    arrays = []
+    for name, _ in one.operands():
+        made = entry.instructions.get(name)
+        while made is not None and made.opcode in ("broadcast", *_CARRY):
+            made = entry.instructions.get(made.operands()[0][0])
+        if made is None or made.opcode != "constant":
+            arrays.append(name)
+    return arrays[0] if len(arrays) == 1 else ""
+
+
 def _at_the_end(read: Read, collectives: list[Collective], axes: Axes) -> Iterator[Warned]:
     """Results that are gathered, and nothing else is done with what was gathered."""
     lines = {id(made): one.line for one, made in zip(collectives, read.instructions, strict=True)}
@@ -131,8 +151,8 @@ def _at_the_end(read: Read, collectives: list[Collective], axes: Axes) -> Iterat
     operands = root.operands() if root.opcode == "tuple" else [(root.name, None)]
     for number, (name, _) in enumerate(operands):
         one = entry.instructions.get(name)
-        while one is not None and one.opcode in _CARRY:
-            one = entry.instructions.get(one.operands()[0][0])
+        while one is not None and (taken := _each_by_itself(one, entry)):
+            one = entry.instructions.get(taken)
         if one is None or one.opcode != "all-gather" or len(entry.users.get(one.name, [])) > 1:
             continue
         names, _ = axes.of_groups(groups(one))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, held, texts, whole
-from shardlint.run.run import Run, is_state
+from shardlint.run.run import Run, is_state, last_key
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.report import size_text
 
@@ -28,6 +28,9 @@ def different(each: Sequence[Compiled]) -> list[Compiled]:
 
 def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Arrays whole on every device, in a program that splits their like or the rest of its state."""
+    if found := _given_back(each, run):
+        yield found
+        return
     for one in different(each):
         wholes = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
         state = [leaf for leaf in one.arguments if run.is_large(leaf, one) and is_state(leaf, one)]
@@ -62,6 +65,33 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             held(told),
         )
         return
+
+
+def _given_back(each: Sequence[Compiled], run: Run) -> Found | None:
+    """State that a function takes split and gives back whole, by its `out_shardings` or a constraint."""
+    for one in different(each):
+        split: dict[tuple[str, str], Array] = {}
+        for leaf in one.arguments:
+            if leaf.copies < one.partitions and (key := last_key(leaf.where)):
+                split.setdefault((leaf.array, key), leaf)
+        lost = [leaf for leaf in one.results if run.is_whole(leaf, one)]
+        lost = [leaf for leaf in lost if (leaf.array, last_key(leaf.where)) in split and not run.only_its_state(leaf)]
+        # What comes whole as well is of another plan.
+        came = {(leaf.array, last_key(leaf.where)) for leaf in one.arguments if leaf.copies == one.partitions}
+        lost = [leaf for leaf in lost if (leaf.array, last_key(leaf.where)) not in came]
+        # Gradients, whose like is the state of another function, are no state that is given back.
+        likes = [run.like(leaf, one) for leaf in lost]
+        if any(like is not None and like[0].function != one.function for like in likes):
+            continue
+        if lost:
+            leaf = split[lost[0].array, last_key(lost[0].where)]
+            return Found(
+                "replicated", one.function.name, one.function.line,
+                f"{count_text(lost)} given back whole on each of {one.partitions} devices ({size_text(held(lost))} a "
+                f"device); {leaf.where}, of the same shape, comes as {leaf.spec}",
+                texts(lost), "give its shardings to jax.jit as out_shardings, as it comes", held(lost),
+            )  # fmt: skip
+    return None
 
 
 def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:

@@ -11,8 +11,10 @@ import os
 from typing import Any
 
 from . import (
+    decided,
     eager,
     environ,
+    host,
     imports,
     libraries,
     lowered,
@@ -32,6 +34,7 @@ def begin() -> None:
     environ.begin()
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         processes.begin()
+    imports.when("jax._src.named_sharding", decided.install_checks)
     imports.when("jax", _with_jax)
     for name, install in libraries.INSTALLERS.items():
         imports.when(name, install)
@@ -40,7 +43,7 @@ def begin() -> None:
 
 def _with_jax(jax: Any) -> None:
     _keep_out_of_sight()
-    for part in (warned, meshes, placed, mapped, lowered, ran, rows, environ, eager):
+    for part in (warned, meshes, placed, mapped, lowered, ran, rows, environ, eager, decided, host):
         quiet(part.install)(jax)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         quiet(processes.install)(jax)

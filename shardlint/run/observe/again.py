@@ -40,7 +40,8 @@ def look(
         if not equal:
             continue
         found = region.judge(eqn, lines, half, counts, equal)
-        random = [each for each in found["seen"] if each["what"] in ("same-random", "same-parts")]
+        # What is the same because its data are is told of where those come from.
+        random = [one for one in found["seen"] if one["what"] == "same-random" or one.get("direct")]
         if random:
             write("region", **{**found, "seen": random})
         # Copies of a batch may be a trial; parts that a region drew, and adds up, are not.

@@ -36,6 +36,11 @@ def watch(kind: Any) -> None:
     kind.__call__ = called
 
 
+def of_user(known: dict[str, Any]) -> bool:
+    """Whether a program is a function of the user's: `eqx.filter_jit` hands jax one of its own."""
+    return bool(known["defined"] or getattr(_calls, "now", None))
+
+
 @quiet
 def note(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     """Write down what a program's arguments and results are called, where its names are none of the user's."""

@@ -54,6 +54,13 @@ def started() -> bool:
     return bool(getattr(bridge, "_backends", None))
 
 
+def told_devices() -> bool:
+    """Whether the user has said how many devices there are, or the program: else this run has chosen."""
+    flags = _set_by_program.get("XLA_FLAGS", [()])[0]
+    own = any(_name(flag) == "--xla_force_host_platform_device_count" for flag in flags)
+    return own or "SHARDLINT_RUN_DEVICES" not in os.environ or "JAX_NUM_CPU_DEVICES" in _set_by_program
+
+
 @quiet
 def _written(environ: Any, key: str, value: str) -> None:
     line = user_line()

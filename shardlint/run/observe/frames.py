@@ -123,18 +123,23 @@ def _next(code: CodeType, at: int) -> str:
     """The instruction after the call at `at`; `unread x` where it keeps the result as x, which nothing reads."""
     for one in dis.get_instructions(code):
         if one.offset > at and one.opname not in ("CACHE", "NOP", "EXTENDED_ARG"):
-            if one.opname == "STORE_FAST" and isinstance(one.argval, str) and _unread(code, one.argval):
+            if one.opname == "STORE_FAST" and isinstance(one.argval, str) and _unread(code, one.argval, one.offset):
                 return f"unread {one.argval}"
             return one.opname
     return ""
 
 
-def _unread(code: CodeType, name: str) -> bool:
-    """Whether a local variable of a function is written and never read; `_x` is not meant to be."""
+def _unread(code: CodeType, name: str, at: int) -> bool:
+    """Whether a local variable of a function is never read after it is written at `at`; `_x` is not meant to be."""
     if name.startswith("_") or {"locals", "vars", "eval", "exec"} & set(code.co_names):
         return False
+    found = list(dis.get_instructions(code))
+    # A loop comes back to what stands before; handlers stand behind.
+    back = [one.argval for one in found if one.offset > at and "JUMP_BACKWARD" in one.opname and one.argval <= at]
+    again = min(back, default=at)
     return not any(
         "LOAD_FAST" in one.opname
+        and one.offset >= again
         and (name == one.argval or (isinstance(one.argval, tuple) and name in one.argval))
-        for one in dis.get_instructions(code)
+        for one in found
     )

@@ -85,6 +85,8 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         "moves": program.only_moves(jaxpr),
         "whole": [],
         "scanned": [],
+        "reshaped": program.cut_apart(jaxpr),
+        "constrained": program.constrained(jaxpr),
         "bytes": sum(
             int(getattr(v.aval, "size", 0)) * int(getattr(getattr(v.aval, "dtype", None), "itemsize", 0) or 0)
             for v in jaxpr.invars
@@ -115,6 +117,10 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
 @quiet
 def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
     names = facts["arguments"]
+    given = [names[at] for at, one in enumerate(donated or ()) if one and at < len(names)]
+    if given and facts["defined"] and len(donated) == len(names):
+        # What no result can take jax does not hand on to the compiler.
+        write("donates", name=facts["name"], defined=facts["defined"], arguments=given[:400])
     for one in taken(jaxpr, donated):
         if one["what"] == "scanned":
             facts["scanned"] += [[at, one["lines"]] for at in one["arguments"]]

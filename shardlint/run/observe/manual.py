@@ -91,7 +91,7 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
     if name in RANDOM:
         joined = _join(taken)
         lines = tuple(map(tuple, region.lines(eqn)[:4]))
-        return [Value(joined.over, joined.given, lines, joined.loose)] * len(eqn.outvars)
+        return [Value(joined.over, joined.given, lines, joined.loose, drawn=lines)] * len(eqn.outvars)
     if name == "sort" and any(value.random for value in taken):
         return None  # a permutation, or the numbers in order: drawn all the same
     if name in ENDS_RANDOM:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import alone
+from . import alone, decided
 from .frames import is_user, user_line, walk
 from .sink import quiet, write
 
@@ -39,7 +39,8 @@ def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        _note(name, args[0] if args else kwargs.get("f", kwargs.get("fun")), kwargs.get("donate_argnums"))
+        given = args[0] if args else kwargs.get("f", kwargs.get("fun"))
+        _note(name, given, kwargs.get("donate_argnums"), kwargs.get("out_shardings"))
         made = function(*args, **kwargs)
         if name != "jit" and (args or {"f", "fun"} & set(kwargs)):
             return alone.noting(made, function, args, kwargs, user_line())
@@ -49,7 +50,7 @@ def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 @quiet
-def _note(name: str, function: Any, donates: Any = None) -> None:
+def _note(name: str, function: Any, donates: Any = None, shardings: Any = None) -> None:
     line = user_line()
     if line is not None and name == "pmap":
         _pmaps.append(line)
@@ -62,6 +63,7 @@ def _note(name: str, function: Any, donates: Any = None) -> None:
         return
     if name == "jit":
         if is_user(code.co_filename):
+            decided.note_jit(code, shardings)
             write("jitted", defined=[code.co_filename, code.co_firstlineno, code.co_name], line=line)
             numbers = [donates] if isinstance(donates, int) else list(donates or ())
             _donates.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), []).append(numbers)

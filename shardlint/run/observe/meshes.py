@@ -7,9 +7,12 @@ import os
 import sys
 from typing import Any
 
-from .frames import line_of, user_frame
+from . import environ
+from .frames import line_of, stack, user_frame
 from .sink import quiet, write
 
+_plain: list[bool] = []
+"""Not empty within a `make_mesh` that is given no devices."""
 _INTERNAL = f"{os.sep}jax{os.sep}_src{os.sep}"
 built: dict[tuple[tuple[str, int], ...], list[Any]] = {}
 
@@ -26,6 +29,20 @@ def install(jax: Any) -> None:
         return one
 
     mesh.__new__ = made
+    if hasattr(jax, "make_mesh"):
+        jax.make_mesh = _making(jax.make_mesh)
+
+
+def _making(function: Any) -> Any:
+    @functools.wraps(function)
+    def making(*args: Any, **kwargs: Any) -> Any:
+        _plain[:] = [True] if kwargs.get("devices") is None else []
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _plain.clear()
+
+    return making
 
 
 @quiet
@@ -39,4 +56,20 @@ def _made(mesh: Any, caller: Any) -> None:
     if frame is not None and key not in built:
         built[key] = line_of(frame)
         of = mesh.devices.flat[0].client.device_count()
-        write("mesh", axes=[list(one) for one in key], line=built[key], of=of)
+        plain = bool(_plain) and caller.f_code.co_name == "make_mesh"
+        write(
+            "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_told(frame, dict(key)),
+            short=plain and environ.told_devices() and mesh.size < of, lines=stack(3),
+        )  # fmt: skip
+
+
+def _told(frame: Any, sizes: dict[str, int]) -> list[Any] | None:
+    """What else in sight says of these axes: the same sizes, of other ones."""
+    for name, value in [*frame.f_locals.items(), *(frame.f_back.f_locals.items() if frame.f_back else ())]:
+        known = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+        if not isinstance(known, dict) or not all(type(known.get(axis)) is int for axis in sizes):
+            continue
+        told = {axis: int(known[axis]) for axis in sizes}
+        if told != sizes and sorted(told.values()) == sorted(sizes.values()):
+            return [name, [list(one) for one in told.items()]]
+    return None

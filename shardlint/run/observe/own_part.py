@@ -45,8 +45,9 @@ def own_parts(body: Any, dimensions: Sequence[Sequence[Names]], region: Region) 
     for number, dims in zip(ops.arguments, dimensions, strict=False):
         shape = ops.shape(number)
         split = [axes & manual for axes in dims[: len(shape)]]
-        if region.pmap and len(shape) > 1 and shape[0] == 1:
-            # What pmap gives to each device is rows of a batch, as a rule: the first dimension that is left.
+        if region.pmap and shape[:1] == (1,) and (len(shape) > 2 or (len(shape) == 2 and ops.kind(number) != "f")):
+            # What pmap gives to each device is rows of a batch, as a rule: the first dimension that is left. A vector
+            # of floats may be a bias.
             split[1] |= split[0]
         known[number] = Part(
             tuple(axes if size > 1 else NONE for axes, size in zip(split, shape, strict=True))
@@ -132,9 +133,9 @@ class _Seen:
             self.tell("own-softmax" if softmax else "own-norm", made, one.total, scores=scores)
 
     def _rows_of(self, made: Op) -> bool:
-        """Whether a sum goes over the rows of one batch beside those of another, as in a contrastive loss."""
-        dims = self.part(made.takes[0]).dims
-        return len(dims) == 2 and bool(dims[0] & dims[1])
+        """Whether a sum goes over the rows of one batch beside those of another, as in a contrastive loss: as many."""
+        dims, shape = self.part(made.takes[0]).dims, self.ops.shape(made.takes[0])
+        return len(dims) == 2 and bool(dims[0] & dims[1]) and shape[0] == shape[1]
 
     def _exponential(self, made: Op) -> bool:
         """Whether a sum is one of exponentials."""
@@ -316,6 +317,8 @@ class _Seen:
                 continue
             done.add(one)
             if op.name in ("argmax", "argmin", "top_k"):
+                if self.region.pmap and not self._rows_of(op):
+                    return
                 self.tell("own-place", op, axes, name=op.name)
                 return
             if op.name in _PLACES and sum(self.ops.shape(each) != () for each in op.takes) > 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import meshes, ran
-from .frames import discarded, stack
+from . import decided, meshes, ran
+from .frames import discarded, is_user, stack
 from .program import nbytes, spec_text
 from .sink import quiet, write
 
@@ -53,14 +55,14 @@ def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def filled(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        _alike(jax, result)
+        _alike(jax, result, args[2] if len(args) > 2 else kwargs.get("data_callback"))
         return result
 
     return filled
 
 
 @quiet
-def _alike(jax: Any, result: Any) -> None:
+def _alike(jax: Any, result: Any, callback: Any = None) -> None:
     """Parts of an array that were to be different rows of it and are copies of one another."""
     lines = stack()
     seen = _filled_at.setdefault(str(lines[:1]), [0])
@@ -81,8 +83,18 @@ def _alike(jax: Any, result: Any) -> None:
     if all(one.shape == samples[0].shape and (one == samples[0]).all() for one in samples[1:]):
         write(
             "same-shards", lines=lines, shape=list(result.shape), dtype=str(result.dtype), parts=len(parts),
-            spec=spec_text(result.sharding), bytes=nbytes(result),
+            spec=spec_text(result.sharding), bytes=nbytes(result), callback=_written(callback),
         )  # fmt: skip
+
+
+def _written(function: Any) -> list[Any] | None:
+    """Where the function of a callback is written, if it is a `def` of the user's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None or code.co_name == "<lambda>" or not is_user(code.co_filename):
+        return None
+    return [os.path.abspath(code.co_filename), code.co_firstlineno, code.co_name]  # noqa: PTH100
 
 
 def _watched(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -113,15 +125,46 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
     if line is not None:
         write("discarded", name=name, line=line, what=_shapes((result,)), bytes=bytes_of(jax, result))
     if name == "jax.device_put":
-        _lies(jax, result)
+        if len(args) < 2 and kwargs.get("device") is None:
+            _left_there(jax, args[0] if args else kwargs.get("x"), result)
+        _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
+        _undone(jax, args[0] if args else kwargs.get("x"), result)
         _moved_on(jax, args[0] if args else kwargs.get("x"), result)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
 
 
-def _lies(jax: Any, result: Any) -> None:
+def _left_there(jax: Any, given: Any, result: Any) -> None:
+    """Arrays of the host that were brought to a device by a `device_put` without a sharding."""
+    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
+    lines: list[Any] = []
+    for before, after in list(pairs)[:400]:
+        if not hasattr(before, "sharding") and not isinstance(after, jax.core.Tracer) and nbytes(after) >= _LEAST:
+            lines = lines or stack()
+            ran.note_host(after, lines, "jax.device_put")
+
+
+def _undone(jax: Any, given: Any, result: Any) -> None:
+    """Arrays that were placed split, and are made whole on all devices before a function of the user's took one."""
+    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
+    found = []
+    for before, after in [] if ran.split_taken else list(pairs)[:400]:
+        by = ran.placed_by(before)
+        if by and len(after.sharding.device_set) > 1 and after.sharding.is_fully_replicated:
+            if ran.held(before, before.sharding) < nbytes(before):
+                found.append((before, by))
+    if found:
+        before, by = max(found, key=lambda each: nbytes(each[0]))
+        write(
+            "undone", lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
+            spec=spec_text(before.sharding), bytes=sum(nbytes(one) for one, _ in found),
+        )  # fmt: skip
+
+
+def _lies(jax: Any, result: Any, target: Any = None) -> None:
     """Where arrays lie that were placed on several devices, one of each type and spec."""
     lines: list[Any] = []
+    known = dict(decided.leaves(jax, target)) if target is not None else {}
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
         sharding = getattr(one, "sharding", None)
         if (
@@ -133,6 +176,7 @@ def _lies(jax: Any, result: Any) -> None:
         if nbytes(one) >= _LEAST:
             lines = lines or stack()
             ran.note_put(one, lines)
+            ran.note_decided(one, decided.by_path(known, jax.tree_util.keystr(path)))
             facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
             write(
                 "put",

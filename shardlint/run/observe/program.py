@@ -56,6 +56,30 @@ def only_moves(jaxpr: Any) -> bool:
     return all(eqn.primitive.name in moves for eqn, _, _ in operations(jaxpr))
 
 
+def constrained(jaxpr: Any) -> dict[int, list[Any]]:
+    """The lines of the constraints that give results as they are, by their numbers."""
+    makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
+    found = {}
+    for at, atom in enumerate(jaxpr.outvars):
+        eqn = None if hasattr(atom, "val") else makers.get(atom)
+        if eqn is not None and eqn.primitive.name == "sharding_constraint":
+            found[at] = of_traceback(eqn.source_info.traceback)[:2]
+    return found
+
+
+def cut_apart(jaxpr: Any) -> dict[int, list[Any]]:
+    """The results whose first dimension a `reshape` has cut in two, by their numbers, with its lines."""
+    found = {}
+    makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
+    for at, atom in enumerate(jaxpr.outvars):
+        eqn = None if hasattr(atom, "val") else makers.get(atom)
+        if eqn is not None and eqn.primitive.name == "reshape":
+            shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+            if len(out) == len(shape) + 1 and out[:1] != shape[:1] and out[2:] == shape[1:]:
+                found[at] = of_traceback(eqn.source_info.traceback)[:2]
+    return found
+
+
 def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
     """Constraints whose axes do not divide a dimension, and placements that traced code asks for in vain."""
     for eqn, _, _ in operations(jaxpr):

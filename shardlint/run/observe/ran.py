@@ -9,7 +9,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, apart, called, replicas, rows
+from . import again, apart, called, decided, host, replicas, rows
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
@@ -23,6 +23,10 @@ _ran: weakref.WeakSet[Any] = weakref.WeakSet()
 _made: dict[int, tuple[Any, list[Any], str]] = {}
 _drawn: dict[int, tuple[Any, list[Any]]] = {}
 _put: dict[int, tuple[Any, list[Any]]] = {}
+_decided: dict[int, tuple[Any, list[Any]]] = {}
+_reshaped: dict[int, tuple[Any, list[Any]]] = {}
+split_taken: list[Any] = []
+"""The first function of the user's that took what is split."""
 
 
 def install(jax: Any) -> None:
@@ -70,6 +74,9 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         for at, one in enumerate(args[:_MOST])
         if nbytes(one) >= _LEAST
     ]
+    if not split_taken and called.of_user(known) and any(one["held"] < one["bytes"] for one in taken):
+        split_taken.append(lines)
+    host.taken(known, names, args, lines, leaf)
     kept = known.pop("again", ())
     again.look(jax, kept, args, known["regions"], _drawn_by)
     equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) else []
@@ -89,6 +96,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
         if _has_pmap(known):
             rows.note(jax, one, name)
         if nbytes(one) >= _LEAST:
+            note_decided(one, known["constrained"].get(at) or decided.of_result(known["defined"], name[3:]))
+            if at in known["reshaped"]:
+                _reshaped[id(one)] = (weakref.ref(one), known["reshaped"][at])
             given.append(leaf(name, one, at))
             _note_made(one, before["lines"], known["name"])
             drawn = known["regions"][0].get("drawn", {}) if len(known["regions"]) == 1 else {}
@@ -128,7 +138,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
 def _idle(known: dict[str, Any]) -> dict[str, Any]:
     """The axes along which all devices multiply the same, where regions do most of what a program multiplies."""
     regions = [each for each in known["regions"] if each.get("work")]
-    if not regions or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
+    # Where all draw the same, that they do the same work is what comes of it.
+    drawn = any(one["what"] in ("same-random", "same-parts") for each in regions for one in each.get("seen", ()))
+    if not regions or drawn or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
         return {}
     axes = set(regions[0]["idle"]).intersection(*(each["idle"] for each in regions))
     sizes = {name: size for each in regions for name, size in each["axes"].items() if name in axes}
@@ -177,6 +189,22 @@ def note_put(one: Any, lines: list[Any]) -> None:
         _put[id(one)] = (weakref.ref(one), lines[:2])
 
 
+def note_decided(one: Any, lines: list[Any]) -> None:
+    """Remember by which lines it was decided how an array lies."""
+    if lines and len(_decided) < _NOTED:
+        _decided[id(one)] = (weakref.ref(one), lines[:3])
+
+
+def _lines_in(notes: dict[int, tuple[Any, list[Any]]], one: Any) -> list[Any]:
+    known = notes.get(id(one))
+    return known[1] if known is not None and known[0]() is one else []
+
+
+def placed_by(one: Any) -> list[Any]:
+    """The lines that placed an array by hand; none of others."""
+    return _lines_in(_put, one)
+
+
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
@@ -194,6 +222,8 @@ def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
         "made": made[1] if made is not None and made[0]() is one else [],
         "put": put[1] if put is not None and put[0]() is one else [],
+        "decided": _lines_in(_decided, one),
+        "reshaped": _lines_in(_reshaped, one),
         "maker": made[2] if made is not None and made[0]() is one else "",
     }
 

@@ -164,9 +164,9 @@ def _result(
     for part in shape:
         size *= part
     alike = sorted((axes & manual) - value.over)
-    if value.random and size >= 16 and alike and not region.pmap and not region.differentiated:
-        lines = list(map(list, value.random))[:4] or lines
-        region.seen.append({"what": "same-parts", "axes": alike, **facts, "lines": lines})
+    if value.drawn and size >= 16 and alike and not region.pmap and not region.differentiated:
+        lines = list(map(list, value.drawn))[:4] or lines
+        region.seen.append({"what": "same-parts", "axes": alike, **facts, "lines": lines, "direct": bool(value.random)})
         return
     if not value.given:
         return

@@ -14,7 +14,7 @@ def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumer
     """The values a collective gives; what cannot be meant of it is told."""
     axes = frozenset(axes_of(eqn))
     region.collectives += 1
-    taken = [replace(value, random=(), norm=(), scaled=()) for value in taken]
+    taken = [replace(value, random=(), drawn=(), norm=(), scaled=()) for value in taken]
     if name == "ppermute":
         _left_out(eqn, region)
     if eqn.params.get("axis_index_groups") is not None or name in MOVE:

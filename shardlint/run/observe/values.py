@@ -43,6 +43,8 @@ class Value:
     scaled: tuple[Any, ...] = ()
     """The lines of such a norm, where arrays of that device were scaled by it."""
 
+    drawn: tuple[Any, ...] = field(default=(), compare=False)
+    """The lines of random bits that have part in it, also by a product or a sum of them."""
     summed: tuple[Any, ...] = field(default=(), compare=False)
     """The line of the last sum over devices that it went through."""
 
@@ -50,7 +52,7 @@ class Value:
         return Value(
             self.over | other.over, self.given or other.given, self.random or other.random,
             self.loose or other.loose, self.divided | other.divided, self.norm or other.norm,
-            self.scaled or other.scaled, self.summed or other.summed,
+            self.scaled or other.scaled, self.drawn or other.drawn, self.summed or other.summed,
         )  # fmt: skip
 
 

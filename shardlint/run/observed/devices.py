@@ -39,6 +39,70 @@ def mesh_unused(events: Events, least: int) -> Iterator[Found]:
         yield _alone(largest, meshes[-1], largest["given"])
 
 
+def meshes(events: Events) -> Iterator[Found]:
+    """Meshes whose axes have each other's sizes, and those that leave devices out without a word."""
+    built = list(events.of("mesh"))
+    for one in built:
+        sizes, place = dict(map(tuple, one["axes"])), line(one["line"])
+        if one.get("told"):
+            name, told = one["told"]
+            yield Found(
+                "axis-sizes", function(one["line"]), place,
+                f"this mesh has {_sizes(sizes)}, and {name} says {_sizes(dict(map(tuple, told)))}: the sizes come in "
+                "another order than the names of the axes",
+                advice="give the sizes in the order of the names",
+                see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+            )  # fmt: skip
+    largest = max(built, key=lambda one: math.prod(size for _, size in one["axes"]), default=None)
+    if largest is not None and largest.get("short"):
+        count = math.prod(size for _, size in largest["axes"])
+        if events.devices <= count:
+            yield Found(
+                "idle-devices", function(largest["line"]), line(largest["line"]),
+                f"the largest mesh takes the first {count} of the {largest['of']} devices: the others hold and do "
+                "nothing",
+                advice="make the sizes from jax.device_count(), or name the devices that are meant: devices=",
+                see=tuple(("called", line(each)) for each in largest["lines"][1:3]),
+            )  # fmt: skip
+
+
+def _sizes(axes: dict[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in axes.items())
+
+
+def through_host(events: Events, least: int) -> Iterator[Found]:
+    """Arrays that lay split, were brought to the host, and are taken from there by a function, whole.
+
+    What numpy has made of one counts where the program places such arrays by hand and the function runs on several
+    devices: a batch that is changed after it was placed.
+    """
+    placed = {array(one) for one in events.of("put") if one["held"] < one["bytes"]}
+    ran = {(str(one["defined"]), one["name"]): one["devices"] for one in events.of("ran")}
+    told = set()
+    for one in events.of("through-host"):
+        place, leaves = first(one["lines"]), one["leaves"]
+        devices = ran.get((str(one["defined"]), one["name"]), 1)
+        if not one["same"]:
+            leaves = [leaf for leaf in leaves if array(leaf) in placed and devices > 1]
+        leaves = [leaf for leaf in leaves if leaf["bytes"] >= least]
+        if not leaves or place in told:
+            continue
+        told.add(place)
+        leaves.sort(key=lambda leaf: -leaf["bytes"])
+        total = sum(leaf["bytes"] for leaf in leaves)
+        count = "an array that lies" if len(leaves) == 1 else f"{len(leaves)} arrays that lie"
+        them = "it" if len(leaves) == 1 else "them"
+        where = f"all {devices} devices get {them}" if devices > 1 else f"one device gets {them}"
+        yield Found(
+            "through-host", function(one["lines"][0]), place,
+            f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}), and {one['name']} "
+            f"takes {them} from there: {where} whole",
+            tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
+            "use jnp in place of np, and hand on the arrays themselves, which stay split", total, code="SL243",
+            see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
+        )  # fmt: skip
+
+
 def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> Found:
     count = math.prod(size for _, size in mesh["axes"])
     axes = ", ".join(f"{name}={size}" for name, size in mesh["axes"])
@@ -76,7 +140,9 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]:
                 split.setdefault(array(leaf), (one, leaf))
     for one in events.of("ran"):
-        given = one["devices"] == 1 and any(leaf["devices"] > 1 for leaf in one["taken"])
+        # What an operation of a library makes outside of a jit (zeros for an imaginary part) is used up at once.
+        jitted = one["defined"] or len(one["given"]) > 1
+        given = one["devices"] == 1 and jitted and any(leaf["devices"] > 1 for leaf in one["taken"])
         # What pmap takes it places itself, a row for each device.
         unplaced = one["devices"] > 1 and not one.get("pmap")
         leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and unplaced]
@@ -91,6 +157,8 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             and not (given and (one["name"], array(leaf)) in moved)
             and (_in_a_tree(leaf) or _in_a_tree(split[array(leaf)][1]) or _comes_back(leaf, one))
         ]
+        # What an operation outside of jit takes of its own line, a library has made on its way.
+        lost = [leaf for leaf in lost if given or one["defined"] or leaf["made"][:1] != one["lines"][:1]]
         if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
             continue
         if any(not _on_the_host(leaf) for leaf in lost):
@@ -146,6 +214,7 @@ def _behind(
     if _on_the_host(lost[0]):
         message = f"{count} of numpy ({size_text(total)}), which no one has placed: {other}"
     advice = (
+        "give it their shardings, which jax.device_put has as its second argument" if maker == "jax.device_put" else
         "place them as the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
         "give the jit out_shardings" if jitted else
         "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.run.syntax import returned
 from shardlint.verify.facts import Line
 
 
@@ -15,7 +16,7 @@ def manual(events: Events) -> Iterator[Found]:
     told: set[Any] = set()
     differing = set()
     for region in events.of("region"):
-        for seen in _joined(region["seen"]):
+        for seen in _at_return(_joined(region["seen"]), region):
             if not seen["lines"] and not region["made"]:
                 continue
             found = _found(seen, region)
@@ -55,6 +56,30 @@ def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*joined.values(), *others]
 
 
+def _at_return(seen: list[dict[str, Any]], region: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was seen, with results of several lines that nobody reduces in one, at the line that returns them: a tree of
+    them is reduced there as a whole.
+    """
+    alike = [one for one in seen if one["what"] == "differs" and not one.get("summed")]
+    defined = region.get("defined")
+    if not defined:
+        return seen
+    number = returned(defined[0], defined[1])
+    places = {str(one["lines"][:1]) for one in alike}
+    if not number or len(places) < 2 or len({str(one["axes"]) for one in alike}) > 1:
+        return seen
+    # What a helper makes is not this function's to say.
+    if not all(one["lines"] and one["lines"][0][0] == defined[0] for one in alike):
+        return seen
+    names = [one["result"] for one in alike]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    merged = {
+        **alike[0], "lines": [[defined[0], number, defined[2]]], "result": ", ".join(names[:3]) + more, "many": True,
+        "parts": [one["lines"][0] for one in alike], "reduced": [],
+    }  # fmt: skip
+    return [merged, *(one for one in seen if one not in alike)]
+
+
 def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
     name = region["function"] or (function(seen["lines"][0]) if seen["lines"] else "the mapped function")
@@ -76,6 +101,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         where = line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
             see += ((word, where),)
+    see += tuple(("made", line(each)) for each in seen.get("parts", ())[:4] if line(each) != place)
     if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
         see = (("what it is made of", scores), *see)
     texts = {

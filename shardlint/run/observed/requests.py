@@ -11,7 +11,9 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.run.syntax import keyword, returned
 from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
 
 _WHAT_IS_READ = {
     "backend": "jax has made its devices and does not read it any more",
@@ -33,11 +35,42 @@ def discarded(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def undone(events: Events, least: int) -> Iterator[Found]:
+    """Placements that another one takes back before a function has taken what was placed."""
+    groups: dict[Line, list[dict[str, Any]]] = {}
+    # Whole copies for a first look, beside what is trained as it was placed, are meant.
+    kept = {
+        array(leaf)
+        for one in events.of("ran")
+        if one["defined"]
+        for leaf in one["taken"]
+        if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]
+    }
+    for one in events.of("undone"):
+        groups.setdefault(first(one["lines"]), []).append(one)
+    for place, each in groups.items():
+        # One for each array, where each is placed by itself.
+        one = {**max(each, key=lambda one: one["bytes"]), "bytes": sum(one["bytes"] for one in each)}
+        number = sum(one["count"] for one in each)
+        if one["bytes"] < least or not place.file or array(one) in kept:
+            continue
+        count = "1 array" if number == 1 else f"{number} arrays"
+        yield Found(
+            "undone", function(one["lines"][0]), place,
+            f"this makes {count} whole on every device ({size_text(one['bytes'])}) that had just been placed split, "
+            f"and that no function has taken yet: {array(one)} lay as {one['spec']}",
+            advice="leave out what is placed already, or give this the same shardings", bytes=one["bytes"],
+            see=(("placed split", first(one["before"])),),
+        )  # fmt: skip
+
+
 def filled_alike(events: Events) -> Iterator[Found]:
     """Arrays of which every device was given the same part."""
     seen = set()
     for one in events.of("same-shards"):
-        place = first(one["lines"])
+        called = place = first(one["lines"])
+        if made := one.get("callback"):
+            place = line([made[0], returned(made[0], made[1]) or made[1], made[2]])
         if place in seen:
             continue
         seen.add(place)
@@ -46,6 +79,7 @@ def filled_alike(events: Events) -> Iterator[Found]:
             f"all {one['parts']} parts of this {array(one)}, which lies as {one['spec']}, hold the same numbers: the "
             "callback gives each device one and the same part of the data",
             advice="give what it is asked for: lambda index: data[index]", bytes=one["bytes"],
+            see=(("called", called),) if called != place else (),
         )  # fmt: skip
 
 
@@ -179,7 +213,8 @@ def warnings(events: Events, told: set[str]) -> Iterator[Found]:
         text = one["text"].rstrip(".").split("\n")[0]
         see = [("defined", line(one["defined"]))] if one["defined"] else []
         if donated and one["defined"]:  # what is donated is said where the function is jitted
-            place, see = _jitted(events, one["defined"]), [*see, ("called", replace(place, function=""))]
+            see += [("called", replace(place, function=""))]
+            place = keyword(_jitted(events, one["defined"]), "donation")
         yield Found(
             "donation" if donated else "warning", function(one["lines"][0]), place,
             f"jax warns: {text}",

@@ -26,14 +26,32 @@ def scanned(events: Events, least: int) -> Iterator[Found]:
         one = next(iter(found.values()))
         count = "an array" if len(leaves) == 1 else f"{len(leaves)} arrays"
         called = first(one["called"])
+        see = [("called", called)] if called.file and called != place else []
+        for word, key in (("placed", "put"), ("its sharding", "decided")):
+            lines = dict.fromkeys(line(each) for leaf in leaves for each in leaf[key][:2])
+            see += [(word, each) for each in [*lines][:3] if each not in (place, called)]
+        # The function that cut the dimension apart decided which part of it is split.
+        cut = first(next((leaf["reshaped"] for leaf in leaves if leaf["reshaped"]), ()))
+        if cut.file and cut != place:
+            see, place = [("scanned", place), *see], cut
+        message = (
+            f"this scan goes through the first dimension of {count} split over {axes} along it: each round needs a row "
+            "that one part of the devices holds, and it is sent to the others"
+        )
+        advice = "leave the dimension that is scanned whole, and split another: P(None, ...)"
+        if cut.file:
+            message = (
+                f"this cuts a dimension of {count} apart whose first part is split over {axes}, and a scan goes "
+                "through that: each round needs a row that one part of the devices holds, and it is sent to the others"
+            )
+            advice = "reshape to (batch // n, n, ...) and swap the first two"
         yield Found(
             "scanned", function(one["lines"][0]), place,
-            f"this scan goes through the first dimension of {count} split over {axes} along it: each round needs a row "
-            "that one part of the devices holds, and it is sent to the others",
+            message,
             tuple(f"{leaf['name']} {array(leaf)} {leaf['spec']}" for leaf in leaves),
-            "leave the dimension that is scanned whole, and split another: P(None, ...)",
+            advice,
             sum(leaf["bytes"] for leaf in leaves),
-            see=(("called", called),) if called.file and called != place else (),
+            see=tuple(see),
         )  # fmt: skip
 
 

@@ -1,0 +1,56 @@
+"""Large state that is left whole where smaller arrays beside it are split as the batch is (FSDP)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found, count_text, held, texts
+from shardlint.run.rules import different
+from shardlint.run.run import DATA, Run, is_state
+from shardlint.verify.facts import Array
+from shardlint.verify.report import size_text
+
+
+def left_whole(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Arrays of a training step that are no smaller than any that is split over the axis of the batch, and lie whole
+    though the axis divides one of their dimensions. Where small arrays are left whole, the larger ones are not.
+    """
+    for one in different(each):
+        state = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and is_state(leaf, one)]
+        rest = [leaf for leaf in one.arguments if leaf not in state and leaf.shape]
+        split = [leaf for leaf in state if leaf.copies < one.partitions and leaf.where not in one.unplaced]
+        rows = {name for leaf in rest if leaf.axes for name in leaf.axes[0] if DATA.match(name)}
+        for axis in sorted(_axes(split) & rows):
+            size = one.program.mesh.get(axis, 1)
+            largest = max((leaf.bytes_whole for leaf in split if axis in _axes([leaf])), default=0)
+            lost = [
+                leaf
+                for leaf in state
+                if run.is_whole(leaf, one) and leaf.bytes_whole >= largest and leaf.where not in one.unplaced
+                if any(part % size == 0 for part in leaf.shape) and not run.only_its_state(leaf)
+            ]
+            # Where the parameters are whole and their moments split, or the other way round, it is a plan.
+            lost = [leaf for leaf in lost if run.like(leaf, one) is None]
+            if largest and lost:
+                yield _found(one, lost, axis, size)
+                return
+
+
+def _axes(leaves: Sequence[Array]) -> set[str]:
+    return {name for leaf in leaves for names in leaf.axes or () for name in names}
+
+
+def _found(one: Compiled, lost: list[Array], axis: str, size: int) -> Found:
+    first = max(lost, key=lambda leaf: leaf.bytes_whole)
+    dim = max((at for at, part in enumerate(first.shape) if part % size == 0), key=lambda at: first.shape[at])
+    odd = [at for at, part in enumerate(first.shape) if part % size and part > first.shape[dim]]
+    why = f"{size} devices do not divide dimension {odd[0]} ({first.shape[odd[0]]}), but " if odd else ""
+    spec = ", ".join([*["None"] * dim, repr(axis)])
+    return Found(
+        "replicated", one.function.name, one.function.line,
+        f"{count_text(lost)} whole on each of {one.partitions} devices ({size_text(held(lost))} a device), while "
+        f"smaller ones are split over {axis!r}, as the batch is: {first.where} {first.array}, of which {why}"
+        f"they divide dimension {dim} ({first.shape[dim]})",
+        texts(lost), f"split a dimension that the axis divides: P({spec})", held(lost),
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""Shardings that were computed for a tree, beside how the arrays of that tree lie: on one device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.verify.report import size_text
+
+_KEYS = re.compile(r"\.[^.\[\]]+|\[[^\]]*\]")
+
+
+def promised(events: Events, least: int) -> Iterator[Found]:
+    """Arrays that come to a function of several devices as they were made on one, though the program has computed how
+    they are to be split, and no array of that path lies so anywhere.
+    """
+    ran = [one for one in events.of("ran") if one["lines"] and not one.get("pmap")]
+    told = set()
+    for tree in events.of("shardings"):
+        asked = {path: spec for path, spec, split in tree["leaves"] if split and path}
+        if len(tree["leaves"]) < 2 or any(_got(leaf, asked) for one in ran for leaf in (*one["taken"], *one["given"])):
+            continue
+        for one in ran:
+            if one["devices"] < 2:
+                continue
+            lost = [
+                (leaf, path)
+                for leaf in one["taken"]
+                if leaf["devices"] == 1 and not leaf["placed"] and leaf["bytes"] >= least
+                if (path := _path(leaf["name"], asked))
+            ]
+            paths = {path for _, path in lost}
+            made = first(next((leaf["made"] for leaf, _ in lost if leaf["made"]), one["lines"]))
+            if 2 * len(paths) <= len(asked) or made in told:
+                continue
+            told.add(made)
+            leaves = [leaf for leaf, _ in lost]
+            total, (leaf, path) = sum(each["bytes"] for each in leaves), max(lost, key=lambda each: each[0]["bytes"])
+            yield Found(
+                "never-used", function([made.file, made.line, made.function]), made,
+                f"{len(leaves)} arrays made whole on one device ({size_text(total)}), though shardings for them have "
+                f"been computed and nothing is placed by them: {leaf['name']} was to lie as {asked[path]}",
+                tuple(f"{each['name']} {array(each)}" for each in leaves[:12]),
+                "give them to the jit that makes the arrays as out_shardings, or jax.device_put(x, shardings)", total,
+                code="SL238",
+                see=(
+                    *(("the shardings", line(each)) for each in tree["lines"][:2]),
+                    (f"taken by {one['name']}", first(one["lines"])),
+                ),
+            )  # fmt: skip
+
+
+def _path(name: str, asked: dict[str, str]) -> str:
+    """The path of a tree that an argument has at its end; empty where it has none."""
+    keys = _KEYS.findall(name)
+    return next((rest for at in range(len(keys)) if (rest := "".join(keys[at:])) in asked), "")
+
+
+def _got(leaf: dict[str, Any], asked: dict[str, str]) -> bool:
+    """Whether an array of such a path is split."""
+    return leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and bool(_path(leaf["name"], asked))
