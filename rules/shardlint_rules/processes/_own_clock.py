@@ -6,79 +6,106 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.model.asked import Asked, asked, decides, results
+from shardlint.model.process.processes import first, guard
 from shardlint.model.process.whole_program import Together, joined
 from shardlint.model.reach import readers
+from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax import last_name
+from shardlint_rules.processes.alone import alone
 
-CLOCKS = ("time.time", "time.monotonic", "time.perf_counter", "time.process_time")
-_NUMBERS = ("min", "max", "float", "int", "round", "abs")
-_Loop = ast.For | ast.While
+CLOCKS = (
+    "time.time",
+    "time.monotonic",
+    "time.perf_counter",
+    "time.process_time",
+    "time.time_ns",
+    "time.monotonic_ns",
+    "timeit.default_timer",
+)
+DATES = ("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today")
+"""Clocks too, which more often make a name."""
+_NUMBERS = ("min", "max", "float", "int", "round", "abs", "divmod", "total_seconds")
 
 
 @dataclass(frozen=True)
 class Decided:
-    """The comparison, whether it ends a loop, and a call that waits for all processes."""
+    """The condition, or the comparison where another file asks, whether it ends a loop, and what waits for all."""
 
     test: ast.expr
     ends: bool
     waits: Together
+    where: Place
 
 
 def decided(site: Site) -> Decided | None:
     """What a site's clock decides; None where nothing waits, or the answer is not each process's own."""
-    for read in _reads(site.file, site.call, 0):
-        test = _compared(site.file, read)
-        statement = site.file.parent(test) if test is not None else None
-        if test is None or not isinstance(statement, ast.If | ast.While) or statement.test is not test:
+    for read in _reads(site, Place(site.file, site.call), 0):
+        compared = _compared(read)
+        if compared is None:
             continue
-        found = next(joined(site.program, site.file, statement.body), None)
-        if found is not None:
-            return Decided(test, isinstance(statement, ast.While), found)
-        loop = _left(site.file, statement) if isinstance(statement, ast.If) else None
-        found = next(joined(site.program, site.file, loop.body), None) if loop is not None else None
-        if found is not None:
-            return Decided(test, True, found)
+        for one in asked(site.program, Place(read.file, compared)):
+            found = _waiting(site, one)
+            if found is not None:
+                ends, waits = found
+                here = next((it for it in (one.test, Place(read.file, compared)) if it.file is site.file), None)
+                test = here.node if here is not None else site.call
+                assert isinstance(test, ast.expr)
+                return Decided(test, ends, waits, one.test)
     return None
 
 
-def _reads(file: FileFacts, node: ast.expr, depth: int) -> Iterator[ast.expr]:
-    """The clock itself, and where a name is read that a time is bound to."""
-    yield node
-    outer: ast.AST = node
+def _waiting(site: Site, one: Asked) -> tuple[bool, Together] | None:
+    """What all processes must do together where a condition decides, and whether that is a loop which it ends."""
+    program, file = site.program, one.file
+    if first(program, one.test) is not None or program.project.is_test(file.path):
+        return None
+    if guard(program, file, one.statement) is not None or alone(program, Place(file, one.statement)):
+        return None
+    for block, ends in decides(one):
+        found = next(joined(program, file, block), None)
+        if found is not None:
+            return ends, found
+    return None
+
+
+def _reads(site: Site, place: Place, depth: int) -> Iterator[Place]:
+    """The clock itself, and where a name is read that a time is bound to, or a call gives a time that is returned."""
+    file, outer = place.file, place.node
+    yield place
     parent = file.parent(outer)
-    while isinstance(parent, ast.BinOp) or (
-        isinstance(parent, ast.Call) and last_name(parent.func) in _NUMBERS and parent.func is not outer
-    ):
+    while isinstance(parent, ast.BinOp) or _passes(parent, outer):
+        assert parent is not None
         outer, parent = parent, file.parent(parent)
-    if depth < 2 and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
-        target = parent.targets[0]
-        if isinstance(target, ast.Name):
+    if depth > 2:
+        return
+    match parent:
+        case ast.Assign(targets=[ast.Name() as target]) | ast.AnnAssign(target=ast.Name() as target):
             for read, _ in readers(file, target):
-                yield from _reads(file, read, depth + 1)
+                yield from _reads(site, Place(file, read), depth + 1)
+        case ast.Return():
+            for use in results(site.program, file, parent):
+                yield from _reads(site, use, depth + 1)
 
 
-def _compared(file: FileFacts, node: ast.expr) -> ast.expr | None:
-    """The condition that asks how late it is: `time.time() - start > limit`, itself or one of several."""
-    inner: ast.AST = node
-    compared = False
-    for outer in file.ancestors(node):
-        if isinstance(outer, ast.Compare):
-            compared = all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in outer.ops)
-        elif isinstance(outer, ast.Call):
-            if last_name(outer.func) not in _NUMBERS:
-                return None
-        elif isinstance(outer, ast.If | ast.While):
-            return outer.test if compared and outer.test is inner else None
-        elif not isinstance(outer, ast.BinOp | ast.BoolOp | ast.UnaryOp):
-            return None
-        inner = outer
+def _passes(parent: ast.AST | None, inner: ast.AST) -> bool:
+    """Whether a call gives the number that it is given: `int(t)`, `(now - last).total_seconds()`."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _NUMBERS or parent.attr in ("seconds", "timestamp")
+    return isinstance(parent, ast.Call) and (
+        (last_name(parent.func) in _NUMBERS and parent.func is not inner)
+        or (parent.func is inner and isinstance(inner, ast.Attribute))
+    )
+
+
+def _compared(place: Place) -> ast.expr | None:
+    """The comparison that asks how late it is: `time.time() - start > limit`."""
+    inner: ast.AST = place.node
+    outer = place.file.parent(inner)
+    while isinstance(outer, ast.BinOp) or _passes(outer, inner):
+        assert outer is not None
+        inner, outer = outer, place.file.parent(outer)
+    if isinstance(outer, ast.Compare) and all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in outer.ops):
+        return outer
     return None
-
-
-def _left(file: FileFacts, statement: ast.If) -> _Loop | None:
-    """The loop that a statement leaves."""
-    kinds = ast.For | ast.While | ast.FunctionDef
-    loop = next((one for one in file.ancestors(statement) if isinstance(one, kinds)), None)
-    ends = any(isinstance(one, ast.Break | ast.Return) for one in statement.body)
-    return loop if ends and isinstance(loop, ast.For | ast.While) else None

@@ -12,7 +12,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._compiled_in import compiled_in
 from shardlint_rules.processes._folders import DATED, FOLDERS, beside, dated, folder_of, made_of
-from shardlint_rules.processes._own_clock import CLOCKS, Decided, decided
+from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import at, short
@@ -85,6 +85,8 @@ class NamesDifferByProcess(Rule):
             return
         if site.api in DATED:
             yield from self._dated(site)
+            if site.api in DATES:
+                yield from self._clock(site)
             return
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))

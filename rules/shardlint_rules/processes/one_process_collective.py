@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.model.process.processes import First, decorated, first, leaves
+from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
 from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
 
 _WORDS = "process|host|rank|main|master|chief|lead|primary|coordinator|worker|proc|pid|first|zero|root"
 _TOGETHER = "process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id"
+_SAYS = regex(rf"(?i:{_WORDS})")
 _FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 
 
@@ -50,6 +52,7 @@ class OneProcessCollective(Rule):
             file_names=rf"{_TOGETHER}|is_?{_FIRST}|{_FIRST}_(?:process|host|rank|proc)|rank_?(?:zero|0)",
             saying=("if ", "if("),
         ),
+        Lines(r"(?:el)?if\s+(?:not\s+)?\w[\w.]*[.(]", file_says=r"jax|multihost", saying=("if ", "if(")),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
         Methods("save", "restore", "wait_until_finished", file_says=("orbax",)),
     )
@@ -62,7 +65,8 @@ class OneProcessCollective(Rule):
             yield from self._decorated(site, statement)
         if not isinstance(statement, ast.If):
             return
-        found = first(site.program, Place(site.file, statement.test))
+        test = Place(site.file, statement.test)
+        found = first(site.program, test) if may_ask(site.program, test) or _SAYS.search(test.text()) else None
         if found is None:
             return
         inside, outside = _sides(site, statement, found)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from shardlint.model.held import assigned, classes
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallResult, Function, Place, Value, options
+from shardlint.model.signatures import KEEPING
+from shardlint.model.values import CallResult, Function, Place, Transformed, Value, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
@@ -40,6 +42,7 @@ _OTHER = regex(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
 _ONLY = regex(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
 )
+_BINDS = regex(r"[ \t]*(?:def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
 Evidence = Literal["initialized", "asked", ""]
 
 
@@ -122,6 +125,41 @@ def first(program: Program, place: Place, depth: int = 0) -> First | None:
     return None
 
 
+def may_ask(program: Program, place: Place) -> bool:
+    """Whether a condition reads a name that files bind which ask for the process: what cannot is not worth a look."""
+    names = {one.attr if isinstance(one, ast.Attribute) else one.id for one in walk(place.node) if _is_read(one)}
+    return bool(names & program.once(place.file, "names that ask for the process", lambda: _asking(program, place)))
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute | ast.Name]:
+    return isinstance(node, ast.Attribute | ast.Name)
+
+
+def _asking(program: Program, place: Place) -> frozenset[str]:
+    """The names that are bound with what says which process this is: a function that asks, and what is made of that."""
+    files = [one for one in program.project.holding(place.file.path, _INDEX_WORDS) if one is not None]
+    return frozenset(name for one in files for name in _asking_in(program, one))
+
+
+def _asking_in(program: Program, file: FileFacts) -> frozenset[str]:
+    return program.of_file(file, "names that ask for the process", lambda: _bound_with(file))
+
+
+def _bound_with(file: FileFacts) -> frozenset[str]:
+    lines, found = file.source.text.splitlines(), set[str]()
+    for words in (regex("|".join(map(re.escape, _INDEX_WORDS))), None, None):
+        told = words or regex(r"\b(?:" + "|".join(sorted(found)) + r")\b")
+        function = ""
+        for line in lines:
+            bound = _BINDS.match(line)
+            function = bound[1] if bound is not None and bound[1] else function
+            if told.search(line):
+                found |= {one for one in (function, bound[2] if bound is not None else "") if one}
+        if not found:
+            break
+    return frozenset(found)
+
+
 def _index(program: Program, place: Place) -> bool | None:
     """Whether an expression is the index of this process: True is sure, False by its name."""
     if is_index(program, place):
@@ -161,7 +199,9 @@ def _named(node: ast.AST) -> First | None:
 
 
 def _returned(program: Program, value: Value, depth: int) -> First | None:
-    """What a function of the project returns."""
+    """What a function of the project returns, also with some arguments given by `functools.partial`."""
+    while isinstance(value, Transformed) and (value.api.name in KEEPING or value.api.name == "functools.partial"):
+        value = value.inner
     if not isinstance(value, Function):
         return None
     file, node = value.place.file, value.node

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.held import assigned
+from shardlint.model.held import assigned, held, member
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
@@ -86,7 +86,7 @@ def _one(program: Program, place: Place, depth: int) -> Together | None:
             inside = _mapped(program, place, depth)
             if inside is not None:
                 return inside
-        function = _function(callee)
+        function = _function(callee) or (_object(program, place, callee) if depth < _DEPTH else None)
         if function is not None and depth < _DEPTH:
             inside = _within(program, function, depth + 1)
             if inside is not None:
@@ -129,6 +129,21 @@ def _mapped(program: Program, place: Place, depth: int) -> Together | None:
 def _function(callee: object) -> Function | None:
     if isinstance(callee, Function) and not isinstance(callee.node, ast.AsyncFunctionDef):
         return callee
+    return None
+
+
+def _object(program: Program, place: Place, callee: object) -> Function | None:
+    """The method that calling an object of the project runs: `pipeline(prompts)`."""
+    call = place.node
+    assert isinstance(call, ast.Call)
+    func = call.func
+    of_self = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
+    if isinstance(callee, Api | Transformed | ClassValue) or not (isinstance(func, ast.Name) or of_self):
+        return None
+    for one in held(program, Place(place.file, call.func)):
+        for method in options(program.evaluator.attribute(one, "__call__")):
+            if isinstance(method, Function):
+                return _function(method)
     return None
 
 
@@ -180,7 +195,7 @@ def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
 
 def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
-    for option in options(program.evaluator.value(Place(file, call.func))):
+    for option in member(program, Place(file, call.func)):
         if isinstance(option, Transformed) and option.api.name in COMPILING:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):

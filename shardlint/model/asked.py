@@ -1,0 +1,126 @@
+"""Where an answer is asked for: the branches and loops that it decides, through names, helpers and properties."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardlint.model.held import classes
+from shardlint.model.reach import readers
+from shardlint.model.values import Place
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.enclosing import block_of
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 4
+_CALLS = 8
+_SAME = ("bool", "bool_")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement that an answer decides, with the test that holds the answer."""
+
+    file: FileFacts
+    statement: ast.If | ast.While
+
+    @property
+    def test(self) -> Place:
+        """The whole condition."""
+        return Place(self.file, self.statement.test)
+
+
+def asked(program: Program, place: Place, depth: int = 0) -> Iterator[Asked]:
+    """The statements that the truth of an expression decides: where it stands, is read by its name, or returned."""
+    file, inner = place.file, place.node
+    if depth > _DEPTH:
+        return
+    outer = file.parent(inner)
+    while isinstance(outer, ast.BoolOp | ast.UnaryOp) or _says_the_same(outer, inner):
+        assert outer is not None
+        inner, outer = outer, file.parent(outer)
+    match outer:
+        case ast.If() | ast.While() if outer.test is inner:
+            yield Asked(file, outer)
+        case ast.NamedExpr(target=target):
+            yield from asked(program, Place(file, outer), depth + 1)
+            yield from _read(program, file, target, depth)
+        case ast.Assign(targets=[ast.Name() as target]) | ast.AnnAssign(target=ast.Name() as target):
+            yield from _read(program, file, target, depth)
+        case ast.Return() | ast.Lambda():
+            for use in results(program, file, outer):
+                yield from asked(program, use, depth + 1)
+
+
+def _says_the_same(outer: ast.AST | None, inner: ast.AST) -> bool:
+    return isinstance(outer, ast.Call) and last_name(outer.func) in _SAME and outer.func is not inner
+
+
+def _read(program: Program, file: FileFacts, target: ast.Name, depth: int) -> Iterator[Asked]:
+    for use, _ in readers(file, target):
+        yield from asked(program, Place(file, use), depth + 1)
+
+
+def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place]:
+    """Where the calls in sight of the function around a `return` give what it returns; or a property is read."""
+    if isinstance(outer, ast.Lambda):
+        for end in program.flow.ends(file, outer).found[:_CALLS]:
+            if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
+                yield end.place
+        return
+    function = file.home(outer).function()
+    node = function.node if function is not None else None
+    if function is None or not isinstance(node, ast.FunctionDef):
+        return
+    if any("property" in file.text(one) for one in node.decorator_list):
+        owner = function.parent.node if function.parent is not None else None
+        if isinstance(owner, ast.ClassDef):
+            yield from _attribute_reads(program, file, owner, node.name)
+        return
+    for end in program.flow.in_sight(file, node).found[:_CALLS]:
+        if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
+            yield end.place
+
+
+def _attribute_reads(program: Program, file: FileFacts, owner: ast.ClassDef, name: str) -> Iterator[Place]:
+    """Where an attribute of the objects of a class is read: in the class, and where its file is imported."""
+    for one in (file, *(other for other in program.together(file) if other is not file)):
+        for mention in one.mentions(name):
+            if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Load):
+                if any(cls.place.node is owner for cls in classes(program, Place(one, mention.value))):
+                    yield Place(one, mention)
+
+
+def decides(found: Asked) -> Iterator[tuple[list[ast.stmt], bool]]:
+    """The statements that run only for one of the answers; and whether they are a loop that the answer ends."""
+    file, statement = found.file, found.statement
+    yield [*statement.body, *statement.orelse], isinstance(statement, ast.While)
+    if isinstance(statement, ast.While):
+        return
+    for block in (statement.body, statement.orelse):
+        last = block[-1] if block else None
+        if isinstance(last, ast.Return | ast.Break | ast.Continue):
+            yield from _past(file, statement, last)
+
+
+def _past(file: FileFacts, statement: ast.stmt, leaving: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
+    """What is not reached any more where a branch is left so: what follows it, and the loop around."""
+    inner: ast.stmt = statement
+    while True:
+        block = block_of(file, inner)
+        rest = block[block.index(inner) + 1 :]
+        if rest:
+            yield rest, False
+        outer = file.parent(inner)
+        if isinstance(outer, ast.For | ast.AsyncFor | ast.While):
+            if not isinstance(leaving, ast.Continue):
+                yield outer.body, True
+            if not isinstance(leaving, ast.Return):
+                return
+        if not isinstance(outer, ast.stmt) or isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return
+        inner = outer
