@@ -10,11 +10,9 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._trackers import (
     LOGGING,
     beside_the_process,
@@ -26,7 +24,11 @@ from shardlint_rules.processes._trackers import (
     started_by_one,
 )
 from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
+from shardlint_rules.processes._paths import OWN, contents, made_in, names_process
 from shardlint_rules.processes.alone import BARRIER, alone
+from shardlint_rules.processes.differing import Differing
+from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.starting import at, short
 
 _OPEN = {
     "builtins.open": 1,
@@ -39,14 +41,15 @@ _NEAR = ("process_index()", "host_id()")
 _FAMILY = (
     r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
 )
+_ROLE = r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coordinator|first|rank_?(?:zero|0))"
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
+_WHOSE = ("the index of the process", "the name of the host", "the id of the process")
 _COUNTED = ("process_count()", "host_count()", "distributed.initialize(")
 _WHY = {
     "barrier": "meets at a barrier, and asks for the index of the process",
     "beside": "leaves another write to one process",
 }
-_OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
 
 
 class OneFileManyWriters(Rule):
@@ -78,8 +81,8 @@ class OneFileManyWriters(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch", "tracker")
     triggers = (
-        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_")),
-        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_")),
+        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
+        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
         Lines(
             r"with\s+[\w.]*open\(.*[\"'][wx]b?\+?[\"']\s*[,)]",
             file_says=r"distributed\.initialize\(",
@@ -106,7 +109,11 @@ class OneFileManyWriters(Rule):
         if function is None or site.program.project.is_test(site.file.path):
             return
         path = self._written(site)
-        if path is None or _names_the_process(site, path):
+        if path is None or names_process(site.program, Place(site.file, path)):
+            return
+        own = self._own(site)
+        if own is not None and not self._by_one(site, function):
+            yield self._torn(site, path, own)
             return
         added = site.form == "call" and (site.api in _SAVES or self._adds(site))
         form = self._shared(site, function) if not added else ""
@@ -116,7 +123,7 @@ class OneFileManyWriters(Rule):
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
         if not form and site.wants("printed") and not maybe_one(site):
-            if several(site.program, site.file) == "initialized" and not _OWN.search(_called(site, function)):
+            if several(site.program, site.file) == "initialized" and not OWN.search(_called(site, function)):
                 form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
             return
@@ -132,6 +139,27 @@ class OneFileManyWriters(Rule):
             why=why,
         )
 
+    def _own(self, site: Site) -> Differing | None:
+        """What makes what is written another in each process."""
+        if not site.wants("own-content") or maybe_one(site) or not several(site.program, site.file):
+            return None
+        found = (own_data(site.program, Place(site.file, one)) for one in contents(site, self._written(site)))
+        return next((one for one in found if one is not None and one.what in _WHOSE), None)
+
+    def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
+        made = made_in(site, path)
+        what = " ".join(site.text(path).split())
+        return site.finding(
+            made if made is not None else site.call,
+            "one path for all processes",
+            f"All processes write `{what}`{f' at line {site.call.lineno}' if made is not None else ''}, each what is of "
+            f"itself (`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}): what the last one "
+            "wrote is left, and all read that back.",
+            help="name the process in the path: jax.process_index()",
+            form="own-content",
+            why="the path is the same in all processes, as far as the text tells",
+        )
+
     def _launched(self, site: Site) -> Iterator[Finding]:
         """A file that the code that joins the processes writes on all of them."""
         statement = site.syntax
@@ -142,7 +170,7 @@ class OneFileManyWriters(Rule):
         if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
             path = opened.func.value if isinstance(opened.func, ast.Attribute) else path  # `path.open("w")`
         started = joined_before(site)
-        if started is None or maybe_one(site) or _names_the_process(site, path):
+        if started is None or maybe_one(site) or names_process(site.program, Place(site.file, path)):
             return
         place = Place(site.file, statement)
         if guard(site.program, site.file, statement) is not None or alone(site.program, place):
@@ -289,15 +317,3 @@ def _called(site: Site, function: Scope) -> str:
     items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
     names = [*targets, *(one.optional_vars for one in items if one.optional_vars is not None)]
     return " ".join((function.name, *(site.text(one) for one in names)))
-
-
-def _names_the_process(site: Site, path: ast.expr) -> bool:
-    """Whether a path says which process it is of, as far as its names tell."""
-    parts = [path, settled_expression(site.file, path)]
-    parts += [
-        settled_expression(site.file, one)
-        for part in list(parts)
-        for one in walk(part)
-        if isinstance(one, ast.Name)
-    ]
-    return any(_OWN.search(site.text(part)) for part in parts)

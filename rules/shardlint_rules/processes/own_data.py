@@ -10,6 +10,7 @@ from shardlint.model import Program
 from shardlint.model.held import classes, member, stored
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.differing import Differing, differing
@@ -21,9 +22,24 @@ _DEPTH = 10
 _INDEX = ("jax.process_index", "jax.host_id")
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
-_PASSING = ("jax.random.", "jax.numpy.", "numpy.", "jax.device_put", "jax.nn.", "builtins.")
+_PASSING = (
+    "jax.random.",
+    "jax.numpy.",
+    "numpy.",
+    "jax.device_put",
+    "jax.nn.",
+    "builtins.",
+    "json.dumps",
+    "pickle.dumps",
+    "yaml.dump",
+    "dataclasses.asdict",
+    "copy.",
+    "flax.serialization.",
+)
 # Of these no number comes out that went in.
 _SHAPES = ("zeros_like", "ones_like", "empty_like", "full_like", "shape", "ndim", "size", "len", "isinstance", "type")
+# Methods that give an object what another one saved of itself.
+_LOADS = regex(r"load|restore|set_?state")
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
 
 
@@ -109,9 +125,16 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
                 return _returned(program, Function(Place(inside, method)), depth) if is_value else None
         values = list(stored(inside, cls.place.node, node.attr)) if isinstance(cls.place.node, ast.ClassDef) else []
         values = [one for one in values if not any(part is node for part in walk(one))]  # `self.x = put(self.x)`
+        if len(values) > 1:
+            values = [one for one in values if not _LOADS.search(_method(inside, one))]
         if values:
             return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
     return None
+
+
+def _method(file: FileFacts, node: ast.expr) -> str:
+    function = file.home(node).function()
+    return function.name if function is not None else ""
 
 
 def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:

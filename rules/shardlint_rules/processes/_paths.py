@@ -1,0 +1,89 @@
+"""What the paths of files say of the process that writes them, and what is written there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model import Program
+from shardlint.model.held import classes, member, stored
+from shardlint.model.reach import lookup
+from shardlint.model.values import Function, Place
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.given import given
+
+OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
+_NAMES = regex(r"(?i)process(?!_allgather)|(?<!multi)host|rank|shard(?!ing)|worker|pid|uuid")
+_DEPTH = 5
+_DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|writerow|writerows)$")
+
+
+def names_process(program: Program, place: Place, depth: int = 0) -> bool:
+    """Whether a path says which process it is of, as far as names tell: also those of helpers, and what callers give."""
+    if (OWN if not depth else _NAMES).search(place.text()):
+        return True
+    return depth < _DEPTH and any(names_process(program, one, depth + 1) for one in _made_of(program, place))
+
+
+def _made_of(program: Program, place: Place) -> Iterator[Place]:
+    """What the names, the calls of helpers and the attributes in an expression are made of."""
+    file = place.file
+    for part in walk(place.node):
+        match part:
+            case ast.Name(ctx=ast.Load(), id=name):
+                bindings, scope = lookup(file, part, name)
+                for one in bindings:
+                    if one.kind == "param" and scope is not None:
+                        yield from given(program, file, scope, name)
+                    elif one.value is not None:
+                        yield Place(file, one.value)
+            case ast.Attribute(ctx=ast.Load(), value=owner, attr=name):
+                for cls in classes(program, Place(file, owner)):
+                    inside, node = cls.place.file, cls.place.node
+                    if isinstance(node, ast.ClassDef):
+                        yield from (Place(inside, one) for one in stored(inside, node, name))
+                        for method in node.body:
+                            if isinstance(method, ast.FunctionDef) and method.name == name:
+                                yield from _returned(Function(Place(inside, method)))
+            case ast.Call(func=ast.Name() as func):
+                for option in member(program, Place(file, func)):
+                    if isinstance(option, Function):
+                        yield from _returned(option)
+
+
+def _returned(function: Function) -> Iterator[Place]:
+    file, node = function.place.file, function.node
+    if isinstance(node, ast.Lambda):
+        yield Place(file, node.body)
+        return
+    yield from (Place(file, one.value) for one in file.walked(file.scope(node)).returns if one.value is not None)
+
+
+def made_in(site: Site, path: ast.expr) -> ast.expr | None:
+    """The expression in this file by which a helper makes a path; None where the path stands at the site."""
+    for option in member(site.program, Place(site.file, path.func)) if isinstance(path, ast.Call) else ():
+        made = list(_returned(option)) if isinstance(option, Function) else []
+        if len(made) == 1 and made[0].file is site.file and isinstance(made[0].node, ast.expr):
+            return made[0].node
+    return None
+
+
+def contents(site: Site, path: ast.expr | None) -> Iterator[ast.expr]:
+    """What is written to a path: the other arguments of the call, or what is written to the file that it opens."""
+    call = site.call
+    yield from (one for one in call.args if one is not path and not isinstance(one, ast.Constant))
+    yield from (one.value for one in call.keywords if one.arg not in ("mode", "encoding", "newline"))
+    statement = site.file.statement(call)
+    if not isinstance(statement, ast.With):
+        return
+    names = {
+        one.optional_vars.id
+        for one in statement.items
+        if one.context_expr is call and isinstance(one.optional_vars, ast.Name)
+    }
+    for inner in (one for part in statement.body for one in walk(part) if isinstance(one, ast.Call)):
+        parts = [*inner.args, *([inner.func.value] if isinstance(inner.func, ast.Attribute) else [])]
+        if _DUMPS.search(site.text(inner.func)) and any(isinstance(one, ast.Name) and one.id in names for one in parts):
+            yield from (one for one in inner.args if not (isinstance(one, ast.Name) and one.id in names))
