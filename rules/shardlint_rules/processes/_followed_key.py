@@ -9,6 +9,7 @@ from typing import Literal
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import sharding_parts
+from shardlint.model.passed import becomes
 from shardlint.model.process.global_arrays import GlobalArrays
 from shardlint.model.reach import readers
 from shardlint.model.signatures import COMPILING
@@ -16,6 +17,7 @@ from shardlint.model.values import (
     Api,
     CallArguments,
     CallResult,
+    ClassValue,
     Constant,
     Function,
     Place,
@@ -35,6 +37,9 @@ _COPYING = ("flax.jax_utils.replicate", "jax.device_put_replicated")
 _SENT = "broadcast_one_to_all"
 
 What = Literal["key", "weights"]
+Parts = tuple[frozenset[str | int], ...]
+"""What an object, a tuple or a dict holds something as, by name and by number; nothing where that is not known."""
+_NESTED = 3
 
 
 @dataclass(frozen=True)
@@ -47,63 +52,75 @@ class Reached:
 
 
 class Following:
-    """Follows one key through the functions of a program."""
+    """Follows one key through the functions of a program, and through the objects, tuples and dicts that hold it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.seen: set[tuple[ast.AST, str]] = set()
+        self.seen: set[tuple[ast.AST, str, Parts]] = set()
 
-    def reached(self, place: Place, what: What = "key", depth: int = 0) -> Iterator[Reached]:
-        """What becomes of an expression."""
+    def reached(self, place: Place, what: What = "key", depth: int = 0, parts: Parts = ()) -> Iterator[Reached]:
+        """What becomes of an expression, or of the part of it that `parts` lead to, the outermost first."""
         file, node = place.file, place.node
-        if depth > _DEPTH or len(self.seen) > _MOST or (node, what) in self.seen:
+        if depth > _DEPTH or len(self.seen) > _MOST or len(parts) > _NESTED or (node, what, parts) in self.seen:
             return
-        self.seen.add((node, what))
+        self.seen.add((node, what, parts))
         parent = file.parent(node)
         if isinstance(parent, ast.keyword):
             node, parent = parent, file.parent(parent)
         match parent:
             case ast.Call() if node is not parent.func:
-                yield from self._given(file, parent, node, what, depth)
-            case ast.Call():
+                yield from self._given(file, parent, node, what, depth, parts)
+            case ast.Call() if not parts:
                 yield from self.reached(Place(file, parent), what, depth + 1)  # `rngs()`
             case ast.Assign(targets=targets):
                 for target in targets:
-                    yield from self._bound(file, target, what, depth)
+                    yield from self._bound(file, target, what, depth, parts)
             case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                yield from self._bound(file, target, what, depth)
-            case ast.Dict() | ast.Tuple() | ast.List() | ast.Subscript() | ast.IfExp() | ast.Starred():
-                if not (isinstance(parent, ast.Subscript) and node is parent.slice):
-                    yield from self.reached(Place(file, parent), what, depth + 1)
+                yield from self._bound(file, target, what, depth, parts)
+            case ast.IfExp() | ast.Starred():
+                yield from self.reached(Place(file, parent), what, depth + 1, parts)
+            case ast.Dict() | ast.Tuple() | ast.List():
+                held = _held_as(parent, node)
+                yield from self.reached(Place(file, parent), what, depth + 1, (held, *parts))
+            case ast.Subscript() if node is not parent.slice:
+                at = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
+                if not parts or not parts[0] or at is None or at in parts[0]:
+                    yield from self.reached(Place(file, parent), what, depth + 1, parts[1:])
+            case ast.Attribute() if parts and parent.attr in parts[0]:
+                yield from self.reached(Place(file, parent), what, depth + 1, parts[1:])
             case ast.Attribute() if what == "weights" or parent.attr in ("params", "dropout", "default"):
-                yield from self.reached(Place(file, parent), what, depth + 1)
+                yield from self.reached(Place(file, parent), what, depth + 1, parts)
             case ast.Return():
-                yield from self._returned(file, parent, what, depth)
+                yield from self._returned(file, parent, what, depth, parts)
 
-    def _bound(self, file: FileFacts, target: ast.expr, what: What, depth: int) -> Iterator[Reached]:
+    def _bound(
+        self, file: FileFacts, target: ast.expr, what: What, depth: int, parts: Parts = ()
+    ) -> Iterator[Reached]:
         match target:
             case ast.Name():
                 for use, _ in readers(file, target):
-                    yield from self.reached(Place(file, use), what, depth + 1)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                for part in parts:
-                    inner = part.value if isinstance(part, ast.Starred) else part
-                    yield from self._bound(file, inner, what, depth)
+                    yield from self.reached(Place(file, use), what, depth + 1, parts)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                numbered = parts and any(isinstance(one, int) for one in parts[0])
+                for at, element in enumerate(elements):
+                    inner = element.value if isinstance(element, ast.Starred) else element
+                    if not numbered or at in parts[0] or inner is not element:
+                        yield from self._bound(file, inner, what, depth, parts[1:])
             case ast.Attribute(value=ast.Name(id="self")):
                 around = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
                 for one in walk(around) if around is not None else ():
                     if isinstance(one, ast.Attribute) and one.attr == target.attr and isinstance(one.ctx, ast.Load):
-                        yield from self.reached(Place(file, one), what, depth + 2)
+                        yield from self.reached(Place(file, one), what, depth + 2, parts)
 
     def _given(
-        self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int
+        self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """What becomes of an argument of a call."""
         found = options(self.program.value(file, call.func))
         for one in found:
             match one:
                 case Api(name=name):
-                    yield from self._api(file, call, name, what, depth)
+                    yield from self._api(file, call, name, what, depth, parts)
                     return
                 case Transformed(api=api, call=made) if api.name in COMPILING:
                     why = self._of_all(file, call, made, node) if what == "key" else ""
@@ -111,24 +128,52 @@ class Following:
                         yield Reached(Place(file, call), "key", why)
                     return
                 case Function():
-                    yield from self._into(file, call, node, one, what, depth)
+                    yield from self._into(file, call, node, one, what, depth, parts)
                     return
-        if what == "key" and last_name(call.func) == "init" and _makes_weights(call, node):
+                case ClassValue():
+                    yield from self._kept(file, call, node, one, what, depth, parts)
+                    return
+        of_params = not parts or not parts[0] or "params" in parts[0]
+        if what == "key" and last_name(call.func) == "init" and of_params and _makes_weights(call, node):
             yield from self.reached(Place(file, call), "weights", depth + 1)
         elif what == "weights" and isinstance(call.func, ast.Attribute | ast.Name):
             if last_name(call.func) in ("create", "TrainState", "replace", "freeze", "FrozenDict"):
                 yield from self.reached(Place(file, call), "weights", depth + 1)
 
-    def _api(self, file: FileFacts, call: ast.Call, name: str, what: What, depth: int) -> Iterator[Reached]:
+    def _kept(
+        self, file: FileFacts, call: ast.Call, node: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
+    ) -> Iterator[Reached]:
+        """In an object of the project: the field that it becomes, or what its `__init__` does with the parameter."""
+        given = node.value if isinstance(node, ast.keyword) else node
+        for one in becomes(self.program.evaluator, cls, Place(file, call), given):
+            if one.owner is not None:
+                names = tuple(self.program.evaluator.classes.objects.fields(cls))
+                held = frozenset((one.name, names.index(one.name)))
+                yield from self.reached(Place(file, call), what, depth + 1, (held, *parts))
+            elif one.binder is not None:
+                inside, binder = one.binder.file, one.binder.node
+                method = next((it for it in inside.ancestors(binder) if isinstance(it, ast.FunctionDef)), None)
+                for use in inside.mentions_in(inside.scope(method), one.name) if method is not None else ():
+                    if not isinstance(use, ast.Name) or not isinstance(use.ctx, ast.Load):
+                        continue
+                    yield from self.reached(Place(inside, use), what, depth + 2, parts)
+                    match inside.parent(use):
+                        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
+                            held = frozenset((attr,))
+                            yield from self.reached(Place(file, call), what, depth + 2, (held, *parts))
+
+    def _api(
+        self, file: FileFacts, call: ast.Call, name: str, what: What, depth: int, parts: Parts
+    ) -> Iterator[Reached]:
         if name.startswith("jax.random.") and what == "key" and last_name(call.func) in _FROM_KEYS:
             yield from self.reached(Place(file, call), what, depth + 1)
         elif name in _COPYING and what == "weights":
             yield Reached(Place(file, call), "weights")
         elif name in _HANDING_ON or (name.startswith("flax.") and what == "weights" and _SENT not in name):
-            yield from self.reached(Place(file, call), what, depth + 1)
+            yield from self.reached(Place(file, call), what, depth + 1, parts)
 
     def _into(
-        self, file: FileFacts, call: ast.Call, node: ast.AST, function: Function, what: What, depth: int
+        self, file: FileFacts, call: ast.Call, node: ast.AST, function: Function, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """Into a function of the project, by the parameter; and out of it where it gives weights."""
         inside, definition = function.place.file, function.node
@@ -142,15 +187,17 @@ class Following:
             return
         for use in inside.mentions_in(inside.scope(definition), name):
             if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                yield from self.reached(Place(inside, use), what, depth + 2)
+                yield from self.reached(Place(inside, use), what, depth + 2, parts)
 
-    def _returned(self, file: FileFacts, node: ast.Return, what: What, depth: int) -> Iterator[Reached]:
+    def _returned(
+        self, file: FileFacts, node: ast.Return, what: What, depth: int, parts: Parts
+    ) -> Iterator[Reached]:
         function = file.home(node).function()
         if function is None or not isinstance(function.node, ast.FunctionDef):
             return
         for end in self.program.flow.in_sight(file, function.node).found[:8]:
             if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
-                yield from self.reached(end.place, what, depth + 2)
+                yield from self.reached(end.place, what, depth + 2, parts)
 
     def _of_all(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
         """Why a compiled function runs on the devices of all processes; "" where nothing says so."""
@@ -177,6 +224,15 @@ class Following:
         meshes = options(self.program.followed(parts[0])) if parts is not None else ()
         calls = [one.call for one in meshes if isinstance(one, CallResult) and one.call is not None]
         return any("local" in place.text() for call in calls for place in (*call.positional, *call.keywords.values()))
+
+
+def _held_as(whole: ast.Dict | ast.Tuple | ast.List, node: ast.AST) -> frozenset[str | int]:
+    """As what a dict, or a tuple of known length, holds an expression."""
+    if isinstance(whole, ast.Dict):
+        key = next((key for key, value in zip(whole.keys, whole.values, strict=True) if value is node), None)
+        return frozenset((key.value,)) if isinstance(key, ast.Constant) and isinstance(key.value, str) else frozenset()
+    before = whole.elts[: next((at for at, one in enumerate(whole.elts) if one is node), 0)]
+    return frozenset() if any(isinstance(one, ast.Starred) for one in before) else frozenset((len(before),))
 
 
 def _makes_weights(call: ast.Call, node: ast.AST) -> bool:

@@ -21,7 +21,7 @@ _DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|wr
 
 
 def names_process(program: Program, place: Place, depth: int = 0) -> bool:
-    """Whether a path says which process it is of, as far as names tell: also those of helpers, and what callers give."""
+    """Whether a path says which process it is of, as names tell: also those of helpers, and what callers give."""
     if (OWN if not depth else _NAMES).search(place.text()):
         return True
     return depth < _DEPTH and any(names_process(program, one, depth + 1) for one in _made_of(program, place))

@@ -13,6 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._paths import OWN, contents, made_in, names_process
 from shardlint_rules.processes._trackers import (
     LOGGING,
     beside_the_process,
@@ -24,7 +25,6 @@ from shardlint_rules.processes._trackers import (
     started_by_one,
 )
 from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
-from shardlint_rules.processes._paths import OWN, contents, made_in, names_process
 from shardlint_rules.processes.alone import BARRIER, alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.own_data import own_data
@@ -149,10 +149,11 @@ class OneFileManyWriters(Rule):
     def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
         made = made_in(site, path)
         what = " ".join(site.text(path).split())
+        where = f" at line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
             "one path for all processes",
-            f"All processes write `{what}`{f' at line {site.call.lineno}' if made is not None else ''}, each what is of "
+            f"All processes write `{what}`{where}, each what is of "
             f"itself (`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}): what the last one "
             "wrote is left, and all read that back.",
             help="name the process in the path: jax.process_index()",
