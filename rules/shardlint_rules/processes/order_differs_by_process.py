@@ -9,19 +9,22 @@ from shardlint.model.process.processes import guard
 from shardlint.model.process.whole_program import COLLECTIVES
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
 from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.starting import at, short
 
 _INDEX = ("jax.process_index", "jax.host_id")
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _SPLITTING = ("array_split", "islice", "split")
 _SETS = "collections.defaultdict"
 _NEAR = ("process_index", "host_id()")
+_TOLD = ("process_index", "host_id", "process", "rank", "host", "worker")
 _ITSELF = regex(r"process_(?:index|count)|host_(?:id|count)")
 
 
@@ -54,16 +57,23 @@ class OrderDiffersByProcess(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("devices",)
-    triggers = (Calls(*_INDEX, *COLLECTIVES), Calls(*_SHUFFLES, _SETS, file_says=_NEAR))
+    triggers = (
+        Calls(*_INDEX, *COLLECTIVES),
+        Calls(*_SHUFFLES, _SETS, file_says=_NEAR),
+        Calls(*KEYED, file_says=_TOLD),
+        Methods(*DRAWS, file_says=_TOLD),
+    )
     in_tests = False
     fixes = "none"
-    forms = ("call",)
+    forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         if self._of_one(site):
             return
-        if site.api in _INDEX:
+        if site.form == "method" or site.api in KEYED:
+            yield from self._own_order(site)
+        elif site.api in _INDEX:
             yield from self._shared_out(site)
         elif site.api in _SHUFFLES:
             yield from self._shuffled(site)
@@ -75,6 +85,23 @@ class OrderDiffersByProcess(Rule):
     def _of_one(self, site: Site) -> bool:
         place = Place(site.file, site.call)
         return guard(site.program, site.file, site.call) is not None or alone(site.program, place)
+
+    def _own_order(self, site: Site) -> Iterator[Finding]:
+        """An order that each process draws with a seed of its own."""
+        found = own_order(site) if site.wants("own-order") else None
+        if found is None:
+            return
+        taken = " ".join(site.text(found.taken).split())
+        yield site.finding(
+            found.seed,
+            "another seed in each process, another order",
+            f"Each process draws an order of its own (`{short(found.own.place)}`"
+            f"{at(found.own.place, site.file, found.seed)} is {found.own.what}), and takes its part of that, `{taken}` "
+            f"at line {found.taken.lineno}: some rows are taken twice and others never.",
+            help="draw the order with a seed that all processes have, or take the part first and shuffle that",
+            form="own-order",
+            why="what it is drawn with is made of the index of the process",
+        )
 
     def _shared_out(self, site: Site) -> Iterator[Finding]:
         for node in _readings(site.file, site.call):

@@ -15,6 +15,7 @@ from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.given import given as calls_give
+from shardlint_rules.processes.given import given_field
 
 Given = Mapping[str, Differing | None]
 NOTHING: Given = MappingProxyType({})
@@ -77,6 +78,8 @@ def _parts(node: ast.AST) -> Iterator[ast.expr]:
             yield element
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
             yield from parts
+        case ast.JoinedStr(values=parts):
+            yield from (one.value for one in parts if isinstance(one, ast.FormattedValue))
 
 
 def _any(
@@ -129,7 +132,8 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
             values = [one for one in values if not _LOADS.search(_method(inside, one))]
         if values:
             return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
-    return None
+    answers = [own_data(program, one, depth + 2) for one in given_field(program, file, node)]
+    return answers[0] if answers and None not in answers else None
 
 
 def _method(file: FileFacts, node: ast.expr) -> str:
