@@ -12,6 +12,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
+from shardlint_rules.checkpoints._derived import derived_from, holder, made_for
 from shardlint_rules.jit.placed import placed_by_callers
 from shardlint_rules.jit.repeated import is_test
 
@@ -38,7 +39,7 @@ _HOST_WORDS = (
     "load_file(",
     "jnp.load",
 )
-_PUTTING = ("device_put(", "filter_shard(", "with_sharding_constraint(")
+_PUTTING = ("device_put(", "filter_shard(", "with_sharding_constraint(", "make_array_from_")
 _PLACING_WORDS = (
     "put",
     "shard",
@@ -92,16 +93,15 @@ class RestoredNotPlaced(Rule):
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return
         call, target = statement.value, statement.targets[0]
-        if (
-            not isinstance(call, ast.Call)
-            or not isinstance(target, ast.Name)
-            or not _from_the_host(site, call)
-        ):
+        if not isinstance(call, ast.Call) or not _from_the_host(site, call):
+            return
+        yield from self._made_of_it(site, scope, statement)
+        if not isinstance(target, ast.Name):
             return
         placed = _placed(site, scope, target.id, statement)
         if placed is None and site.wants("returned"):
             yield from self._returned(site, scope, statement, target.id)
-        if placed is None or _placed_later(site, scope, target.id, statement):
+        if placed is None or _placed_later(site, scope, target, statement):
             return
         where, splits = placed
         text = " ".join(site.text(where).split())
@@ -116,9 +116,35 @@ class RestoredNotPlaced(Rule):
             why="" if splits else "what the sharding splits is not known",
         )
 
+    def _made_of_it(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
+        """Attributes and names that get a part of what was read, where the other way places what it makes for them."""
+        if not site.wants("derived"):
+            return
+        for derived in derived_from(site, restored):
+            written = site.text(derived.target)
+            puts = (
+                call
+                for statement, call in made_for(site, derived, scope)
+                if _puts(site, call) and not _behind(site.file, statement, derived.statement)
+            )
+            where = next(puts, None)
+            if where is None or _placed_later(site, scope, derived.target, derived.statement):
+                continue
+            text = " ".join(site.text(where).split())
+            yield site.finding(
+                derived.value,
+                f"`{written}` is left where it was read to",
+                f"On {site.release('jax')} a jitted function gets it whole on every device: {derived.why}, and line "
+                f"{where.lineno} places what it makes for `{written}` by `{text}`.",
+                help="place it as the other way does",
+                certainty=Certainty.POSSIBLE,
+                form="derived",
+                why="the other way places it",
+            )
+
     def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
         """What one way returns as it was read, and another way returns placed."""
-        if _placed_later(site, scope, name, statement) or placed_by_callers(site):
+        if _placed_later(site, scope, statement.targets[0], statement) or placed_by_callers(site):
             return
         parts = [(one, _parts(one)) for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
         for mine, values in parts:
@@ -211,7 +237,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
 
 def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
     """Whether a statement comes after what was restored: then it may place that."""
-    if later.lineno < restored.lineno:
+    if later.lineno < restored.lineno or file.home(later) is not file.home(restored):
         return False
     for outer in file.ancestors(restored):
         if isinstance(outer, ast.If | ast.Try) and any(part is later for part in walk(outer)):
@@ -233,22 +259,22 @@ def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -
     return sides[0] != sides[1]
 
 
-def _placed_later(site: Site, scope: Scope, name: str, restored: ast.stmt) -> bool:
-    """Whether a call behind it may place the name: by what it is called, or by what it is given with it."""
-    for node in site.file.mentions_in(scope, name):
-        if (
-            not isinstance(node, ast.Name)
-            or not isinstance(node.ctx, ast.Load)
-            or node.lineno <= restored.lineno
-        ):
+def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt) -> bool:
+    """Whether a call behind it may place the name, or attribute: by what it is called, or what it is given with it."""
+    file, written = site.file, site.text(target)
+    around = holder(scope, target)
+    for node in file.mentions_in(around, target.attr if isinstance(target, ast.Attribute) else written):
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        for outer in site.file.ancestors(node):
+        elsewhere = around is not scope and file.home(node).function() is not scope
+        if site.text(node) != written or (not elsewhere and node.lineno <= restored.lineno):
+            continue
+        for outer in file.ancestors(node):
             if isinstance(outer, ast.stmt):
                 break
             if isinstance(outer, ast.Call):
-                text = site.text(outer).lower()
-                if any(word in text for word in _PLACING_WORDS) and _behind(
-                    site.file, site.file.statement(outer), restored
-                ):
-                    return True
+                text = site.text(outer.func if elsewhere else outer).lower()
+                if any(word in text for word in _PLACING_WORDS):
+                    if elsewhere or _behind(file, file.statement(outer), restored):
+                        return True
     return False

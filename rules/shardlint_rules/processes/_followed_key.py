@@ -80,8 +80,7 @@ class Following:
             case ast.IfExp() | ast.Starred():
                 yield from self.reached(Place(file, parent), what, depth + 1, parts)
             case ast.Dict() | ast.Tuple() | ast.List():
-                held = _held_as(parent, node)
-                yield from self.reached(Place(file, parent), what, depth + 1, (held, *parts))
+                yield from self.reached(Place(file, parent), what, depth + 1, (_held_as(parent, node), *parts))
             case ast.Subscript() if node is not parent.slice:
                 at = parent.slice.value if isinstance(parent.slice, ast.Constant) else None
                 if not parts or not parts[0] or at is None or at in parts[0]:
@@ -148,7 +147,7 @@ class Following:
         for one in becomes(self.program.evaluator, cls, Place(file, call), given):
             if one.owner is not None:
                 names = tuple(self.program.evaluator.classes.objects.fields(cls))
-                held = frozenset((one.name, names.index(one.name)))
+                held: frozenset[str | int] = frozenset((one.name, names.index(one.name)))
                 yield from self.reached(Place(file, call), what, depth + 1, (held, *parts))
             elif one.binder is not None:
                 inside, binder = one.binder.file, one.binder.node
@@ -159,8 +158,7 @@ class Following:
                     yield from self.reached(Place(inside, use), what, depth + 2, parts)
                     match inside.parent(use):
                         case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
-                            held = frozenset((attr,))
-                            yield from self.reached(Place(file, call), what, depth + 2, (held, *parts))
+                            yield from self.reached(Place(file, call), what, depth + 2, (frozenset((attr,)), *parts))
 
     def _api(
         self, file: FileFacts, call: ast.Call, name: str, what: What, depth: int, parts: Parts

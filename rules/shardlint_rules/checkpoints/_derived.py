@@ -1,0 +1,115 @@
+"""What becomes of the parts of what was restored: names and attributes that get them without a sharding."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.model.reach import readers
+from shardlint.model.values import Api, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
+from shardlint.syntax.nodes import walk
+
+_TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map")
+_ARRAYS = ("jax.numpy.asarray", "jax.numpy.array", "numpy.asarray", "numpy.array", "jax.device_put")
+_HANDING_ON = ("flax.core.freeze", "flax.core.frozen_dict.freeze", "jax.tree.unflatten", "jax.tree_util.tree_unflatten")
+_READ = "it is bound to none"
+_DEFAULT = "it lies on the default device alone, unbound"
+_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What gets a part of what was restored, by what, in which statement, and where that leaves it."""
+
+    target: ast.expr
+    value: ast.expr
+    statement: ast.Assign
+    why: str
+
+
+def derived_from(site: Site, restored: ast.Assign) -> Iterator[Derived]:
+    """The names and attributes that get a part of what a statement restored, and no sharding with it."""
+    target = restored.targets[0]
+    elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    for one in elements:
+        if isinstance(one, ast.Attribute):
+            yield Derived(one, restored.value, restored, _READ)
+        elif isinstance(one, ast.Name):
+            yield from _made_of(site, one, 0)
+
+
+def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
+    """What the assignments that read a name make of it."""
+    for read, alone in readers(site.file, name):
+        statement = site.file.statement(read)
+        if not alone or depth > _DEPTH or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        pairs = [(statement.targets[0], statement.value)]
+        match statement.targets[0], statement.value:
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+                pairs = list(zip(targets, values, strict=True))
+        for target, value in pairs:
+            why = _left(site, value, read)
+            if not why or not isinstance(target, ast.Name | ast.Attribute):
+                continue
+            yield Derived(target, value, statement, why)
+            if isinstance(target, ast.Name) and target.id != name.id:
+                yield from _made_of(site, target, depth + 1)
+
+
+def _left(site: Site, value: ast.expr, read: ast.Name) -> str:
+    """Where an expression leaves what a name holds, if it is that, or a part of it; "" where it may place it."""
+    match value:
+        case ast.Name():
+            return _READ if value is read else ""
+        case ast.Subscript(value=inner, slice=ast.Constant()) | ast.Attribute(value=inner):
+            return _left(site, inner, read)
+        case ast.Call(args=[first]) if not value.keywords and _is(site, value.func, _ARRAYS):
+            return _left(site, first, read) and _DEFAULT
+        case ast.Call(args=[function, tree]) if not value.keywords and _is(site, value.func, _TREE_MAPS):
+            return _left(site, tree, read) and (_DEFAULT if _makes_array(site, function) else "")
+        case ast.Call(args=[*_, last]) if not value.keywords and _is(site, value.func, _HANDING_ON):
+            return _left(site, last, read)
+    return ""
+
+
+def _is(site: Site, func: ast.expr, names: tuple[str, ...]) -> bool:
+    found = options(site.value(func))
+    return bool(found) and all(isinstance(one, Api) and one.name in names for one in found)
+
+
+def _makes_array(site: Site, function: ast.expr) -> bool:
+    """Whether what a tree map runs makes an array of a leaf and does not say where."""
+    if isinstance(function, ast.Lambda):
+        body = function.body
+        named = isinstance(body, ast.Call) and len(body.args) == 1 and not body.keywords
+        return isinstance(body, ast.Call) and named and _is(site, body.func, _ARRAYS)
+    return _is(site, function, _ARRAYS)
+
+
+def holder(scope: Scope, target: ast.expr) -> Scope:
+    """Where a target may be assigned to: the class, for an attribute of `self`, else the function."""
+    of_self = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    owner = scope.parent
+    return owner if of_self and owner is not None and owner.kind == "class" else scope
+
+
+def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.Assign, ast.Call]]:
+    """The other statements that assign to what gets what was restored, each with the call that gives it."""
+    written = site.text(restored.target)
+    for statement in walk(holder(scope, restored.target).node):
+        if statement is restored.statement or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target, value = statement.targets[0], statement.value
+        pairs = [(target, value)]
+        match target, value:
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+                pairs = list(zip(targets, values, strict=True))
+            case ast.Tuple(elts=targets), _:
+                pairs = [(one, value) for one in targets]
+        for one, given in pairs:
+            if site.text(one) == written and isinstance(given, ast.Call):
+                yield statement, given
