@@ -54,12 +54,12 @@ def told_there(site: Site, ran: Ran) -> bool:
     return site.file.path in site.program.project.mappers(place.file.path)
 
 
-def events(site: Site, *kinds: str, inside: Collection[str] = ()) -> Iterator[tuple[Ran, Event, ast.AST]]:
+def events(site: Site, *kinds: str, inside: Collection[str] | None = ()) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it.
 
     Of a body that is written in another file, where that is not asked of it. What happens in a call of one of the names
     `inside` is told where that stands, also in a helper of the body in another file, of which the rule is asked too:
-    `Mapped(calling=...)` among its triggers.
+    `Mapped(calling=...)` among its triggers; None stands for anything.
     """
     for ran in called_in(site):
         for event in _happened(ran, kinds):
@@ -70,7 +70,7 @@ def events(site: Site, *kinds: str, inside: Collection[str] = ()) -> Iterator[tu
             continue
         for event in _happened(ran, kinds):
             place = event.seen_from(site.file)
-            if place is not None and not (inside and _told_in_helper(site, event, inside)):
+            if place is not None and not (inside != () and _told_in_helper(site, event, inside)):
                 yield ran, event, place.node
 
 
@@ -92,15 +92,17 @@ def is_in(site: Site, place: Place) -> bool:
     return model.defined_around(place) is site.syntax
 
 
-def _names(site: Site, place: Place, names: Collection[str]) -> bool:
-    """Whether a place is a call of one of some library functions."""
+def _names(site: Site, place: Place, names: Collection[str] | None) -> bool:
+    """Whether a place is a call of one of some library functions, or of any."""
+    if names is None:
+        return True
     if not isinstance(place.node, ast.Call):
         return False
     found = options(site.program.value(place.file, place.node.func))
     return len(found) == 1 and isinstance(found[0], Api) and found[0].name in names
 
 
-def _told_in_helper(site: Site, event: Event, inside: Collection[str]) -> bool:
+def _told_in_helper(site: Site, event: Event, inside: Collection[str] | None) -> bool:
     """Whether an event in another file is told there."""
     file = event.place.file
     if file is site.file or not _names(site, event.place, inside) or model.defined_around(event.place) is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran
-from shardlint.model.manual.varying import Event, leaves
+from shardlint.model.manual.varying import OWN_SUM, Event, leaves
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
@@ -15,6 +15,7 @@ from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
 from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
 from shardlint_rules.shard_map._named_otherwise import SAYS as NAMED
+from shardlint_rules.shard_map._shares import share
 from shardlint_rules.shard_map.beside_means import GRADS, summed
 from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
 
@@ -114,6 +115,19 @@ class WrongReducer(Rule):
                 why="the loss is a mean, and nothing divides the sum",
             )
         yield from self._by_devices(site, done)
+        for ran, event, node in _in_results(site, OWN_SUM, done, None):
+            if ran.mapped.api != "jax.pmap" or share(event.place):
+                continue  # SL402 tells of a shard_map what is declared the same
+            yield site.finding(
+                node,
+                f"the sum of one device, divided by a count over {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} this is a part of the mean, another one on each device: what is made of it "
+                "differs, and nothing is raised.",
+                help="sum both over the devices: psum(sum) / psum(count)",
+                certainty=Certainty.POSSIBLE,
+                form="own-sum",
+                why="nothing on the way to the result adds it up over the devices",
+            )
         for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
             if node in done:
                 continue
@@ -234,9 +248,11 @@ class WrongReducer(Rule):
         return bool(meshes) and bool(left)
 
 
-def _in_results(site: Site, kind: str, done: set[ast.AST]) -> Iterator[tuple[Ran, Event, ast.AST]]:
+def _in_results(
+    site: Site, kind: str, done: set[ast.AST], inside: Collection[str] | None = _REDUCING
+) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happened in the bodies that the result shows, each place once."""
-    for ran, event, node in events(site, kind, inside=_REDUCING):
+    for ran, event, node in events(site, kind, inside=inside):
         number = ran.events.index(event)
         if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
             done.add(node)

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from shardlint.model.manual.varying import (
     ADDED,
     ALONG,
+    COLUMN_SUM,
     COLUMNS,
+    COUNTED,
     CURVED,
     NONE,
     NOTHING,
     OWN_NORM,
+    OWN_SUM,
     ROWS,
     SCATTERED,
     SUMMED,
@@ -76,7 +79,7 @@ class Arithmetic(ABC):
             return Tree(left.items + right.items)
         self.calls.met(left, right)
         if isinstance(op, ast.Div | ast.FloorDiv):
-            self.cancelled |= combined([left]).marks
+            self.cancelled |= self.but_own_sums(combined([left]).marks)
         kind = ""
         if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind == right.kind:
             kind = left.kind if isinstance(op, ast.Add | ast.Sub) else ""
@@ -99,6 +102,8 @@ class Arithmetic(ABC):
             kind = self._added(left, right, place) or kind
         self._met_again(op, left, right)
         self._scaled(left, right)
+        if isinstance(op, ast.Add) and any(isinstance(one, Leaf) and is_count(one) for one in (left, right)):
+            kind = COUNTED
         kind = kind or kept_kind((left, right)) or self.turned(op, left, right)
         result = self.calls.still_random(combined([left, right], kind), left, right)
         if isinstance(op, ast.Div | ast.FloorDiv):
@@ -118,12 +123,25 @@ class Arithmetic(ABC):
 
     def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
         """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""
+        if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind in ("sum", COLUMN_SUM) and is_count(right):
+            own = (left.over | left.maybe) & right.reduced
+            if own:
+                number = self.calls.note(OWN_SUM, place, tuple(own), left)
+                return replace(result, marks=result.marks | {number})
         counted = _counted(self.evaluator, right.value) if isinstance(right, Known) else None
         if counted is None or not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
             return result
         axes = self.sums[int(left.kind.removeprefix(SUMMED))]
         number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
         return replace(result, marks=result.marks | {number})
+
+    def but_own_sums(self, marks: frozenset[int], over: Axes | None = None) -> frozenset[int]:
+        """Marks without those of own sums divided by a count of all, or those of them along some axes."""
+        return frozenset(
+            number
+            for number in marks
+            if self.events[number].kind != OWN_SUM or (over is not None and not over & set(self.events[number].axes))
+        )
 
     def _added(self, left: Local, right: Local, place: Place) -> str:
         """The kind of a sum of what differs along some axes and of what all devices hold, if it is one."""
@@ -206,6 +224,11 @@ class Arithmetic(ABC):
                 self.calls.note("rows from 0", place, tuple(axes), NOTHING)
         elif isinstance(table, Leaf) and table.traced and all(table.same_over(axis) for axis in axes):
             self.calls.note("rows from 0", place, tuple(axes), table)
+
+
+def is_count(leaf: Leaf) -> bool:
+    """Whether a value is a sum over devices, also one with another number added to it."""
+    return leaf.kind.startswith(SUMMED) or leaf.kind == COUNTED
 
 
 def _counted(evaluator: Evaluator, value: Value) -> str | None:

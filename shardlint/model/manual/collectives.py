@@ -76,7 +76,8 @@ class Collectives:
             kind = "gathered" if "tiled" not in named else ""
             if isinstance(value, Leaf) and value.spec is not None:
                 self.calls.body.stacks[place.node] = len(value.spec)
-            return each(value, lambda leaf: _reduced(leaf, over, kind, place))
+            own = self.calls.body.but_own_sums
+            return each(value, lambda leaf: replace(_reduced(leaf, over, kind, place), marks=own(leaf.marks, over)))
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
             return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
@@ -88,7 +89,7 @@ class Collectives:
             lambda leaf: replace(
                 leaf.plain(),
                 kind=kind,
-                marks=leaf.marks | marks,
+                marks=self.calls.body.but_own_sums(leaf.marks, over) | marks,
                 over=leaf.over - over,
                 firm=leaf.firm - over,
                 own_gradient=NONE,
@@ -132,7 +133,7 @@ class Collectives:
             value,
             lambda leaf: replace(
                 _reduced(leaf, over, self._summed(leaf, over) if name == "psum" else "", place),
-                marks=leaf.marks | added,
+                marks=self.calls.body.but_own_sums(leaf.marks, over) | added,
             ),
         )
 

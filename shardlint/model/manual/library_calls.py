@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
+from shardlint.model.manual.arithmetic import is_count
 from shardlint.model.manual.collectives import COLLECTIVES
 from shardlint.model.manual.varying import (
     ALONG,
+    COLUMN_SUM,
     COLUMNS,
     CURVED,
     HIDDEN,
@@ -199,8 +201,11 @@ class LibraryCalls:
         if last in _CURVES and len(given) == 1 and isinstance(given[0], Leaf) and given[0].kind == "mean":
             return combined(values, CURVED if given[0].over else "")
         kind = self._along(last, given, named, place)
-        if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
-            if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
+        if last in _SUMS and not kind and _first_axis(given, named):
+            return combined(values, COLUMN_SUM)
+        if last in ("maximum", "clip") and given and isinstance(given[0], Leaf):
+            constant = all(isinstance(one, Known) for one in (*given[1:], *named.values()))
+            if constant and (given[0].kind == "sum" or is_count(given[0])):
                 return given[0]  # a count that is kept from being 0
         if last in ("matmul", "dot"):
             self.calls.body.multiplied(*given)
@@ -210,7 +215,7 @@ class LibraryCalls:
                 return replace(combined(values), kind=turned)
             return replace(combined(values), spec=_einsum_spec(given))
         if last in ("divide", "true_divide") and given:
-            self.calls.body.cancelled |= combined(given[:1]).marks
+            self.calls.body.cancelled |= self.calls.body.but_own_sums(combined(given[:1]).marks)
         if not any(leaf.traced for value in values for leaf in leaves(value)) and all(
             isinstance(value, Known) for value in values
         ):

@@ -110,13 +110,14 @@ class LocalTransforms:
         maybe = (loss.maybe | before.maybe) - over
         firm = (loss.sure | before.sure) - summed
         unseen = loss.open or before.open
-        leaf = Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
+        marks = self.calls.body.but_own_sums(loss.marks)
+        leaf = Leaf(over, maybe, unseen, summed, "gradient", True, marks, place, firm=firm)
         leaf = replace(leaf, own_gradient=over | (maybe & self.calls.body.split - loss.reduced))
         if kind == "mean" and not before.over and not unseen:
             self.calls.body.of_means.add(place.node)
         if summed:
             number = self.calls.note("summed gradient", place, tuple(summed), leaf, kind)
-            leaf = replace(leaf, marks=loss.marks | {number})
+            leaf = replace(leaf, marks=marks | {number})
         return leaf
 
     def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:

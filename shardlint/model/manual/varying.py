@@ -26,6 +26,10 @@ COLUMNS = "columns"
 CURVED = "curved"
 SCATTERED = "scattered"
 OWN_NORM = "own norm"
+OWN_SUM = "own sum by all"
+"""What one device adds up of its own data, divided by a count over all of them."""
+COLUMN_SUM = "column sum"
+COUNTED = "counted"
 OPEN = "**"
 """Stands, among the keywords of a call, for settings that are not seen."""
 
@@ -50,7 +54,8 @@ class Leaf(Local):
     what is the same everywhere and was added to what is not; "rows" and one for numbers that count a split dimension
     from 0; "columns" for such that count one that was gathered; "copies" for a state of which every call gives each
     device a copy; "curved" for what is no longer linear in a mean; "scattered" for what `psum_scatter` gave, and
-    "own norm" and a number for the norm of that on one device.
+    "own norm" and a number for the norm of that on one device; "column sum" for a sum along the first dimension, and
+    "counted" for a sum with a `psum` in it.
     `origin` is where it came to vary.
     """
 
