@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
+from shardlint.model.process.whole_program import COLLECTIVES, saver_of
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._own_clock import CLOCKS
+from shardlint_rules.processes.alone import BARRIER
 from shardlint_rules.processes.differing import Differing, sources
 
 FOLDERS = ("orbax.checkpoint.CheckpointManager",)
@@ -21,18 +27,46 @@ DATED = (
 )
 """What gives a name of a run that no other run has."""
 _SAYS = tuple(f"{name.rpartition('.')[2]}(" for name in FOLDERS)
+_INDEX = ("process_index", "host_id")
+_MEETS = tuple(name.rpartition(".")[2] for name in COLLECTIVES)
+_JOINS = ("join", "joinpath", "Path")
+
+What = Literal["manager", "saved", "parts"]
 
 
-def folder_of(site: Site) -> Place | None:
-    """The folder of a checkpoint in another function that is made of what a site gives."""
-    for file in site.program.project.holding(site.file.path, _SAYS):
+@dataclass(frozen=True)
+class Folder:
+    """A folder in another function that is made of what each process has its own of: its text, and where it stands."""
+
+    text: str
+    file: str
+    line: int
+    what: What
+
+
+Spot = tuple[str, int, int]
+
+
+def folder_of(site: Site) -> Folder | None:
+    """The folder in another function that is made of what a site gives, and that all processes must have alike."""
+    found = site.program.once(site.file, "folders by process", lambda: dict(_differing_folders(site)))
+    return found.get(_spot(Place(site.file, site.call)))
+
+
+def _spot(place: Place) -> Spot:
+    return str(place.file.path), place.line, getattr(place.node, "col_offset", 0)
+
+
+def _differing_folders(site: Site) -> Iterator[tuple[Spot, Folder]]:
+    """All such folders, each by what it is made of."""
+    for file in site.program.project.holding(site.file.path, (*_SAYS, ".save(", "process_index(", "host_id(")):
         if file is None or site.program.project.is_test(file.path):
             continue
-        for folder in _folders(site, file):
+        for what, folder in (*_managed(site, file), *_saved(site, file), *_parted(site, file)):
             for found in sources(site.program, folder):
-                if found.place.node is site.call and not _beside(found.place, folder):
-                    return folder
-    return None
+                if not _beside(found.place, folder):
+                    text = " ".join(folder.text().split())
+                    yield _spot(found.place), Folder(text, folder.file.path.name, folder.line, what)
 
 
 def beside(site: Site, found: Differing) -> bool:
@@ -45,14 +79,15 @@ def dated(site: Site, found: Differing) -> bool:
     place = found.place
     func = place.node.func if isinstance(place.node, ast.Call) else None
     callees = options(site.program.value(place.file, func)) if func is not None else ()
-    return any(isinstance(one, Api) and one.name in DATED for one in callees)
+    return any(isinstance(one, Api) and one.name in (*DATED, *CLOCKS) for one in callees)
 
 
 def _beside(one: Place, other: Place) -> bool:
     return one.file is other.file and one.file.home(one.node).function() is other.file.home(other.node).function()
 
 
-def _folders(site: Site, file: FileFacts) -> Iterator[Place]:
+def _managed(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
+    """The folders that checkpoint managers are given."""
     for name in FOLDERS:
         for mention in file.mentions(name.rpartition(".")[2]):
             call = file.parent(mention)
@@ -61,7 +96,49 @@ def _folders(site: Site, file: FileFacts) -> Iterator[Place]:
             callees = options(site.program.value(file, call.func))
             if any(isinstance(one, Api) and one.name in FOLDERS for one in callees):
                 given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "directory")]
-                yield from (Place(file, one) for one in given)
+                yield from (("manager", Place(file, one)) for one in given)
+
+
+def _saved(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
+    """The folders that checkpointers of Orbax save to."""
+    for mention in file.mentions("save"):
+        call = file.parent(mention)
+        if isinstance(call, ast.Call) and call.func is mention and call.args:
+            if saver_of(site.program, Place(file, call)) == "checkpointer":
+                yield "saved", Place(file, call.args[0])
+
+
+def _parted(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
+    """The folders in which each process writes a part named by its index, in functions that meet at a barrier."""
+    for name in _INDEX:
+        for mention in file.mentions(name):
+            path = _path_around(file, mention)
+            function = file.home(mention).function()
+            if path is None or function is None:
+                continue
+            calls = [one for one in walk(function.node) if isinstance(one, ast.Call)]
+            if any(last_name(one.func) in _MEETS or BARRIER.match(last_name(one.func)) for one in calls):
+                yield "parts", Place(file, path)
+
+
+def _path_around(file: FileFacts, mention: ast.AST) -> ast.expr | None:
+    """The folder in front of a name with the index in it: `folder / f"part-{process_index()}"`."""
+    inner: ast.AST = mention
+    for outer in file.ancestors(mention):
+        match outer:
+            case ast.BinOp(op=ast.Div(), left=left, right=right) if right is inner:
+                return left
+            case ast.Call(func=func, args=[first, *rest]) if inner in rest and last_name(func) in _JOINS:
+                return first
+            case ast.Call(func=ast.Attribute(attr="joinpath", value=value)) if inner is not outer.func:
+                return value
+            case ast.JoinedStr(values=[ast.FormattedValue(value=first), ast.Constant(value=str(text)), *_]):
+                if text.startswith("/") and inner is not outer.values[0]:
+                    return first
+            case ast.stmt():
+                return None
+        inner = outer
+    return None
 
 
 def made_of(site: Site) -> ast.expr:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.held import assigned
+from shardlint.model.held import assigned, classes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
 from shardlint.syntax import FileFacts, last_name
@@ -15,7 +15,17 @@ from shardlint_rules.processes.given import given, given_field
 
 _DEPTH = 8
 _SOURCES_AT_MOST = 8
-_TIMES = ("time.time", "time.time_ns", "time.perf_counter", "time.monotonic", "time.strftime", "time.ctime")
+_TIMES = (
+    "time.time",
+    "time.time_ns",
+    "time.perf_counter",
+    "time.monotonic",
+    "time.strftime",
+    "time.ctime",
+    "time.gmtime",
+    "time.localtime",
+    "time.asctime",
+)
 _SOURCES = {
     **dict.fromkeys(_TIMES, "the time"),
     "datetime.datetime.now": "the time",
@@ -28,6 +38,16 @@ _SOURCES = {
     "socket.gethostname": "the name of the host",
     "secrets.randbits": "a random number",
     "secrets.token_hex": "a random text",
+}
+# What makes something else of a time that it is given, by which argument; without it most take the time of now.
+_TURNING = {
+    "time.strftime": 1,
+    "time.ctime": 0,
+    "time.gmtime": 0,
+    "time.localtime": 0,
+    "time.asctime": 0,
+    "datetime.datetime.fromtimestamp": 0,
+    "datetime.datetime.utcfromtimestamp": 0,
 }
 _RANDOM = ("random.", "numpy.random.")
 _DRAWN = (
@@ -139,11 +159,12 @@ def differing(program: Program, place: Place, way: Way | None = None) -> Differi
                 _stored(program, file, node, way)
                 or _field(program, file, node, way)
                 or _given(program, file, node, way)
+                or _property(program, file, node, way)
             )
         case ast.Attribute(value=inner, attr="hex" | "int" | "name" | "year" | "microsecond"):
             return differing(program, Place(file, inner), way)
         case ast.Attribute():
-            return _field(program, file, node, way)
+            return _field(program, file, node, way) or _property(program, file, node, way)
         case ast.JoinedStr(values=parts):
             inner_parts = [one.value for one in parts if isinstance(one, ast.FormattedValue)]
             return _any(program, file, inner_parts, way)
@@ -165,6 +186,9 @@ def _call(program: Program, file: FileFacts, call: ast.Call, way: Way) -> Differ
     func = call.func
     for option in options(program.value(file, func)):
         if isinstance(option, Api):
+            at = _TURNING.get(option.name)
+            if at is not None and len(call.args) > at:
+                return differing(program, Place(file, call.args[at]), way)
             what = _drawn(file, option.name)
             if what is not None:
                 return Differing(Place(file, call), what) if call not in way.but else None
@@ -223,6 +247,20 @@ def _field(program: Program, file: FileFacts, node: ast.Attribute, way: Way) -> 
             return differing(program, place, way.deeper)
         default = fields[node.attr]
         return _default(program, cls.file, default, way) if default is not None else None
+    return None
+
+
+def _property(program: Program, file: FileFacts, node: ast.Attribute, way: Way) -> Differing | None:
+    """A property of an object of the project: what it returns."""
+    for cls in classes(program, Place(file, node.value)):
+        inside = cls.place.file
+        for method in getattr(cls.node, "body", ()):
+            if not isinstance(method, ast.FunctionDef) or method.name != node.attr:
+                continue
+            returns = inside.walked(inside.scope(method)).returns
+            asked = any("property" in inside.text(one) for one in method.decorator_list)
+            if asked and len(returns) == 1 and returns[0].value is not None:
+                return differing(program, Place(inside, returns[0].value), way.deeper)
     return None
 
 

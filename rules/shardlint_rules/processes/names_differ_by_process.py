@@ -22,6 +22,7 @@ _METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
 _KEYS = ("jax.random.PRNGKey", "jax.random.key")
 
 
+_APART = "a checkpoint of which each has a part is never whole."
 _HANGS = "what Orbax waits for in it never comes"
 
 
@@ -82,6 +83,7 @@ class NamesDifferByProcess(Rule):
             return
         if site.api in CLOCKS:
             yield from self._clock(site)
+            yield from self._dated(site)
             return
         if site.api in DATED:
             yield from self._dated(site)
@@ -134,21 +136,24 @@ class NamesDifferByProcess(Rule):
 
     def _dated(self, site: Site) -> Iterator[Finding]:
         """A time or an id of which another function makes the folder of a checkpoint."""
-        if not site.wants("folder"):
+        if not site.wants("folder", "folder-saved", "folder-parts"):
             return
         folder = folder_of(site)
         if folder is None or not self._matters(site):
             return
+        where = f"{folder.file}:{folder.line}" if folder.file != site.file.path.name else f"line {folder.line}"
         yield site.finding(
             made_of(site),
             "another in each process",
-            f"It becomes the folder of a checkpoint (`{short(folder)}`{at(folder, site.file, site.call)}), and each "
-            f"process has its own: {_HANGS}.",
-            harm=Harm.CRASH,
+            f"It becomes the folder of a checkpoint (`{folder.text[:60]}` at {where}), and each process has its own: "
+            + (_APART if folder.what == "parts" else f"{_HANGS}."),
+            harm=Harm.SILENT if folder.what == "parts" else Harm.CRASH,
             help="take it from process 0 by multihost_utils.broadcast_one_to_all, or from the configuration",
-            form="folder",
+            form="folder" if folder.what == "manager" else f"folder-{folder.what}",
             certainty=Certainty.POSSIBLE,
-            why="the program is one for several processes",
+            why="the program is one for several processes"
+            if folder.what != "parts"
+            else "each process writes its part there, by its index, and they meet at a barrier",
         )
 
     def _asked(self, site: Site) -> list[ast.expr]:
