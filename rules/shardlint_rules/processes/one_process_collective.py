@@ -11,6 +11,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.processes._own_share import INDEX, uneven
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
 
@@ -55,12 +56,16 @@ class OneProcessCollective(Rule):
         Lines(r"(?:el)?if\s+(?:not\s+)?\w[\w.]*[.(]", file_says=r"jax|multihost", saying=("if ", "if(")),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
         Methods("save", "restore", "wait_until_finished", file_says=("orbax",)),
+        Calls(*INDEX),
     )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call under the condition."""
         statement = site.syntax
+        if site.api in INDEX:
+            yield from self._shared_out(site)
+            return
         if isinstance(statement, ast.Call):
             yield from self._decorated(site, statement)
         if not isinstance(statement, ast.If):
@@ -81,6 +86,25 @@ class OneProcessCollective(Rule):
             computes |= one.computes
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
+
+    def _shared_out(self, site: Site) -> Iterator[Finding]:
+        """A loop over the share of a process, in which all must do something together at each turn."""
+        found = uneven(site) if site.wants("own-share") else None
+        if found is None:
+            return
+        start = (*found.waits.through, found.waits.place)[0]
+        name = found.waits.name if found.waits.computes else found.waits.name.rpartition(".")[2]
+        yield site.finding(
+            found.share,
+            "may be one more in one process than in another",
+            f"The loop at {site.where(found.loop)} takes a turn for each of these, or for so many of them, and "
+            f"{name} at {site.where(start)} waits for all processes: where the parts "
+            "are not alike, one makes a turn more than the others, and hangs.",
+            help="take as many turns in all processes: count by the whole, and pad the last ones",
+            certainty=Certainty.POSSIBLE,
+            form="own-share",
+            why=found.waits.why or "nothing makes the parts alike",
+        )
 
     def _decorated(self, site: Site, call: ast.Call) -> Iterator[Finding]:
         """A call in a function that a decorator lets one process alone run."""

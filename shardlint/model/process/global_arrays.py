@@ -164,6 +164,7 @@ class GlobalArrays:
         if isinstance(node, ast.AsyncFunctionDef):
             return ""
         returned = [one.value for one in file.walked(file.scope(node)).returns if one.value is not None]
+        returned += [one.value for one in walk(node) if isinstance(one, ast.Yield) and one.value is not None]
         return self._any((Place(file, one) for one in returned), given, depth)
 
     def _name(self, place: Place, node: ast.Name, given: Given, depth: int) -> str:
@@ -176,7 +177,7 @@ class GlobalArrays:
                 found = self._from_callers(file, scope.node, node.id, depth)
                 if found:
                     return found
-            elif one.value is not None and one.kind in ("assign", "unpack", "walrus", "for"):
+            elif one.value is not None and one.kind in ("assign", "unpack", "walrus", "for", "comprehension"):
                 value: ast.expr = one.value
                 if one.kind == "unpack" and isinstance(value, ast.Tuple | ast.List) and one.index is not None:
                     value = value.elts[one.index] if one.index < len(value.elts) else value
