@@ -55,10 +55,9 @@ def _evened(site: Site, share: ast.expr) -> bool:
     if around is not None and _EVEN.search(site.text(around)):
         return True
     names = (one for one in walk(share) if isinstance(one, ast.Name))
-    made = [one.value for name in names for one in lookup(site.file, name, name.id)[0] if one.value is not None]
-    return any(
-        isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv | ast.Mod) for one in made for part in walk(one)
-    )
+    made = (one.value for name in names for one in lookup(site.file, name, name.id)[0] if one.value is not None)
+    sums = (part.op for one in made for part in walk(one) if isinstance(part, ast.BinOp))
+    return any(isinstance(one, ast.FloorDiv | ast.Mod) for one in sums)
 
 
 def _shares(site: Site) -> Iterator[ast.expr]:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.shard_map._first_entries import first_measures
+from shardlint_rules.shard_map._unsynced import TAKEN, TAKES, unsynced
 from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, taken_first
 
 _UNREPLICATE = "flax.jax_utils.unreplicate"
@@ -47,12 +48,15 @@ class FirstShardOnly(Rule):
         Calls(PMAP, file_says=("[0]",)),
         Uses(PMAP, file_says=("[0]",)),
         CALLED,
+        Lines(TAKES, saying=TAKEN),
     )
     forms = ("call", "partial", "line", "name")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
+        if site.form == "line":
+            yield from self._unsynced(site)
         if site.form in ("line", "name") or site.api == PMAP:
             yield from self._measured(site)
             return
@@ -71,6 +75,23 @@ class FirstShardOnly(Rule):
                 why=f"pmapped at line {made.function.settings.place.line}",
             )
 
+
+    def _unsynced(self, site: Site) -> Iterator[Finding]:
+        """A state that another use brings together first."""
+        found = unsynced(site) if site.wants("unsynced") else None
+        if found is None:
+            return
+        given, sync = found
+        name = site.text(given)
+        yield site.finding(
+            given,
+            f"not brought together by `{sync}`",
+            f"Each device has batch statistics of its own examples in `{name}`: this takes those of the first one, and "
+            f"elsewhere `{sync}` averages them before they are used.",
+            help=f"write {sync}({name})",
+            form="unsynced",
+            why=f"`{sync}` is called with `{name}` elsewhere, and on no way that leads here",
+        )
 
     def _measured(self, site: Site) -> Iterator[Finding]:
         """`losses[0]`, read for the loss of all."""

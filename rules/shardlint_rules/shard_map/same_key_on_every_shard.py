@@ -14,6 +14,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Ru
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._copied_keys import COPYING, copied_key
 from shardlint_rules.shard_map._draws import draws_nothing
+from shardlint_rules.shard_map._folded import folded_in_body
 from shardlint_rules.shard_map._key_unbound import REDUCING, SAYS, alone
 from shardlint_rules.shard_map.runs import (
     called_in,
@@ -86,13 +87,15 @@ class SameKeyOnEveryShard(Rule):
             return
         for ran, event, node in events(site, "same mask"):
             copied = _copied(site, ran)
-            node = copied or _kept(site, ran, event) or node
+            moved = folded_in_body(site, ran, event) if copied is None else None
+            node = copied or _kept(site, ran, event) or moved or node
             if node in done or _told_there(site, ran, event):
                 continue
             done.add(node)
+            there = f" (line {event.place.line})" if node is moved and event.place.file is site.file else ""
             yield site.finding(
                 node,
-                f"the same numbers on every device along {shown(event.axes)}{elsewhere(site, event)}",
+                f"the same numbers on every device along {shown(event.axes)}{there or elsewhere(site, event)}",
                 f"On {site.release('jax')} the key is the same on all devices along {shown(event.axes)}, while the "
                 "data that the numbers are for is split over them: each shard gets the same ones.",
                 help=_SPLIT if copied is not None else _help(event.axes[0]),
@@ -180,7 +183,7 @@ class SameKeyOnEveryShard(Rule):
         for ran, event, node in events(site, "key handed on"):
             told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
-            node = copied or _kept(site, ran, event) or node
+            node = copied or _kept(site, ran, event) or folded_in_body(site, ran, event) or node
             if event.note and draws_nothing(site.program, event.place):
                 continue
             if node not in done and told and not _told_there(site, ran, event):

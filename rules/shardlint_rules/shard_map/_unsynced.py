@@ -1,0 +1,87 @@
+"""States whose batch statistics one use brings together first, and of which another takes the first device's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.reach import lookup
+from shardlint.model.values import Place
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.given import given
+
+TAKES = r"[^#\n]*\b(?:unreplicate\w*|get_first\w*|first_(?:copy|replica|device)\w*|save_checkpoint\w*)\("
+TAKEN = ("unreplicate", "get_first", "first_copy", "first_replica", "first_device", "save_checkpoint")
+_TAKES = regex(r"(?:unreplicate|get_first|first_(?:copy|replica|device)|save_checkpoint)\w*$")
+_SYNCS = regex(r"(?i)_?(?:sync|average|merge|reduce|cross_replica)\w*(?:batch|bn|stat)\w*$")
+# What makes the statistics alike in the step already.
+_ALIKE = regex(
+    r"BatchNorm[(,](?:[^()]|\([^()]*\)){0,300}?axis_name|SyncBatchNorm"
+    r"|(?:pmean|psum)\([^\n]*(?:stats|mutated|mutable|new_vars|variables|model_state)"
+)
+_DEPTH = 3
+
+
+def unsynced(site: Site) -> tuple[ast.expr, str] | None:
+    """What a site takes the first device's of, and the function that brings its statistics together elsewhere."""
+    for call in (one for one in walk(site.syntax) if isinstance(one, ast.Call)):
+        if not _TAKES.match(last_name(call.func)):
+            continue
+        synced = site.program.once(site.file, "synced states", lambda: dict(_synced(site)))
+        for argument in call.args:
+            if isinstance(argument, ast.Name) and argument.id in synced:
+                if _apart(site, Place(site.file, argument), synced[argument.id], 0) and not _alike(site):
+                    return argument, synced[argument.id]
+    return None
+
+
+def _synced(site: Site) -> Iterator[tuple[str, str]]:
+    """The names of what functions are given that bring batch statistics together, each with the function."""
+    for file in site.program.project.holding(site.file.path, ("batch_stats",)):
+        if file is None:
+            continue
+        for node in walk(file.tree):
+            if isinstance(node, ast.FunctionDef) and _SYNCS.match(node.name) and "batch_stats" in file.text(node):
+                for end in site.program.flow.in_sight(file, node).found:
+                    call = end.place.node
+                    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+                    if end.kind == "called" and isinstance(first, ast.Name):
+                        yield first.id, node.name
+
+
+def _apart(site: Site, place: Place, sync: str, depth: int) -> bool:
+    """Whether nothing brings a state together on the ways to a place that are seen, and one way is seen to its end."""
+    file, node = place.file, place.node
+    if not isinstance(node, ast.Name) or depth > _DEPTH:
+        return False
+    bindings, scope = lookup(file, node, node.id)
+    seen = False
+    for one in bindings:
+        if one.kind == "param" and scope is not None:
+            places = list(given(site.program, file, scope, node.id))
+            if any(_is_sync(it.node, sync) for it in places):
+                return False
+            named = [it for it in places if isinstance(it.node, ast.Name)]
+            if not all(_apart(site, it, sync, depth + 1) for it in named):
+                return False
+            seen = seen or bool(named)
+        elif one.value is None or _is_sync(one.value, sync):
+            return False
+        else:
+            seen = seen or one.kind == "unpack" or _steps(file, one.value)
+    return seen
+
+
+def _steps(file: FileFacts, value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and ("step" in file.text(value.func) or "update" in file.text(value.func))
+
+
+def _is_sync(node: ast.AST, sync: str) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) == sync
+
+
+def _alike(site: Site) -> bool:
+    return any(_ALIKE.search(one.source.text) for one in (site.file, *site.program.together(site.file)))
