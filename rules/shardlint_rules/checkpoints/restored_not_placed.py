@@ -60,7 +60,8 @@ class RestoredNotPlaced(Rule):
     Reports `params = pickle.load(file)`, and the same through a function of the project that reads with `numpy`,
     `pickle`, safetensors or `flax.serialization`, in a function that places `params` with a sharding on its other way
     or above, and does not place what it read. And a function that returns what it read as it is, where its other
-    `return` gives what is placed (`return place(init(key), mesh)`).
+    `return` gives what is placed (`return place(init(key), mesh)`). Likely, too: a part of what was read, as it is or
+    through `jnp.asarray`, for a name or an attribute that gets what is placed on another way.
 
     ## Why it hurts
     A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them
@@ -77,7 +78,7 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
-    likely = ("returned",)
+    likely = ("returned", "derived")
     triggers = (
         Lines(
             rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",

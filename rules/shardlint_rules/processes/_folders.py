@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from shardlint.model.process.whole_program import COLLECTIVES, saver_of
+from shardlint.model.process.whole_program import COLLECTIVES, joined, saver_of
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
@@ -117,7 +117,8 @@ def _parted(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
             if path is None or function is None:
                 continue
             calls = [one for one in walk(function.node) if isinstance(one, ast.Call)]
-            if any(last_name(one.func) in _MEETS or BARRIER.match(last_name(one.func)) for one in calls):
+            meets = any(last_name(one.func) in _MEETS or BARRIER.match(last_name(one.func)) for one in calls)
+            if meets or any(one.sure and not one.computes for one in joined(site.program, file, function.statements)):
                 yield "parts", Place(file, path)
 
 

@@ -117,7 +117,7 @@ def _loops(program: Program, place: Place, counts: bool, depth: int) -> Iterator
         case ast.Assign(targets=[target]):
             for read in _reads(file, target):
                 yield from _loops(program, Place(file, read), counts, depth + 1)
-        case ast.BinOp() if counts:
+        case ast.BinOp() | ast.UnaryOp() if counts:
             yield from _loops(program, Place(file, parent), True, depth)
         case ast.Attribute(attr="size") if not counts:
             yield from _loops(program, Place(file, parent), True, depth)

@@ -18,6 +18,7 @@ from shardlint_rules.processes._same_data import same_data, told_apart
 from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given import given_field, kept
+from shardlint_rules.processes.own_data import own_data
 from shardlint_rules.processes.replicated import whole
 from shardlint_rules.processes.starting import at, short
 
@@ -166,6 +167,8 @@ class CallbackIgnoresIndex(Rule):
             return
         made = same_data(site.program, Place(site.file, given))
         if made is None or alone(site.program, Place(site.file, site.call)):
+            return
+        if own_data(site.program, Place(site.file, given)) is not None:
             return
         yield site.finding(
             given,

@@ -38,7 +38,9 @@ class NamesDifferByProcess(Rule):
     - the folder of a checkpoint manager (likely), reported where the time is read;
     - a key: `jax.random.key(int(time.time()))`;
     - a condition that ends a loop, or leads to a call, in which all processes wait for each other (likely):
-      `if time.time() - last > 600: manager.save(step, ...)`, `while time.time() < deadline: state = step(state)`.
+      `if time.time() - last > 600: manager.save(step, ...)`, `while time.time() < deadline: state = step(state)`, also
+      where a name, a property or a helper holds the answer, or the function returns early by it;
+    - the folder in which each process writes a part named by its index, in a function that meets at a barrier (likely).
 
     It reports, too, `jax.process_index()` that a compiled function computes with: in a function that names a mapped
     axis itself (`jax.lax.axis_index`, `psum`), and possible in any that is always traced. The number is a constant of
@@ -62,7 +64,7 @@ class NamesDifferByProcess(Rule):
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
-    likely = ("program", "mapped", "clock", "folder")
+    likely = ("program", "mapped", "clock", "folder", "folder-parts")
     behind = ("SL245",)
     triggers = (
         Calls(_BARRIER, _METADATA, *_KEYS, *FOLDERS),

@@ -61,9 +61,9 @@ class OneFileManyWriters(Rule):
     So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that code
     writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where
     one of them alone comes to another call of it or the file asks for the index, and for `wandb.log` under the flag of
-    a start that also asks for the process. A path that names the process, the host or a shard is left alone. Possible:
-    such a write where a caller leaves another write to one process, or another class of the same base
-    (`CheckpointHandler`) meets at a barrier; `wandb.init` that all processes come to where only another file asks for
+    a start that also asks for the process; and (likely) for what each process has of its own, made of its index, that
+    all write to one path. A path that names the process, the host or a shard is left alone. Possible: such a write where
+    a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`) meets at a barrier; `wandb.init` that all processes come to where only another file asks for
     the index; and `wandb.log` that all come to where one of them alone starts the run; and a write, also one that adds
     to a file, or `np.savez`, where the function or a caller prints and logs on one process only.
 
@@ -79,7 +79,7 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch", "tracker")
+    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch", "tracker", "own-content")
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),

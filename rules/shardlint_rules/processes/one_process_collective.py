@@ -32,7 +32,9 @@ class OneProcessCollective(Rule):
     function of the project makes the call. The same call on the other side of the condition is right, and so is one in
     a program of one process. Also a jitted function, or a function of `jax.numpy`, that is given an array of which all
     processes hold a part, made by `make_array_from_process_local_data` and the like, or placed over the devices of all.
-    Possible: a manager that only its annotation or name says is Orbax's.
+    Also where only another file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such
+    a call in a loop over `files[process_index()::process_count()]`, or one of as many turns, where nothing makes the
+    parts alike. Possible: a manager that only its annotation or name says is Orbax's.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -46,7 +48,7 @@ class OneProcessCollective(Rule):
     name = "one-process-collective"
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
-    likely = ("global-array", "branch")
+    likely = ("global-array", "branch", "own-share")
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",

@@ -36,7 +36,8 @@ class OrderDiffersByProcess(Rule):
     `np.array_split(files, n)[process_index()]`, `itertools.islice`, `if k % n == process_index()` in a loop over
     `enumerate(files)`), that the list is a set, the listing of a folder that nobody sorted (`os.listdir`, `glob.glob`,
     `Path.glob`), or shuffled without a seed, also where a call in sight gives it; and loops over such a list that make
-    a call which all processes must make together (`sync_global_devices(name)`). Possible: sets that devices are
+    a call which all processes must make together (`sync_global_devices(name)`). Likely: an order that is drawn with a
+    seed of the process' own, and then shared out by its index. Possible: sets that devices are
     collected in, in a function that asks them for their process.
 
     ## Why it hurts
@@ -56,7 +57,7 @@ class OrderDiffersByProcess(Rule):
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("devices",)
+    likely = ("devices", "own-order")
     triggers = (
         Calls(*_INDEX, *COLLECTIVES),
         Calls(*_SHUFFLES, _SETS, file_says=_NEAR),

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from shardlint.model import Program
-from shardlint.model.held import classes, member, stored
+from shardlint.model.held import classes, held, member, stored
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place
-from shardlint.source.patterns import regex
+from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.differing import Differing, differing
@@ -19,7 +18,7 @@ from shardlint_rules.processes.given import given_field
 
 Given = Mapping[str, Differing | None]
 NOTHING: Given = MappingProxyType({})
-_DEPTH = 10
+_DEPTH = 14
 _INDEX = ("jax.process_index", "jax.host_id")
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
@@ -39,8 +38,6 @@ _PASSING = (
 )
 # Of these no number comes out that went in.
 _SHAPES = ("zeros_like", "ones_like", "empty_like", "full_like", "shape", "ndim", "size", "len", "isinstance", "type")
-# Methods that give an object what another one saved of itself.
-_LOADS = regex(r"load|restore|set_?state")
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
 
 
@@ -129,16 +126,32 @@ def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: in
         values = list(stored(inside, cls.place.node, node.attr)) if isinstance(cls.place.node, ast.ClassDef) else []
         values = [one for one in values if not any(part is node for part in walk(one))]  # `self.x = put(self.x)`
         if len(values) > 1:
-            values = [one for one in values if not _LOADS.search(_method(inside, one))]
+            values = [one for one in values if not _loaded(inside, one)]
         if values:
             return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
-    answers = [own_data(program, one, depth + 2) for one in given_field(program, file, node)]
+    fields = [*given_field(program, file, node), *_fields(program, file, node)]
+    answers = [own_data(program, one, depth + 2) for one in fields]
     return answers[0] if answers and None not in answers else None
 
 
-def _method(file: FileFacts, node: ast.expr) -> str:
+def _fields(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
+    """What the calls that make the object give a field of it."""
+    for one in held(program, Place(file, node.value)):
+        names = tuple(program.evaluator.classes.objects.fields(one.by)) if isinstance(one.by, ClassValue) else ()
+        place = one.call.get(node.attr, names) if one.call is not None and node.attr in names else None
+        if place is not None:
+            yield place
+
+
+def _loaded(file: FileFacts, node: ast.expr) -> bool:
+    """Whether a method stores what it is given: the object goes on where another one was, that had the same."""
     function = file.home(node).function()
-    return function.name if function is not None else ""
+    arguments = getattr(getattr(function, "node", None), "args", None)
+    if arguments is None or getattr(getattr(function, "node", None), "name", "__init__") == "__init__":
+        return False
+    names = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)} - {"self"}
+    read = any(isinstance(one, ast.Name) and one.id in names for one in walk(node))
+    return read and "broadcast" not in file.text(node)
 
 
 def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:

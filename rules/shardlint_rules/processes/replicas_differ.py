@@ -44,9 +44,9 @@ class ReplicasDiffer(Rule):
     or the part of the data that is chosen by it, also through helpers, properties of settings and trees. Only in
     programs for several processes. What is broadcast first, and what one process alone does, is left alone.
 
-    Random keys and `nnx.Rngs` that are made so, and are given, split or not, through functions of the project, to a
-    compiled function with shardings or beside an array of all processes; or to a model's `init`, whose weights are
-    then replicated.
+    Random keys and `nnx.Rngs` that are made so, and are given, split or not, through functions of the project, and in
+    tuples, dicts and fields of objects, to a compiled function with shardings or beside an array of all processes; or
+    to a model's `init`, whose weights are then replicated.
 
     And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
     `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
@@ -30,16 +31,18 @@ def unsynced(site: Site) -> tuple[ast.expr, str] | None:
     for call in (one for one in walk(site.syntax) if isinstance(one, ast.Call)):
         if not _TAKES.match(last_name(call.func)):
             continue
-        synced = site.program.once(site.file, "synced states", lambda: dict(_synced(site)))
-        for argument in call.args:
-            if isinstance(argument, ast.Name) and argument.id in synced:
-                if _apart(site, Place(site.file, argument), synced[argument.id], 0) and not _alike(site):
-                    return argument, synced[argument.id]
+        synced = site.program.once(site.file, "synced states", lambda: frozenset(_synced(site)))
+        for argument in (one for one in call.args if isinstance(one, ast.Name)):
+            for name, sync, path in synced:
+                files = {site.file.path}
+                if name == argument.id and _apart(site, Place(site.file, argument), sync, files, 0):
+                    if Path(path) in files and not _alike(site):
+                        return argument, sync
     return None
 
 
-def _synced(site: Site) -> Iterator[tuple[str, str]]:
-    """The names of what functions are given that bring batch statistics together, each with the function."""
+def _synced(site: Site) -> Iterator[tuple[str, str, str]]:
+    """The names of what functions are given that bring batch statistics together, with the function and the file."""
     for file in site.program.project.holding(site.file.path, ("batch_stats",)):
         if file is None:
             continue
@@ -49,12 +52,16 @@ def _synced(site: Site) -> Iterator[tuple[str, str]]:
                     call = end.place.node
                     first = call.args[0] if isinstance(call, ast.Call) and call.args else None
                     if end.kind == "called" and isinstance(first, ast.Name):
-                        yield first.id, node.name
+                        yield first.id, node.name, str(end.place.file.path)
 
 
-def _apart(site: Site, place: Place, sync: str, depth: int) -> bool:
-    """Whether nothing brings a state together on the ways to a place that are seen, and one way is seen to its end."""
+def _apart(site: Site, place: Place, sync: str, files: set[Path], depth: int) -> bool:
+    """Whether nothing brings a state together on the ways to a place that are seen, and one way is seen to its end.
+
+    `files` are those that the ways go through.
+    """
     file, node = place.file, place.node
+    files.add(file.path)
     if not isinstance(node, ast.Name) or depth > _DEPTH:
         return False
     bindings, scope = lookup(file, node, node.id)
@@ -65,7 +72,7 @@ def _apart(site: Site, place: Place, sync: str, depth: int) -> bool:
             if any(_is_sync(it.node, sync) for it in places):
                 return False
             named = [it for it in places if isinstance(it.node, ast.Name)]
-            if not all(_apart(site, it, sync, depth + 1) for it in named):
+            if not all(_apart(site, it, sync, files, depth + 1) for it in named):
                 return False
             seen = seen or bool(named)
         elif one.value is None or _is_sync(one.value, sync):
@@ -84,4 +91,6 @@ def _is_sync(node: ast.AST, sync: str) -> bool:
 
 
 def _alike(site: Site) -> bool:
-    return any(_ALIKE.search(one.source.text) for one in (site.file, *site.program.together(site.file)))
+    """Whether the statistics are alike on all devices without it, or there are none."""
+    files = [site.file, *site.program.together(site.file)]
+    return not any(one.says("BatchNorm") for one in files) or any(_ALIKE.search(one.source.text) for one in files)

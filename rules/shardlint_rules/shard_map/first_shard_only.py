@@ -22,7 +22,9 @@ class FirstShardOnly(Rule):
     ## What it does
     Follows the values of the body of a `pmap`, and reports `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of a
     result that comes of the data that is split over the devices and meets no collective on its way: predictions, a
-    loss, metrics. So does `losses[0]`, where the result is called a loss or another measure and is not looped over.
+    loss, metrics. So it does (likely) for a state whose batch statistics are averaged before another use
+    (`sync_batch_stats(state)`), and on no way that leads here. So does `losses[0]`, where the result is called a loss
+    or another measure and is not looped over.
 
     ## Why it hurts
     What the other devices computed is dropped: seven of eight predictions are never written, a metric is that of an
@@ -40,7 +42,7 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("measure",)
+    likely = ("measure", "unsynced")
     bound = True
     triggers = (
         Calls("jax.tree.map", file_says=("[0]",)),

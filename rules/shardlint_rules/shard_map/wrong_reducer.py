@@ -52,6 +52,7 @@ class WrongReducer(Rule):
     a root, a logarithm or an exponential of a mean.
     Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
     and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
+    Likely, too: a sum of one device in a `pmap`, divided by a count over all, which nothing adds up later.
     Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
@@ -68,7 +69,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside")
+    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside", "own-sum")
     assumes = True
     triggers = (
         *MAPPING,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned, held, member
+from shardlint.model.process.all_devices import sharding_of_all
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
@@ -103,11 +104,30 @@ def _computing(program: Program, place: Place) -> Together | None:
     given: tuple[ast.expr, ...] = (*call.args, *(one.value for one in call.keywords)) if name else ()
     if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
+    made_for = _laid_out(program, place) if name else ""
+    if made_for:
+        return Together(name, place, (), False, f"`{made_for}` is over the devices of all processes", True)
     for one in given:
         made = GlobalArrays(program).maker(Place(place.file, one))
         if made:
             return Together(name, place, (), False, f"{place.file.text(one)} is of all processes: {made}", True)
     return None
+
+
+def _laid_out(program: Program, place: Place) -> str:
+    """The `out_shardings` of a compiled function that are over the devices of all processes, as text."""
+    call = place.node
+    assert isinstance(call, ast.Call)
+    for option in member(program, Place(place.file, call.func)):
+        made = option.call if isinstance(option, Transformed) and option.api.name in COMPILING else None
+        where = made.keywords.get("out_shardings") if made is not None else None
+        parts = [where] if where is not None else []
+        if where is not None and isinstance(where.node, ast.Tuple | ast.List):
+            parts = [Place(where.file, one) for one in where.node.elts]
+        for one in parts:
+            if sharding_of_all(program, one):
+                return " ".join(one.text().split())
+    return ""
 
 
 def _mapped(program: Program, place: Place, depth: int) -> Together | None:
