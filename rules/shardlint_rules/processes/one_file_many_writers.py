@@ -62,8 +62,9 @@ class OneFileManyWriters(Rule):
     writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where
     one of them alone comes to another call of it or the file asks for the index, and for `wandb.log` under the flag of
     a start that also asks for the process; and (likely) for what each process has of its own, made of its index, that
-    all write to one path. A path that names the process, the host or a shard is left alone. Possible: such a write where
-    a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`) meets at a barrier; `wandb.init` that all processes come to where only another file asks for
+    all write to one path. A path that names the process, the host or a shard is left alone. Possible: such a write
+    where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`) meets
+    at a barrier; `wandb.init` that all processes come to where only another file asks for
     the index; and `wandb.log` that all come to where one of them alone starts the run; and a write, also one that adds
     to a file, or `np.savez`, where the function or a caller prints and logs on one process only.
 
