@@ -14,8 +14,8 @@ from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given
 
-OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
-_NAMES = regex(r"(?i)process(?!_allgather)|(?<!multi)host|rank|shard(?!ing)|worker|pid|uuid")
+OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null|part[-_]?\{")
+_NAMES = regex(r"(?i)process(?!_allgather)|(?<!multi)host|rank|shard(?!ing)|worker|pid|uuid|(?<![/\w])te?mp")
 _DEPTH = 5
 _DUMPS = regex(r"(?:^|\.)(?:dump|write|writelines|save|savez|savez_compressed|writerow|writerows)$")
 
