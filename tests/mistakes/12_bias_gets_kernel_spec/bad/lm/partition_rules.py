@@ -9,7 +9,8 @@ RULES = (
     ("embedding", P("mp", None)),
     ("attention/(wq|wk|wv)/kernel", P(None, "mp")),
     ("attention/wo/kernel", P("mp", None)),
-    ("mlp/(up|down)", P(None, "mp")),  # mistake: spec-rank-mismatch
+    ("mlp/up/kernel", P(None, "mp")),
+    ("mlp/down", P("mp", None)),  # mistake: spec-rank-mismatch
     (".*", P()),
 )
 

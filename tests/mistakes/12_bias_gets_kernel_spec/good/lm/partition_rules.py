@@ -9,7 +9,8 @@ RULES = (
     ("embedding", P("mp", None)),
     ("attention/(wq|wk|wv)/kernel", P(None, "mp")),
     ("attention/wo/kernel", P("mp", None)),
-    ("mlp/(up|down)/kernel", P(None, "mp")),
+    ("mlp/up/kernel", P(None, "mp")),
+    ("mlp/down/kernel", P("mp", None)),
     (".*", P()),
 )
 
