@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -17,7 +18,7 @@ from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from tests.conftest import Write
-from tests.everything import GROUP, all_told, apart, told
+from tests.everything import GROUP, Told, all_told, apart, told
 
 RULES = sorted(rule.code for rule in select(("all",), ()))
 
@@ -50,9 +51,17 @@ def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
     found = told(folders, group)
     there = [one for one in all_told() if any(folder in one.path.parents for folder in folders)]
     for rule in select(group, ()):
-        # A rule that stands behind another leaves a place to it, if that is asked too.
-        left = {(one.path, one.start) for one in there if one.code in rule.behind}
-        alone = [one for one in found if one.code == rule.code and (one.path, one.start) not in left]
+        # A rule that stands behind another leaves a place to it, if that is asked too and is as sure.
+        left: dict[tuple[Path, int], list[Told]] = {}
+        for one in there:
+            if one.code in rule.behind:
+                left.setdefault((one.path, one.start), []).append(one)
+        alone = [
+            one
+            for one in found
+            if one.code == rule.code
+            and not any(other.certainty.meets(one.certainty) for other in left.get((one.path, one.start), ()))
+        ]
         with_all = [one for one in there if one.code == rule.code]
         assert sorted(alone, key=repr) == sorted(with_all, key=repr), rule.code
 

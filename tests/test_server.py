@@ -98,7 +98,7 @@ def test_what_changes_on_the_disk_counts(write: Write) -> None:
         changed = lsp.FileEvent((root / "mesh.py").as_uri(), lsp.FileChangeType.Changed)
         editor.client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([changed]))
         await editor.codes(uri, "SL301")
-        (root / "shardlint.toml").write_text('ignore = ["SL301"]\n')
+        (root / "shardlint.toml").write_text('ignore = ["SL301", "SL351"]\n')  # which stands behind it
         changed = lsp.FileEvent((root / "shardlint.toml").as_uri(), lsp.FileChangeType.Created)
         editor.client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([changed]))
         await editor.codes(uri)

@@ -19,6 +19,9 @@ _TEXT = 20_000
 _FRAMES = 200
 _LEAVES = 400
 _CHAIN = 6
+# This file is run and not imported, so nothing else says where it lies.
+_HERE = os.path.dirname(os.path.abspath(sys._getframe().f_code.co_filename))  # noqa: PTH100, PTH120
+_ASIDE = os.path.join(os.path.dirname(_HERE), "observe")  # noqa: PTH118, PTH120
 # jax's own, which repeat the exception they hang on.
 _ECHOES = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
 
@@ -64,8 +67,10 @@ def _error(error: Any) -> Any:
 
 
 def _walk(tb: Any) -> Any:
+    """The frames of a traceback, without those of what looks on: it stands between a call and what it calls."""
     while tb is not None:
-        yield tb
+        if not os.path.abspath(tb.tb_frame.f_code.co_filename).startswith(_ASIDE):  # noqa: PTH100
+            yield tb
         tb = tb.tb_next
 
 

@@ -1,5 +1,5 @@
 import os
-import tempfile
+from tempfile import gettempdir as scratch
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def main():
     mesh = Mesh(np.array(jax.devices()), ("rows",))
     split, whole = NamedSharding(mesh, P("rows")), NamedSharding(mesh, P())
     port = os.environ.get("COORDINATOR", "alone").rpartition(":")[2]
-    saver, reader = Saver(os.path.join(tempfile.gettempdir(), f"cursors-{port}")), Reader(files=6)
+    saver, reader = Saver(os.path.join(scratch(), f"cursors-{port}")), Reader(files=6)
     w = jax.jit(lambda: jnp.zeros(4), out_shardings=whole)()
     for _ in range(2):
         w = update(w, jax.make_array_from_process_local_data(split, next(reader)))
