@@ -450,3 +450,15 @@ def test_a_pipe_that_is_named_is_read_once(project: Path, memory: Path) -> None:
     command = [sys.executable, "-m", "shardlint", "check", "--select=SL2", str(project / "pipe.py")]
     assert subprocess.run(command, stdout=subprocess.PIPE, timeout=120).returncode == 1
     assert writer.wait(120) == 0
+
+
+def test_what_is_known_of_many_projects_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{number:024x}.json" for number in range(1_500)]  # 45 projects have as many
+    for name in names:
+        store.Store(str(tmp_path)).save(name, {"name": name})
+    assert all(store.Store(str(tmp_path)).load(name) == {"name": name} for name in names)
+    monkeypatch.setattr(store, "_MOST_FILES", 1_000)
+    store.Store(str(tmp_path)).save(names[0], {"name": "again"})
+    kept = [name for name in names if store.Store(str(tmp_path)).load(name)]
+    assert len(kept) in (750, 751)
+    assert store.Store(str(tmp_path)).load(names[0]) == {"name": "again"}

@@ -22,7 +22,8 @@ except ImportError:
 
 SCHEMA = 7
 _MOST_BYTES = 256_000_000
-_MOST_FILES = 512
+# A project has up to 33 (its shard, and its records over 32), and who works on many is to find all of them again.
+_MOST_FILES = 10_000
 _RELEASES = 4
 _OURS = regex(r"[0-9a-f]{24}")
 # What a folder of ours holds, and what a killed run left half written.
@@ -37,6 +38,7 @@ class Store:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._tidied = False
 
     def load(self, name: str) -> dict[str, Any] | None:
         """What was saved under a name; None where there is nothing, or nothing that can be trusted."""
@@ -61,7 +63,9 @@ class Store:
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             replace_file(Path(self.folder, name), digest(written).encode() + written, 0o600, durable=False)
-            self._tidy()
+            if not self._tidied:
+                self._tidied = True
+                self._tidy()
 
     def _tidy(self) -> None:
         """Let go of what was longest not saved, of more projects than anyone works on."""
