@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shardlint.model.ends import Ends
 from shardlint.model.held import classes
 from shardlint.model.reach import readers
 from shardlint.model.values import Place
@@ -68,9 +69,7 @@ def _read(program: Program, file: FileFacts, target: ast.Name, depth: int) -> It
 def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place]:
     """Where the calls in sight of the function around a `return` give what it returns; or a property is read."""
     if isinstance(outer, ast.Lambda):
-        for end in program.flow.ends(file, outer).found[:_CALLS]:
-            if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
-                yield end.place
+        yield from _expressions(program.flow.ends(file, outer))
         return
     function = file.home(outer).function()
     node = function.node if function is not None else None
@@ -81,9 +80,11 @@ def results(program: Program, file: FileFacts, outer: ast.AST) -> Iterator[Place
         if isinstance(owner, ast.ClassDef):
             yield from _attribute_reads(program, file, owner, node.name)
         return
-    for end in program.flow.in_sight(file, node).found[:_CALLS]:
-        if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
-            yield end.place
+    yield from _expressions(program.flow.in_sight(file, node))
+
+
+def _expressions(ends: Ends) -> Iterator[Place]:
+    return (place for place in ends.called(_CALLS) if isinstance(place.node, ast.expr))
 
 
 def _attribute_reads(program: Program, file: FileFacts, owner: ast.ClassDef, name: str) -> Iterator[Place]:

@@ -75,6 +75,10 @@ class Ends:
         """Whether there may be calls, not through a staging transform, that we do not see."""
         return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
 
+    def called(self, most: int | None = None) -> list[Place]:
+        """Where the function itself is called, through no transform, among the first `most` of its ends."""
+        return [end.place for end in self.found[:most] if end.kind == "called" and not end.wrappers]
+
     def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
         """Whether following a function further, through these wrappers, could prove nothing more."""
         if self.every:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.values import CallResult, ClassValue, Parameter, Place, Unknown, Value, options
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -91,6 +92,14 @@ def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
             yield whole.elts[outer.elts.index(target)] if split and isinstance(whole, ast.Tuple) else whole
         elif isinstance(outer, ast.Assign | ast.AnnAssign) and outer.value is not None:
             yield outer.value
+
+
+def read_in_class(file: FileFacts, target: ast.Attribute) -> Iterator[ast.Attribute]:
+    """Where the class around `self.name = ...` reads an attribute of that name."""
+    around = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+    for one in walk(around) if around is not None else ():
+        if isinstance(one, ast.Attribute) and one.attr == target.attr and isinstance(one.ctx, ast.Load):
+            yield one
 
 
 def _targets(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[tuple[ast.Attribute, ast.AST | None]]:

@@ -198,7 +198,7 @@ def _all(
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
-    return [*found, *whole, *_seen(found, events, large)]
+    return [*found, *whole, *_seen(found, events, large, looped)]
 
 
 def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
@@ -215,8 +215,8 @@ def _see(found: Found) -> set[tuple[str, int]]:
     return {(line.file, line.line) for line in (found.line, *(line for _, line in found.see))}
 
 
-def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:
-    """What the processes saw, without what the compiler's dumps have said already."""
+def _seen(found: Sequence[Found], events: Events, large: int, looped: Sequence[Found]) -> Iterator[Found]:
+    """What the processes saw (`looped` are the scans of it), without what the compiler's dumps have said already."""
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
         *requests.flags(events), *requests.asked(events), *requests.filled_alike(events),
@@ -228,7 +228,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from alone.alone(events)
     yield from devices.spelled(events)
     yield from names.logical(events)
-    yield from taken.scanned(events, large)
+    yield from looped
     yield from taken.donated_inside(events, large)
     yield from taken.donated_by_keyword(events, large)
     yield from promised.promised(events, large)

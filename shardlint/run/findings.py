@@ -88,6 +88,11 @@ def texts(leaves: Iterable[Array]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{leaf.where} {leaf.array}" for leaf in leaves))
 
 
+def split_axes(leaves: Iterable[Array]) -> set[str]:
+    """The mesh axes that some of the arrays are split over, as far as specs tell."""
+    return {name for leaf in leaves for names in leaf.axes or () for name in names}
+
+
 def count_text(leaves: Sequence[Array]) -> str:
     """`1 array`, `3 arrays`."""
     return "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"

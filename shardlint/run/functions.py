@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from shardlint.run.stablehlo import stacks
+from shardlint.run.syntax import tree
 from shardlint.source.patterns import regex
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines, is_own
@@ -117,12 +118,8 @@ def _around(line: Line) -> list[Line]:
 @cache
 def _functions(file: str) -> list[tuple[int, int, str]]:
     """First line, last line and name of each function of a file, outer before inner."""
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return []
     found = []
-    for node in ast.walk(tree):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
             found.append((node.lineno, node.end_lineno or node.lineno, name))

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, texts, whole
+from shardlint.run.findings import Found, count_text, split_axes, texts, whole
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array, Collective, Line, Warned
@@ -81,9 +81,9 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
     taken = [leaf for leaf in one.arguments if not is_state(leaf, one)]
     if any(leaf.axes is None and leaf.copies < one.partitions for leaf in taken):
         return True
-    batch = {name for leaf in taken for names in leaf.axes or () for name in names}
+    batch = split_axes(taken)
     # A batch that comes whole is split inside, by a constraint: over which axes is not known here.
-    return not batch or set(axes.replace("'", "").split(" and ")) <= batch
+    return not batch or _named(axes) <= batch
 
 
 def _along_both(axes: str, one: Compiled) -> bool:
@@ -92,8 +92,12 @@ def _along_both(axes: str, one: Compiled) -> bool:
     """
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
     batch = [leaf for leaf in one.arguments if leaf not in state]
-    split = [{name for leaf in each for names in leaf.axes or () for name in names} for each in (state, batch)]
-    return bool(axes) and set(axes.replace("'", "").split(" and ")) <= split[0] & split[1]
+    return bool(axes) and _named(axes) <= split_axes(state) & split_axes(batch)
+
+
+def _named(axes: str) -> set[str]:
+    """The axes that a text names: `'data' and 'model'`."""
+    return set(axes.replace("'", "").split(" and "))
 
 
 def _least(one: Compiled, run: Run) -> int:
@@ -108,7 +112,7 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     leaf = one.results[number] if number < len(one.results) else None
     if leaf is None or leaf.copies < 2 or any(leaf.array == other.array for other in one.arguments):
         return None
-    if leaf.copies != one.partitions and not all(DATA.match(name) for name in axes.replace("'", "").split(" and ")):
+    if leaf.copies != one.partitions and not all(DATA.match(name) for name in _named(axes)):
         return None
     whole = f"whole on each of {one.partitions} devices" if leaf.copies == one.partitions else "each row on several"
     return Found(
@@ -187,7 +191,7 @@ def _rows_whole(one: Compiled, run: Run) -> Iterator[Found]:
     rest = [leaf for leaf in one.arguments if leaf not in state and len(leaf.shape) > 1]
     if not state or not rest or any(leaf.axes is None or leaf.axes[0] for leaf in rest):
         return
-    split = {name for leaf in rest for names in leaf.axes or () for name in names}
+    split = split_axes(rest)
     gathers = [
         moved for moved in one.program.collectives
         if moved.kind == "all-gather" and not moved.of and moved.line.file and set(moved.axes) & split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, held, texts
+from shardlint.run.findings import Found, count_text, held, split_axes, texts
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.verify.facts import Array
@@ -21,9 +21,9 @@ def left_whole(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         rest = [leaf for leaf in one.arguments if leaf not in state and leaf.shape]
         split = [leaf for leaf in state if leaf.copies < one.partitions and leaf.where not in one.unplaced]
         rows = {name for leaf in rest if leaf.axes for name in leaf.axes[0] if DATA.match(name)}
-        for axis in sorted(_axes(split) & rows):
+        for axis in sorted(split_axes(split) & rows):
             size = one.program.mesh.get(axis, 1)
-            largest = max((leaf.bytes_whole for leaf in split if axis in _axes([leaf])), default=0)
+            largest = max((leaf.bytes_whole for leaf in split if axis in split_axes([leaf])), default=0)
             lost = [
                 leaf
                 for leaf in state
@@ -35,10 +35,6 @@ def left_whole(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             if largest and lost:
                 yield _found(one, lost, axis, size)
                 return
-
-
-def _axes(leaves: Sequence[Array]) -> set[str]:
-    return {name for leaf in leaves for names in leaf.axes or () for name in names}
 
 
 def _found(one: Compiled, lost: list[Array], axis: str, size: int) -> Found:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, held, texts, whole
+from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
 from shardlint.run.run import Run
 from shardlint.verify.facts import Array
 from shardlint.verify.report import size_text
@@ -45,7 +45,7 @@ def unused_axes(run: Run) -> Iterator[Found]:
         # What no spec describes may use any axis.
         if any(leaf.axes is None and leaf.copies < one.partitions for one, leaf in leaves):
             continue
-        used = {name for _, leaf in leaves for names in leaf.axes or () for name in names}
+        used = split_axes(leaf for _, leaf in leaves)
         used |= {name for one in each for moved in one.program.collectives for name in moved.axes}
         free = [name for name, size in mesh if size > 1 and name not in used]
         copies = math.prod(size for name, size in mesh if name in free)

@@ -13,7 +13,8 @@ Layout = tuple[int, tuple[tuple[str, int], ...]]
 DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
 """What the axis of a batch is called."""
 _SHARE = 0.01
-_KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
+KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
+"""The keys of a path: `.layers`, `[0]`, `['w']`."""
 _NAMED = regex(r"\.[^\d]|\[['\"]")
 
 
@@ -50,10 +51,10 @@ class Run:
         key = (one.function.name, one.function.line)
         if leaf.role == "in" or (key, leaf.where) in self._turned:
             return (key, leaf.where) in self._turned
-        path = _KEYS.findall(leaf.where)
+        path = KEYS.findall(leaf.where)
         for each in one.arguments:
             if each.array == leaf.array and each.copies == one.partitions:
-                if _KEYS.findall(each.where) in (path, path[1:]):
+                if KEYS.findall(each.where) in (path, path[1:]):
                     self._turned |= {(key, each.where), (key, leaf.where)}
                     return True
         return False
@@ -73,10 +74,10 @@ class Run:
         """Whether all that is split of an array's like is deeper in a tree under the same name: `state[0].mu['w']` of
         `params['w']`. To split the state of an optimizer and not its parameters is a plan of its own (ZeRO-1).
         """
-        path = _KEYS.findall(leaf.where)
+        path = KEYS.findall(leaf.where)
         if leaf.role == "out" and path and path[0][1:-1].isdigit():
             path = path[1:]
-        split = [_KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
+        split = [KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
         deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
         return bool(path) and deeper and all(len(one) > len(path) for one in split)
 
@@ -116,5 +117,5 @@ def last_key(where: str) -> str:
     """The last key of a leaf that is a name, `w1` of `p['w1']`, `weight` of `out[1].weight`. Empty without
     one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is.
     """
-    keys = [] if where.startswith("dynamic") else [key for key in _KEYS.findall(where) if _NAMED.match(key)]
+    keys = [] if where.startswith("dynamic") else [key for key in KEYS.findall(where) if _NAMED.match(key)]
     return keys[-1].strip(".[]'\"") if keys else ""

@@ -46,7 +46,8 @@ def _returns(node: ast.AST) -> list[ast.Return]:
 
 
 @cache
-def _tree(file: str) -> ast.AST:
+def tree(file: str) -> ast.AST:
+    """The syntax of a file; of one that cannot be read as Python, that of an empty one."""
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -55,9 +56,9 @@ def _tree(file: str) -> ast.AST:
 
 @cache
 def _calls(file: str) -> list[ast.Call]:
-    return [one for one in ast.walk(_tree(file)) if isinstance(one, ast.Call)]
+    return [one for one in ast.walk(tree(file)) if isinstance(one, ast.Call)]
 
 
 @cache
 def _functions(file: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [one for one in ast.walk(_tree(file)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [one for one in ast.walk(tree(file)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -47,17 +47,21 @@ def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
         statement = site.file.statement(read)
         if not alone or depth > _DEPTH or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             continue
-        pairs = [(statement.targets[0], statement.value)]
-        match statement.targets[0], statement.value:
-            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
-                pairs = list(zip(targets, values, strict=True))
-        for target, value in pairs:
+        for target, value in _pairs(statement):
             why = _left(site, value, read)
             if not why or not isinstance(target, ast.Name | ast.Attribute):
                 continue
             yield Derived(target, value, statement, why)
             if isinstance(target, ast.Name) and target.id != name.id:
                 yield from _made_of(site, target, depth + 1)
+
+
+def _pairs(statement: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
+    """The target of an assignment and what it gets; of two tuples, those of each element."""
+    match statement.targets[0], statement.value:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+            return list(zip(targets, values, strict=True))
+    return [(statement.targets[0], statement.value)]
 
 
 def _left(site: Site, value: ast.expr, read: ast.Name) -> str:
@@ -103,13 +107,8 @@ def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.
     for statement in walk(holder(scope, restored.target).node):
         if statement is restored.statement or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             continue
-        target, value = statement.targets[0], statement.value
-        pairs = [(target, value)]
-        match target, value:
-            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
-                pairs = list(zip(targets, values, strict=True))
-            case ast.Tuple(elts=targets), _:
-                pairs = [(one, value) for one in targets]
-        for one, given in pairs:
-            if site.text(one) == written and isinstance(given, ast.Call):
+        for target, given in _pairs(statement):
+            whole = target is statement.targets[0] and isinstance(target, ast.Tuple)
+            parts = target.elts if whole and isinstance(target, ast.Tuple) else [target]
+            if isinstance(given, ast.Call) and any(site.text(one) == written for one in parts):
                 yield statement, given

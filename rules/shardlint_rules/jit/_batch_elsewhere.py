@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.model.manual.elsewhere import defined_around
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -71,12 +72,10 @@ def _of_put(site: Site, file: FileFacts, call: ast.Call, name: str) -> Iterator[
     if loop is not None and not _makes_batches(file, call):
         yield PlacingLoop(str(file.path), loop.line, text, put_in)
         return
-    function = file.home(call).function()
-    while function is not None and isinstance(function.node, ast.Lambda):
-        function = function.parent.function() if function.parent is not None else None
-    if function is None or not isinstance(function.node, ast.FunctionDef):
+    function = defined_around(Place(file, call))
+    if not isinstance(function, ast.FunctionDef):
         return
-    for end in site.program.flow.in_sight(file, function.node).found:
+    for end in site.program.flow.in_sight(file, function).found:
         outer = end.place.node
         if end.kind != "called" or not isinstance(outer, ast.Call):
             continue

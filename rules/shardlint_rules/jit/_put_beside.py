@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from shardlint.model.manual.elsewhere import defined_around
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._batch_elsewhere import class_around, splits
 
@@ -28,7 +29,7 @@ def put_beside(site: Site) -> Beside | None:
 
     None where this function has a sharding at hand, or hands what it put to somebody who may place it again.
     """
-    function = _function(site.file, site.call)
+    function = defined_around(Place(site.file, site.call))
     maker = _maker(site.file, site.call.args[0], function) if function is not None else None
     if function is None or maker is None or any(word in _without(site, function) for word in _MEANT):
         return None
@@ -38,7 +39,7 @@ def put_beside(site: Site) -> Beside | None:
         if not isinstance(call, ast.Call) or call.func is not mention or call is site.call:
             continue
         where = _where(call)
-        other = _function(site.file, call)
+        other = defined_around(Place(site.file, call))
         if where is None or other is None or other is function or class_around(site.file, call) != around:
             continue
         if _maker(site.file, call.args[0], other) == maker and splits(site, Place(site.file, where)):
@@ -54,19 +55,11 @@ def _where(call: ast.Call) -> ast.expr | None:
     return next(iter((*call.args[1:2], *named)), None)
 
 
-def _function(file: FileFacts, node: ast.AST) -> Scope | None:
-    """The `def` around a node."""
-    scope = file.home(node).function()
-    while scope is not None and isinstance(scope.node, ast.Lambda):
-        scope = scope.parent.function() if scope.parent is not None else None
-    return scope
-
-
-def _maker(file: FileFacts, given: ast.expr, function: Scope) -> str | None:
+def _maker(file: FileFacts, given: ast.expr, function: ast.AST) -> str | None:
     """The call that makes what is put, as written: of an object or helper, in this function."""
     if isinstance(given, ast.Name):
         bindings, scope = lookup(file, given, given.id)
-        if scope is None or scope.node is not function.node or len(bindings) != 1:
+        if scope is None or scope.node is not function or len(bindings) != 1:
             return None
         value = bindings[0].value if bindings[0].kind in ("assign", "for") else None
         if value is None:
@@ -78,16 +71,10 @@ def _maker(file: FileFacts, given: ast.expr, function: Scope) -> str | None:
     return text if not text.startswith(("jnp.", "np.", "jax.", "numpy.")) else None
 
 
-def _without(site: Site, function: Scope) -> str:
-    """The text of a function but for the placement itself."""
-    assert function.node is not None
-    parts = [one for one in walk(function.node) if isinstance(one, ast.Name | ast.Attribute)]
-    names = {one.id if isinstance(one, ast.Name) else one.attr for one in parts if not _is_in(one, site.call.func)}
-    arguments = function.node.args if isinstance(function.node, ast.FunctionDef) else None
+def _without(site: Site, function: ast.AST) -> str:
+    """The names that a function says, but for that of the placement itself."""
+    own = set(walk(site.call.func))
+    parts = [one for one in walk(function) if isinstance(one, ast.Name | ast.Attribute) and one not in own]
+    arguments = function.args if isinstance(function, ast.FunctionDef) else None
     taken = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)] if arguments is not None else []
-    return " ".join((*names, *taken))
-
-
-def _is_in(node: ast.AST, outer: ast.AST) -> bool:
-    return any(one is node for one in walk(outer))
-
+    return " ".join((*(one.id if isinstance(one, ast.Name) else one.attr for one in parts), *taken))

@@ -112,11 +112,10 @@ def _given(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return _NONE
     found = _NONE
-    for end in site.program.flow.ends(place.file, node).found:
-        if end.kind == "called" and not end.wrappers:
-            given = of_definition(node).bind(site.program.evaluator.arguments(end.place)) or {}
-            if binding.name in given:
-                found |= _lists(site, given[binding.name], depth + 1) or _NONE
+    for called in site.program.flow.ends(place.file, node).called():
+        given = of_definition(node).bind(site.program.evaluator.arguments(called)) or {}
+        if binding.name in given:
+            found |= _lists(site, given[binding.name], depth + 1) or _NONE
     return found
 
 

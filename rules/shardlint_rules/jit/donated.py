@@ -205,9 +205,8 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
     else:
         return []
     for maker in _makers(site, made):
-        for end in flow.in_sight(site.file, maker).found:
-            if end.kind == "called" and not end.wrappers:
-                found += flow.calls(end.place, every=True).found
+        for place in flow.in_sight(site.file, maker).called():
+            found += flow.calls(place, every=True).found
     scopes: dict[ast.AST, tuple[FileFacts, Scope]] = {}
     for end in found:
         file = end.place.file

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.signatures import JITS
-from shardlint.model.values import CallResult, Items, Place, Transformed, Value, options
+from shardlint.model.values import CallArguments, CallResult, Items, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 
@@ -54,13 +54,11 @@ class LoweredWithoutSharding(Rule):
         if not any(found and all(_sharding(one) for one in found) for _, found in described):
             return
         for node, found in described:
-            bare = [one for one in found if not _sharding(one) and not _is_scalar(site, one)]
-            if not found or len(bare) < len(found):
+            if not found or any(_sharding(one) or _is_scalar(site, one) for one in found):
                 continue
-            place = next((one.call.place for one in bare if one.call is not None), Place(site.file, node))
-            here = place.file is site.file
+            place = found[0].place
             yield site.finding(
-                place.node if here else node,
+                place.node if place.file is site.file else node,
                 "no sharding is given here, and another argument has one",
                 f"On {site.release('jax')} this is compiled to be whole on every device: a batch that is split raises "
                 "ValueError when the compiled function is called, and one of the host is computed by each device.",
@@ -84,20 +82,20 @@ def _says_nothing(site: Site) -> bool:
     )
 
 
-def _described(site: Site, node: ast.expr) -> list[CallResult]:
-    """The descriptions of arrays that an argument holds; none where it holds anything else."""
-    value: Value = site.program.evaluator.trees.expanded(site.value(node))
-    found = leaves(value)
-    structs = [one for one in found if isinstance(one, CallResult) and one.api == _STRUCT and one.call is not None]
-    return structs if len(structs) == len(found) else []
+def _described(site: Site, node: ast.expr) -> list[CallArguments]:
+    """The calls that describe the arrays which an argument holds; none where it holds anything else."""
+    found = leaves(site.program.evaluator.trees.expanded(site.value(node)))
+    made = [one.call for one in found if isinstance(one, CallResult) and one.api == _STRUCT]
+    calls = [one for one in made if one is not None]
+    return calls if len(calls) == len(found) else []
 
 
-def _sharding(struct: CallResult) -> bool:
+def _sharding(struct: CallArguments) -> bool:
     """Whether a description has a sharding, or may have."""
-    return struct.call is None or struct.call.open_keywords or "sharding" in struct.call.keywords
+    return struct.open_keywords or "sharding" in struct.keywords
 
 
-def _is_scalar(site: Site, struct: CallResult) -> bool:
-    shape = struct.call.get("shape", _SIGNATURE) if struct.call is not None else None
-    value = site.program.evaluator.value(shape, struct.call.environment) if shape is not None and struct.call else None
+def _is_scalar(site: Site, struct: CallArguments) -> bool:
+    shape = struct.get("shape", _SIGNATURE)
+    value = site.program.evaluator.value(shape, struct.environment) if shape is not None else None
     return isinstance(value, Items) and not value.items and not value.open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.evaluator.classes import handed_on
 from shardlint.model.values import CallResult, ClassValue, Value
 from shardlint.syntax.nodes import walk
 
@@ -19,22 +20,12 @@ def chosen_when_asked(value: Value, name: str) -> str | None:
     methods = {one.name: one for one in cls.body if isinstance(one, ast.FunctionDef)}
     if "__getattr__" not in methods or name in methods or _set_in(cls, name):
         return None
-    for chosen in _handed_on_to(methods["__getattr__"]):
-        given = _set_in(cls, chosen)
+    asked = [one.args[0] for one in handed_on(methods["__getattr__"])]
+    for chosen in (one for one in asked if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)):
+        given = _set_in(cls, chosen.attr)
         if any(_is_none(one) for one in given) and not all(_is_none(one) for one in given):
             return cls.name
     return None
-
-
-def _handed_on_to(hook: ast.FunctionDef) -> list[str]:
-    """The attributes of self of which a `__getattr__` returns others: `return getattr(self._chosen, name)`."""
-    returned = [one.value for one in walk(hook) if isinstance(one, ast.Return)]
-    asked = [
-        one.args[0]
-        for one in returned
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "getattr" and one.args
-    ]
-    return [one.attr for one in asked if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name)]
 
 
 def _set_in(cls: ast.ClassDef, name: str) -> list[ast.expr]:

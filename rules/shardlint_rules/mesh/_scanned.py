@@ -11,8 +11,8 @@ from shardlint.rules_api.site import Site
 
 # Placements: what jit gives by its out_shardings may be put otherwise before the loop.
 _PUT = ("jax.lax.with_sharding_constraint", "jax.device_put", "equinox.filter_shard", "jax.reshard")
-SCANS = {"jax.lax.scan": 2, "jax.lax.map": 1}
-"""What takes one entry of the first dimension in each turn, and which argument that is of."""
+SCANS = {"jax.lax.scan": ("f", "init", "xs"), "jax.lax.map": ("f", "xs")}
+"""What takes one entry of the first dimension of `xs` in each turn, and its parameters."""
 
 
 class Split(NamedTuple):
@@ -24,13 +24,11 @@ class Split(NamedTuple):
 
 def split_over_turns(site: Site) -> Iterator[Split]:
     """The placements of what a scan takes an entry of in each turn, of which the first dimension is split."""
-    at = SCANS[site.api]
-    named_xs = [one.value for one in site.call.keywords if one.arg == "xs"]
-    given = next(iter((*site.call.args[at : at + 1], *named_xs)), None)
+    given = site.arguments.get("xs", SCANS[site.api])
     if given is None or site.arguments.open_positional:
         return
     seen: set[Place] = set()
-    for value in leaves(site.program.evaluator.trees.expanded(site.value(given))):
+    for value in leaves(site.program.evaluator.trees.expanded(site.program.value(given.file, given.node))):
         if not isinstance(value, CallResult) or value.api not in _PUT or value.call is None:
             continue
         shardings = leaves(site.program.evaluator.trees.expanded(site.shardings.target(value)))

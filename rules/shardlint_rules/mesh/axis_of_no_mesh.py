@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import spec_of
@@ -12,7 +11,7 @@ from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh.given import Given, named, where
+from shardlint_rules.mesh.given import Given, bound_by, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
 # Names for the dimensions of arrays, which rules turn into mesh axes.
@@ -25,6 +24,7 @@ _ASKS = (
     "haliax",
     "levanter",
 )
+_MAPS = r"(?:[pv]map|shard_map)"
 _NEAR = 0.7
 
 
@@ -73,7 +73,7 @@ class AxisOfNoMesh(Rule):
             return
         form = "beside" if axes & made or _table_names(site, made) else "alone"
         for entry, axis in named(spec):
-            if axis not in made and axis.isidentifier() and not _bound(site, axis):
+            if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
                     where(site, Given(spec, site.call, True), entry, axis),
@@ -87,7 +87,7 @@ class AxisOfNoMesh(Rule):
 
 def _axes_of_meshes(site: Site) -> frozenset[str]:
     """The axes of all meshes that run with the file; none where those of one are not known, or axes are asked for."""
-    if site.program.project.holds(site.file.path, *_LOGICAL) or site.program.project.holds(site.file.path, *_ASKS):
+    if site.program.project.holds(site.file.path, *_LOGICAL, *_ASKS):
         return frozenset()
     axes: set[str] = set()
     for file in making_meshes(site.program, site.file.path, tests=False):
@@ -104,10 +104,10 @@ def _table(site: Site) -> ast.AST | None:
     """The dictionary or list of pairs around a spec, the outermost one."""
     found: ast.AST | None = None
     for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.stmt):
+            break
         if isinstance(outer, ast.Dict) or (isinstance(outer, ast.Tuple | ast.List) and len(outer.elts) > 1):
             found = outer
-        elif isinstance(outer, ast.stmt):
-            return found
     return found
 
 
@@ -118,9 +118,3 @@ def _table_names(site: Site, made: frozenset[str]) -> bool:
     own = site.text(site.call)
     quoted = regex(r"""["'](\w+)["']""")
     return any(found[1] in made for found in quoted.finditer(text.replace(own, "")))
-
-
-def _bound(site: Site, axis: str) -> bool:
-    """Whether something in the files that run together may bind an axis of this name that is of no mesh."""
-    quoted = rf"""(?:)(?:[pv]map|shard_map)\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
-    return site.program.project.holds(site.file.path, quoted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -91,6 +92,12 @@ def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> 
         if len(same) > nth:
             return same[nth]
     return node
+
+
+def bound_by(site: Site, axis: str, maps: str = "[pv]map") -> bool:
+    """Whether one of some maps in the files that run together may bind an axis of this name that is of no mesh."""
+    quoted = rf"""(?:){maps}\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
+    return site.program.project.holds(site.file.path, quoted)
 
 
 def literal(node: ast.AST, axis: str) -> bool:

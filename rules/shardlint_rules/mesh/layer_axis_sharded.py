@@ -94,7 +94,6 @@ class LayerAxisSharded(Rule):
             why=f"`{made}` stacks its layers by vmap, and the program scans over them",
         )
 
-
     def _scanned(self, site: Site) -> Iterator[Finding]:
         """The placements of what a scan goes over."""
         if not site.wants("scanned") or not site.program.project.holds(site.file.path, "Sharding"):

@@ -242,7 +242,7 @@ class _Origins:
     def _parameter(self, place: Place, binding: Binding, depth: int) -> Origins:
         function = binding.scope.node
         ends = self.program.flow.ends(place.file, function)
-        called = [end.place for end in ends.found if end.kind == "called" and not end.wrappers]
+        called = ends.called()
         if not ends.complete or not called or len(called) < len(ends.found):
             return _UNKNOWN
         if not isinstance(function, ast.FunctionDef | ast.Lambda):

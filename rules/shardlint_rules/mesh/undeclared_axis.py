@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, literal, named, where
+from shardlint_rules.mesh.given import TAKERS, WAKES, Given, bound_by, given, literal, named, where
 from shardlint_rules.shard_map.runs import runs
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -178,7 +177,7 @@ def _in_mapped(site: Site) -> Iterator[_Named]:
             if place is None:
                 continue
             for axis in event.axes:
-                if isinstance(axis, str) and not _bound(site, axis):
+                if isinstance(axis, str) and not bound_by(site, axis):
                     node = _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
                     yield _Named(node, axis, (), _collective(site))
 
@@ -190,7 +189,7 @@ def _in_collective(site: Site) -> Iterator[_Named]:
     given = site.arguments.positional[at : at + 1]
     node = keyword.value if keyword is not None else next((one.node for one in given if one.file is site.file), None)
     for one in _written(site, node, _collective(site)) if isinstance(node, ast.expr) else ():
-        if len(_meant(site, one)) == 1 and not _bound(site, one.axis):
+        if len(_meant(site, one)) == 1 and not bound_by(site, one.axis):
             yield one
 
 
@@ -225,9 +224,3 @@ def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
 def _has_logical(site: Site) -> bool:
     """Whether names of dimensions that are no mesh axes may stand in specs here."""
     return site.program.project.holds(site.file.path, *_LOGICAL)
-
-
-def _bound(site: Site, axis: str) -> bool:
-    """Whether something in the files that run together may bind an axis of this name that is of no mesh."""
-    quoted = rf"""(?:)[pv]map\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
-    return site.program.project.holds(site.file.path, quoted)

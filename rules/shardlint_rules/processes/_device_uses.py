@@ -138,9 +138,8 @@ def _called(program: Program, file: FileFacts, node: ast.AST, depth: int) -> Ite
     """The calls of a function that returns the device."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return
-    for end in program.flow.ends(file, node).found[:_MOST]:
-        if end.kind == "called" and not end.wrappers:
-            yield from uses(program, end.place, depth + 1)
+    for place in program.flow.ends(file, node).called(_MOST):
+        yield from uses(program, place, depth + 1)
 
 
 def _argument(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.model import Program
+from shardlint.model.held import read_in_class
 from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.passed import becomes
 from shardlint.model.process.global_arrays import GlobalArrays
@@ -26,7 +27,6 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
 
 _DEPTH = 14
 _MOST = 120
@@ -106,10 +106,8 @@ class Following:
                     if not numbered or at in parts[0] or inner is not element:
                         yield from self._bound(file, inner, what, depth, parts[1:])
             case ast.Attribute(value=ast.Name(id="self")):
-                around = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-                for one in walk(around) if around is not None else ():
-                    if isinstance(one, ast.Attribute) and one.attr == target.attr and isinstance(one.ctx, ast.Load):
-                        yield from self.reached(Place(file, one), what, depth + 2, parts)
+                for one in read_in_class(file, target):
+                    yield from self.reached(Place(file, one), what, depth + 2, parts)
 
     def _given(
         self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
@@ -193,9 +191,9 @@ class Following:
         function = file.home(node).function()
         if function is None or not isinstance(function.node, ast.FunctionDef):
             return
-        for end in self.program.flow.in_sight(file, function.node).found[:8]:
-            if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
-                yield from self.reached(end.place, what, depth + 2, parts)
+        for place in self.program.flow.in_sight(file, function.node).called(8):
+            if isinstance(place.node, ast.expr):
+                yield from self.reached(place, what, depth + 2, parts)
 
     def _of_all(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
         """Why a compiled function runs on the devices of all processes; "" where nothing says so."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardlint.model import Program
+from shardlint.model.held import read_in_class
 from shardlint.model.process.processes import guard
 from shardlint.model.process.whole_program import Together, joined
 from shardlint.model.reach import lookup, readers
@@ -17,7 +18,6 @@ from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.alone import alone, branches
 
-INDEX = ("jax.process_index", "jax.host_id")
 _RANGES = ("arange", "range")
 _NUMBERS = ("ceil", "floor", "int", "max", "float", "cdiv", "round")
 _ITERATING = ("enumerate", "iter", "list", "tuple", "sorted", "reversed", "tqdm", "trange", "zip", "map", "batched")
@@ -100,11 +100,8 @@ def _reads(file: FileFacts, target: ast.expr) -> Iterator[ast.expr]:
     match target:
         case ast.Name():
             yield from (one for one, _ in readers(file, target))
-        case ast.Attribute(value=ast.Name(id="self"), attr=attr):
-            around = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-            for one in walk(around) if around is not None else ():
-                if isinstance(one, ast.Attribute) and one.attr == attr and isinstance(one.ctx, ast.Load):
-                    yield one
+        case ast.Attribute(value=ast.Name(id="self")):
+            yield from read_in_class(file, target)
 
 
 def _loops(program: Program, place: Place, counts: bool, depth: int) -> Iterator[tuple[Place, Sequence[ast.AST]]]:
@@ -148,6 +145,5 @@ def _handed_out(
     function = file.home(loop).function()
     if function is None or not isinstance(function.node, ast.FunctionDef):
         return
-    for end in program.flow.in_sight(file, function.node).found[:8]:
-        if end.kind == "called" and not end.wrappers:
-            yield from _loops(program, end.place, False, depth + 1)
+    for place in program.flow.in_sight(file, function.node).called(8):
+        yield from _loops(program, place, False, depth + 1)

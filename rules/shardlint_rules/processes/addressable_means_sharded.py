@@ -86,11 +86,11 @@ class AddressableMeansSharded(Rule):
         function = site.file.home(meaning.node).function()
         if not isinstance(parent, ast.Return) or function is None:
             return ""
-        for end in site.program.flow.ends(site.file, function.node).found[:20]:
-            if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
-                inside = _meaning(end.place.file, end.place.node)
+        for place in site.program.flow.ends(site.file, function.node).called(20):
+            if isinstance(place.node, ast.expr):
+                inside = _meaning(place.file, place.node)
                 elsewhere = inside.elsewhere is not meaning.elsewhere
-                found = _kept(end.place.file, _Meaning(inside.node, elsewhere))
+                found = _kept(place.file, _Meaning(inside.node, elsewhere))
                 if found:
                     return found
         return ""

@@ -134,8 +134,7 @@ class DeviceCountTooLate(Rule):
         function = site.scope.function()
         if function is None or not isinstance(function.node, ast.FunctionDef):
             return
-        ends = site.program.flow.in_sight(site.file, function.node)
-        calls = [end.place for end in ends.found if end.kind == "called" and not end.wrappers]
+        calls = site.program.flow.in_sight(site.file, function.node).called()
         calls = [place for place in calls if not site.program.project.is_test(place.file.path)]
         found = [started_before(site, place) for place in calls]
         first = next(iter(found), None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
+from shardlint.model.process.processes import INDEX, First, decorated, first, leaves, may_ask
 from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.processes._own_share import INDEX, uneven
+from shardlint_rules.processes._own_share import uneven
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
 

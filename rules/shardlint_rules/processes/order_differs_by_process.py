@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import guard
+from shardlint.model.process.processes import INDEX, guard
 from shardlint.model.process.whole_program import COLLECTIVES
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
@@ -19,7 +19,6 @@ from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.starting import at, short
 
-_INDEX = ("jax.process_index", "jax.host_id")
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _SPLITTING = ("array_split", "islice", "split")
 _SETS = "collections.defaultdict"
@@ -59,7 +58,7 @@ class OrderDiffersByProcess(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("devices", "own-order")
     triggers = (
-        Calls(*_INDEX, *COLLECTIVES),
+        Calls(*INDEX, *COLLECTIVES),
         Calls(*_SHUFFLES, _SETS, file_says=_NEAR),
         Calls(*KEYED, file_says=_TOLD),
         Methods(*DRAWS, file_says=_TOLD),
@@ -74,7 +73,7 @@ class OrderDiffersByProcess(Rule):
             return
         if site.form == "method" or site.api in KEYED:
             yield from self._own_order(site)
-        elif site.api in _INDEX:
+        elif site.api in INDEX:
             yield from self._shared_out(site)
         elif site.api in _SHUFFLES:
             yield from self._shuffled(site)
@@ -276,6 +275,6 @@ def _is_index(site: Site, node: ast.AST) -> bool:
     bindings, _ = lookup(site.file, node, node.id)
     return any(
         isinstance(one.value, ast.Call)
-        and any(isinstance(kind, Api) and kind.name in _INDEX for kind in options(site.value(one.value.func)))
+        and any(isinstance(kind, Api) and kind.name in INDEX for kind in options(site.value(one.value.func)))
         for one in bindings
     )

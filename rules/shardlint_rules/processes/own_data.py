@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from shardlint.model import Program
 from shardlint.model.held import classes, held, member, stored
+from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.syntax import FileFacts, last_name
@@ -19,7 +20,6 @@ from shardlint_rules.processes.given import given_field
 Given = Mapping[str, Differing | None]
 NOTHING: Given = MappingProxyType({})
 _DEPTH = 14
-_INDEX = ("jax.process_index", "jax.host_id")
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
 _PASSING = (
@@ -160,7 +160,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: 
         if isinstance(option, Function):
             return _returned(program, option, depth, _bound(program, file, call, option, depth, given))
         if isinstance(option, Api):
-            if option.name in _INDEX:
+            if option.name in INDEX:
                 return Differing(Place(file, call), "the index of the process")
             if option.name in _GENERATORS:
                 return _generator(program, file, call, depth, given)

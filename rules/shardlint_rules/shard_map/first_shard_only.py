@@ -77,7 +77,6 @@ class FirstShardOnly(Rule):
                 why=f"pmapped at line {made.function.settings.place.line}",
             )
 
-
     def _unsynced(self, site: Site) -> Iterator[Finding]:
         """A state that another use brings together first."""
         found = unsynced(site) if site.wants("unsynced") else None

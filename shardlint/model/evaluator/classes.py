@@ -96,7 +96,7 @@ class Classes:
         unknown = Unknown(f"{cls.node.name} has no known {name}")
         taken = [one.arg for one in node.args.args]
         returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
-        asked = [one.args[0] for one in returned if isinstance(one, ast.Call) and _reads(one, taken[1:])]
+        asked = [one.args[0] for one in handed_on(node) if [getattr(one.args[1], "id", "")] == taken[1:]]
         if len(asked) != 1:
             return unknown
         found: list[Value] = []
@@ -182,11 +182,14 @@ class Classes:
         return [filled_in_parts(self.evaluator, file, parts, value) for value in values]
 
 
-def _reads(call: ast.Call, names: list[str]) -> bool:
-    """Whether a call is `getattr(object, name)` of the name that is asked for."""
-    if not isinstance(call.func, ast.Name) or call.func.id != "getattr" or len(call.args) < 2:
-        return False
-    return isinstance(call.args[1], ast.Name) and [call.args[1].id] == names
+def handed_on(hook: ast.FunctionDef) -> list[ast.Call]:
+    """What a `__getattr__` returns of other objects: `return getattr(self.chosen, name)`."""
+    returned = [one.value for one in walk(hook) if isinstance(one, ast.Return)]
+    return [
+        one
+        for one in returned
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "getattr" and one.args[1:]
+    ]
 
 
 def _given_to(file: FileFacts, target: ast.Attribute) -> ast.expr | None:

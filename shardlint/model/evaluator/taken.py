@@ -41,11 +41,10 @@ def truth(
             values = [evaluator.value(Place(file, test), env)]
             answer = _true(settled(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
+            kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
+            answer = _is_kind(settled(kind), of)
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
-            values = []
-            answer = _is_kind(
-                settled(evaluator.value(Place(file, asked), env)), evaluator.value(Place(file, kinds), env)
-            )
+            return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             values = [evaluator.value(Place(file, part), env) for part in (left, right)]
             answer = _compared(op, settled(values[0]), settled(values[1]))

@@ -125,30 +125,31 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
     if line is not None:
         write("discarded", name=name, line=line, what=_shapes((result,)), bytes=bytes_of(jax, result))
     if name == "jax.device_put":
+        given = args[0] if args else kwargs.get("x")
+        leaves = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
+        pairs = list(leaves)[:400]
         if len(args) < 2 and kwargs.get("device") is None:
-            _left_there(jax, args[0] if args else kwargs.get("x"), result)
+            _left_there(jax, pairs)
         _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
-        _undone(jax, args[0] if args else kwargs.get("x"), result)
-        _moved_on(jax, args[0] if args else kwargs.get("x"), result)
+        _undone(pairs)
+        _moved_on(jax, pairs)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
 
 
-def _left_there(jax: Any, given: Any, result: Any) -> None:
+def _left_there(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
     """Arrays of the host that were brought to a device by a `device_put` without a sharding."""
-    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
     lines: list[Any] = []
-    for before, after in list(pairs)[:400]:
+    for before, after in pairs:
         if not hasattr(before, "sharding") and not isinstance(after, jax.core.Tracer) and nbytes(after) >= _LEAST:
             lines = lines or stack()
             ran.note_host(after, lines, "jax.device_put")
 
 
-def _undone(jax: Any, given: Any, result: Any) -> None:
+def _undone(pairs: list[tuple[Any, Any]]) -> None:
     """Arrays that were placed split, and are made whole on all devices before a function of the user's took one."""
-    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
     found = []
-    for before, after in [] if ran.split_taken else list(pairs)[:400]:
+    for before, after in [] if ran.split_taken else pairs:
         by = ran.placed_by(before)
         if by and len(after.sharding.device_set) > 1 and after.sharding.is_fully_replicated:
             if ran.held(before, before.sharding) < nbytes(before):
@@ -184,10 +185,9 @@ def _lies(jax: Any, result: Any, target: Any = None) -> None:
             )
 
 
-def _moved_on(jax: Any, given: Any, result: Any) -> None:
+def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:
     """Arrays that a function made on one device, and that are placed on several now."""
-    pairs = zip(jax.tree_util.tree_leaves(given), jax.tree_util.tree_leaves(result), strict=False)
-    for before, after in list(pairs)[:400]:
+    for before, after in pairs:
         if (
             isinstance(after, jax.core.Tracer)
             or len(getattr(getattr(after, "sharding", None), "device_set", ())) < 2

@@ -58,26 +58,25 @@ def only_moves(jaxpr: Any) -> bool:
 
 def constrained(jaxpr: Any) -> dict[int, list[Any]]:
     """The lines of the constraints that give results as they are, by their numbers."""
-    makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
-    found = {}
-    for at, atom in enumerate(jaxpr.outvars):
-        eqn = None if hasattr(atom, "val") else makers.get(atom)
-        if eqn is not None and eqn.primitive.name == "sharding_constraint":
-            found[at] = of_traceback(eqn.source_info.traceback)[:2]
-    return found
+    return {at: of_traceback(eqn.source_info.traceback)[:2] for at, eqn in _given_by(jaxpr, "sharding_constraint")}
 
 
 def cut_apart(jaxpr: Any) -> dict[int, list[Any]]:
     """The results whose first dimension a `reshape` has cut in two, by their numbers, with its lines."""
     found = {}
-    makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
-    for at, atom in enumerate(jaxpr.outvars):
-        eqn = None if hasattr(atom, "val") else makers.get(atom)
-        if eqn is not None and eqn.primitive.name == "reshape":
-            shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            if len(out) == len(shape) + 1 and out[:1] != shape[:1] and out[2:] == shape[1:]:
-                found[at] = of_traceback(eqn.source_info.traceback)[:2]
+    for at, eqn in _given_by(jaxpr, "reshape"):
+        shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+        if len(out) == len(shape) + 1 and out[:1] != shape[:1] and out[2:] == shape[1:]:
+            found[at] = of_traceback(eqn.source_info.traceback)[:2]
     return found
+
+
+def _given_by(jaxpr: Any, name: str) -> Iterator[tuple[int, Any]]:
+    """The operations of a name that give results as they are, with the numbers of these."""
+    makers = {variable: eqn for eqn in jaxpr.eqns if eqn.primitive.name == name for variable in eqn.outvars}
+    for at, atom in enumerate(jaxpr.outvars):
+        if not hasattr(atom, "val") and atom in makers:
+            yield at, makers[atom]
 
 
 def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:

@@ -208,7 +208,8 @@ def placed_by(one: Any) -> list[Any]:
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
-    made, put = _made.get(id(one)), _put.get(id(one))
+    made = _made.get(id(one))
+    made = made if made is not None and made[0]() is one else None
     devices = len(getattr(sharding, "device_set", ()))
     return {
         "name": name,
@@ -220,11 +221,11 @@ def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "spec": spec_text(sharding) if sharding is not None else "the host",
         "devices": devices,
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
-        "made": made[1] if made is not None and made[0]() is one else [],
-        "put": put[1] if put is not None and put[0]() is one else [],
+        "made": made[1] if made is not None else [],
+        "put": _lines_in(_put, one),
         "decided": _lines_in(_decided, one),
         "reshaped": _lines_in(_reshaped, one),
-        "maker": made[2] if made is not None and made[0]() is one else "",
+        "maker": made[2] if made is not None else "",
     }
 
 

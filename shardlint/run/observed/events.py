@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shardlint.run.syntax import tree
 from shardlint.verify.facts import Line
 
 
@@ -93,13 +94,9 @@ def _definition(file: str, number: int, name: str) -> list[Any]:
 
 @cache
 def _defs(file: str) -> dict[int, int]:
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return {}
     return {
         node.decorator_list[0].lineno: node.lineno
-        for node in ast.walk(tree)
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list
     }
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.run.run import KEYS
 from shardlint.verify.report import size_text
-
-_KEYS = re.compile(r"\.[^.\[\]]+|\[[^\]]*\]")
 
 
 def promised(events: Events, least: int) -> Iterator[Found]:
@@ -55,7 +53,7 @@ def promised(events: Events, least: int) -> Iterator[Found]:
 
 def _path(name: str, asked: dict[str, str]) -> str:
     """The path of a tree that an argument has at its end; empty where it has none."""
-    keys = _KEYS.findall(name)
+    keys = KEYS.findall(name)
     return next((rest for at in range(len(keys)) if (rest := "".join(keys[at:])) in asked), "")
 
 

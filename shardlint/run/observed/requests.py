@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
-from shardlint.run.syntax import keyword, returned
+from shardlint.run.syntax import keyword, returned, tree
 from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 
@@ -168,12 +167,8 @@ def swallowed(events: Events) -> Iterator[Found]:
 @cache
 def _handler(file: str, number: int) -> int:
     """The line of the handler around a line that does not raise again; 0 without one."""
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return 0
     found = 0
-    for node in ast.walk(tree):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Try) and node.body[0].lineno <= number <= (node.body[-1].end_lineno or 0):
             for handler in node.handlers:
                 if not any(isinstance(each, ast.Raise) for each in ast.walk(handler)):
