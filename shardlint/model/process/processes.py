@@ -43,6 +43,7 @@ _ONLY = regex(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
 )
 _BINDS = regex(r"[ \t]*(?:def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
+_ROUNDS = 3  # what asks, what is made of that, and what is made of that
 Evidence = Literal["initialized", "asked", ""]
 
 
@@ -147,8 +148,8 @@ def _asking_in(program: Program, file: FileFacts) -> frozenset[str]:
 
 def _bound_with(file: FileFacts) -> frozenset[str]:
     lines, found = file.source.text.splitlines(), set[str]()
-    for words in (regex("|".join(map(re.escape, _INDEX_WORDS))), None, None):
-        told = words or regex(r"\b(?:" + "|".join(sorted(found)) + r")\b")
+    told = regex("|".join(map(re.escape, _INDEX_WORDS)))
+    for _ in range(_ROUNDS):
         function = ""
         for line in lines:
             bound = _BINDS.match(line)
@@ -157,6 +158,7 @@ def _bound_with(file: FileFacts) -> frozenset[str]:
                 found |= {one for one in (function, bound[2] if bound is not None else "") if one}
         if not found:
             break
+        told = regex(rf"\b(?:{'|'.join(sorted(found))})\b")
     return frozenset(found)
 
 
