@@ -12,11 +12,12 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from shardlint.config.versions import Release, allows, compare, parse
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 _REQUIREMENT = regex(

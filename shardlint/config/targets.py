@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.config.environments import site_packages
 from shardlint.config.pins import Pins, read_pins
 from shardlint.config.versions import Release, allows, compare, parse, show
+from shardlint.source.lazy import dataclass
 
 # Releases known when this shardlint was released: the newest of each minor series, newest last, and those where an
 # API that rules speak of came or went. A range in a project's pins is taken to mean the newest of these it allows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from shardlint.model import api
@@ -22,6 +22,7 @@ from shardlint.rules_api.rule import (
     Trigger,
     Withs,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.source.screen import ANY, CALLING, EACH, LINE, NAMED, TAKING
 from shardlint.syntax import NOWHERE
 

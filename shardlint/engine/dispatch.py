@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -38,6 +38,7 @@ from shardlint.rules_api.rule import (
     Withs,
 )
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.screen import Screen, Texts
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.lines import EVERY, LineSet

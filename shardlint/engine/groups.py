@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, reduce
 from itertools import accumulate
 from operator import or_
@@ -22,6 +22,7 @@ from shardlint.model.bits import Bits
 from shardlint.model.needs import Need
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.source.store import digest
 from shardlint.source.text import Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from shardlint.rules_api.registry import UnknownRule, entries, made, matching, s
 from shardlint.rules_api.rule import Finding, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.find import matches
+from shardlint.source.lazy import dataclass
 from shardlint.source.newer import newer
 from shardlint.source.notebook import Notebook, program
 from shardlint.source.patterns import regex

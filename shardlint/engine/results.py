@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.config.certainty import Certainty

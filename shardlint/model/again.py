@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shardlint.model.bits import Bits
 from shardlint.model.needs import GROUPS, Need, Needs
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.lazy import dataclass
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts

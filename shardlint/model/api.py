@@ -6,8 +6,9 @@ written once; rules about the spelling itself (SL9) look at the name as it was w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from shardlint.source.lazy import dataclass
 
 # Absolute imports of these are always the library, also when the project being checked is the library itself.
 LIBRARIES = frozenset(

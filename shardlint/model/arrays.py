@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from shardlint.model import api
@@ -28,6 +28,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 
 __all__ = ["Array", "Arrays", "Contraction", "Label", "Placement"]
 

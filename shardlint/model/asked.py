@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlint.model.ends import Ends
 from shardlint.model.held import classes
 from shardlint.model.reach import readers
 from shardlint.model.values import Place
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.enclosing import block_of
 

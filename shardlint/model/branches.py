@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
@@ -29,6 +28,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import none_by_default
 

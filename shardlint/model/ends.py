@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from shardlint.model.values import Place
+from shardlint.source.lazy import dataclass
 
 _MOST = 200
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.library_modules import ARRAYS_ONLY, FUNCTION_PARAMETERS, LEAVES, WRAPPING, Kind
@@ -29,6 +28,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding
 
 _MODULE = ("equinox.Module", "equinox._module.Module", "equinox.nn.StatefulLayer")

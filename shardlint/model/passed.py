@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.signatures import KEEPING, parameters_of
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator

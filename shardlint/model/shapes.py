@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from shardlint.model import api
@@ -28,6 +28,7 @@ from shardlint.model.values import (
     Values,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding
 
 __all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]

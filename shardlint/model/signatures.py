@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.values import (
@@ -29,6 +29,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.model import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from shardlint.model.branches import Condition, conditions
@@ -14,6 +14,7 @@ from shardlint.model.flow import Flow, spelled
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
 from shardlint.model.ways import ways_in
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 
 # Callers are asked about before what they call, so only rounds of functions that call each other come to this.

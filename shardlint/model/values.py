@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from shardlint.config.own_names import OwnNames
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, Scope
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from shardlint.output.printable import printable
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 if TYPE_CHECKING:

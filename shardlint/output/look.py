@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from shardlint.output.printable import printable
+from shardlint.source.lazy import dataclass
 from shardlint.source.streams import coloured, is_terminal
 
 if TYPE_CHECKING:

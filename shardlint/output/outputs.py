@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.meant import meant
 from shardlint.output.look import Look, look_of
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report

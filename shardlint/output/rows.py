@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -12,6 +11,7 @@ from urllib.parse import quote
 from shardlint.engine.fingerprint import fingerprints
 from shardlint.output.printable import sentence
 from shardlint.rules_api.registry import page_address
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport, Report

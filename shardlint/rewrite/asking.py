@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 
 from shardlint.output.printable import printable
@@ -13,6 +12,7 @@ from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
 from shardlint.rewrite.edits import together
 from shardlint.rewrite.fix import FixedFile, diff
 from shardlint.rewrite.unused import dropped
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import NotParsed, read_facts
 
 _NO, _STOPPED = "the answer was no", "the questions ended before it"

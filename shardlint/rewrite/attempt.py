@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from shardlint.config.folders import Places
@@ -19,6 +19,7 @@ from shardlint.rewrite.spacing import spaced
 from shardlint.rewrite.unused import dropped
 from shardlint.rewrite.wrap import line_length, wrapped
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
+from shardlint.source.lazy import dataclass
 from shardlint.source.text import Source, Unreadable, decode
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 

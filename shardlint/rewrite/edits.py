@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from shardlint.rules_api.rule import Edit, Finding
+from shardlint.source.lazy import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import compress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
+from shardlint.source.lazy import dataclass
 from shardlint.source.magics import as_written
 from shardlint.source.text import Source, Unreadable, decode
 

@@ -7,7 +7,6 @@ what is pinned, and may write names that came later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty
@@ -19,6 +18,7 @@ from shardlint.engine.results import Options
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward
 from shardlint.rules_api.rule import Finding, Harm
+from shardlint.source.lazy import dataclass
 
 # Deprecations: what they speak of works.
 _WORKS = frozenset({"SL902", "SL515"})

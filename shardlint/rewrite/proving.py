@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -18,6 +18,7 @@ from typing import Self
 from shardlint.output.printable import printable
 from shardlint.rewrite.asking import Unit, units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.source.text import Source
 from shardlint.verify.children import CannotRun

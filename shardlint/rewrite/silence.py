@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.folders import Places
 from shardlint.engine.one_file import Checker
 from shardlint.rewrite.fix import write_atomically
+from shardlint.source.lazy import dataclass
 from shardlint.source.suppress import Suppression, statements, suppressions
 from shardlint.source.text import Source, Unreadable
 

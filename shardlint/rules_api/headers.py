@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 HEADER = regex(r"#[ \t]*(targets|options|settings):[ \t]*(.*?)[ \t]*(?:\n|\Z)")

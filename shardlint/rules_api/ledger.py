@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from shardlint.rules_api.registry import ledger_folders
+from shardlint.source.lazy import dataclass
 
 Verdict = Literal["right", "harmless", "wrong"]
 """The program has the mistake; what the finding says is true but nobody need act on it; it is not true."""

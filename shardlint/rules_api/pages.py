@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty
@@ -13,6 +12,7 @@ from shardlint.rules_api.headers import header
 from shardlint.rules_api.ledger import HEAD, entries, figures, table
 from shardlint.rules_api.registry import proof_folders
 from shardlint.rules_api.rule import Rule
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 HEADINGS = ("What it does", "Why it hurts", "Example", "Use instead", "Fix safety", "Evidence")

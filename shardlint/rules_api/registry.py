@@ -15,13 +15,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
 from shardlint.rules_api.rule import Harm, Rule, Trigger
+from shardlint.source.lazy import dataclass
 
 GROUP = "shardlint.rules"
 

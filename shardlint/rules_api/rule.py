@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import OwnNames
 from shardlint.source.beginning import OnLine
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.rules_api.site import Site

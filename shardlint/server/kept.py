@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from shardlint.model.bits import Bits
 from shardlint.model.needs import Need
 from shardlint.model.project import Project
 from shardlint.source.find import matches, survey
+from shardlint.source.lazy import dataclass
 from shardlint.source.store import changed as changed_at
 from shardlint.source.text import Source, Unreadable, decode, read_bytes
 from shardlint.source.tree import Stamp, Tree

@@ -6,7 +6,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ from lsprotocol import types as lsp
 from pygls import uris
 
 from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span
+from shardlint.source.lazy import dataclass
 from shardlint.source.magics import as_written, indent_of, indented
 from shardlint.source.notebook import BORDER, Notebook, notebook
 from shardlint.source.text import Source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from shardlint.server.plain import DEFAULT
 from shardlint.server.texts import Buffer, moved
 from shardlint.server.worker import Stopped
 from shardlint.source.find import Found, Met
+from shardlint.source.lazy import dataclass
 from shardlint.source.text import Source
 from shardlint.syntax import NotParsed, parse_ahead
 

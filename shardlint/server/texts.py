@@ -7,12 +7,12 @@ import io
 import os
 import tokenize
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from lsprotocol import types as lsp
 from pygls import uris
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.text import Source
 
 Encoding = lsp.PositionEncodingKind | str

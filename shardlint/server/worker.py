@@ -8,8 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
+
+from shardlint.source.lazy import complete, dataclass
 
 Answer = TypeVar("Answer")
 # How long after an edit a check waits for another, in seconds: as long as the last check took, within these.
@@ -48,6 +50,7 @@ class Worker:
         self._due: float | None = None
         self._stop = self._ended = self._busy = False
         self._checks = 0
+        complete()
         before = threading.stack_size(_STACK)
         self._thread = threading.Thread(target=self._run, name="shardlint", daemon=True)
         self._thread.start()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.other import is_markdown_notebook, other_kind
 from shardlint.source.patterns import regex
 from shardlint.source.tree import Below, Stamp, Tree

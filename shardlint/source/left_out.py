@@ -11,8 +11,8 @@ import keyword
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.magics import lines_of, with_lines
 from shardlint.source.patterns import regex
 

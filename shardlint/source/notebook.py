@@ -11,11 +11,12 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out, problem
 from shardlint.source.magics import as_python, as_written, indent_of, indented, lines_of, unindented
 from shardlint.source.other import says_jupytext

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 # The reason ends where another comment starts (one for ruff, say), but may name an issue ("#12").

@@ -11,11 +11,11 @@ import stat
 import tokenize
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.source.code import code_of
+from shardlint.source.lazy import dataclass
 from shardlint.source.searches import GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
 from shardlint.source.store import digest
 from shardlint.source.text import Source

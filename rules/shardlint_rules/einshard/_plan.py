@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from shardlint.source.lazy import dataclass
 from shardlint_rules.einshard.expression import Expression
 
 _REST = 0  # the size of the one element that takes what the counts leave over

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint_rules.einshard.expression import Element, Expression, Fault, parse
 

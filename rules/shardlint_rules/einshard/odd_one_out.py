@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Table, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard.calls import MAKE, SHARD

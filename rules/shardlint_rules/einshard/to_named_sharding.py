@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.values import Api, options
 from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh

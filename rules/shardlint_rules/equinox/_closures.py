@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.placement import PLACING

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import Api, CallResult, Constant, Place, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.placement import PLACING
 

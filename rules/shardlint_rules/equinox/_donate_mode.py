@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from shardlint.model import api
 from shardlint.model.ends import Ends
@@ -12,6 +11,7 @@ from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATI
 from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Place, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint_rules.equinox._donate_split import SHARDINGS_FIRST, out_of_dict, split
 from shardlint_rules.equinox._keeping import of_definition, of_expression

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Items
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.equinox._keeping import SIMPLE, above, named, refuse_lowered, refuse_lowered_target

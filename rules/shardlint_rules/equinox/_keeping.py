@@ -24,13 +24,13 @@ import ast
 import io
 import tokenize
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.equinox.beside_statement import before, indent_of, placed
 from shardlint_rules.equinox.same_in_body import stays_itself

@@ -15,10 +15,10 @@ Every statement must be one of these steps, in an order that works; the first is
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.values import Api
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.equinox.wrapped import positional
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
 from shardlint.model.values import ClassValue, Function, Place, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.jitted import Jitted, expected, jitted
 from shardlint_rules.equinox.wrapped import Definition, donate, positional
 

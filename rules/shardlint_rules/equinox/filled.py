@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
@@ -19,6 +18,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope, last_name
 
 # How far a dict is followed: `options = dict(base)`, `base = make()`, `return options` of make.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     Outcome,
     outcome_of_inputs,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, options
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.wrapped import NotRewritten
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 

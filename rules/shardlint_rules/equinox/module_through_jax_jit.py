@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.modules import Instance, Leaf
@@ -12,6 +11,7 @@ from shardlint.model.signatures import STATIC_SETTINGS
 from shardlint.model.values import ClassValue, Constant, Function, Items, Place, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
 from shardlint_rules.equinox.wrapped import Definition, positional
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
@@ -12,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted

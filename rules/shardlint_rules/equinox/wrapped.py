@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef

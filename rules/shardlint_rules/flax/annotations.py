@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.values import Api, CallResult, Constant, Items, Value
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 
 VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache", "Intermediate"))
 WITH_METADATA = "flax.nnx.with_metadata"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.places import exact
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.signatures import DONATE_SETTINGS, Jitted
 from shardlint.model.values import CallArguments, Function, Transformed, Value
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint_rules.jit.sharded import SeenCall, calls
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from shardlint.model.lifetime.buffers import path_of
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.lifetime.reads import Reading, reading
 from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.jit.donated import taken
 

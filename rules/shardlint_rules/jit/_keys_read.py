@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from shardlint.model.values import CallArguments
+from shardlint.source.lazy import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import Shape, shape_of
@@ -22,6 +22,7 @@ from shardlint.model.values import (
     Value,
 )
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 
 _DEPTH = 8
 _VMAPS = ("jax.vmap", "equinox.filter_vmap")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.signatures import wrappings
 from shardlint.model.values import CallResult, ClassValue, Table, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 
 _SAYING = ("_shardings", "_sharding", "_specs", "_spec")
 _SETTING = "in_shardings"

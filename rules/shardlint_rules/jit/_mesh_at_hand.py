@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.reach import field_of, lookup
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, CallResult, Function, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
 from shardlint_rules.jit._mesh_of_object import (
     class_around,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.optimizers import init_by_name, init_of

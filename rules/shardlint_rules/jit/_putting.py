@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
@@ -24,6 +23,7 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.values import CallResult, Items, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.reads import name_of, reads
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from shardlint.model.guards import expected_to_fail, guarded
@@ -15,6 +14,7 @@ from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.enclosing import around

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from shardlint.model.mesh.contexts import BRING_A_MESH
@@ -13,6 +12,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.enclosing import block_of
 from shardlint_rules.jit._mesh_meant import NO_MESH, mesh_meant
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Parameter, Place, Transformed, Unknown, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around

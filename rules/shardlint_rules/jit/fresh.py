@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.values import Api, Constant, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.optimizers import init_by_name, init_of, keeps_state, optimizer_by_name
 

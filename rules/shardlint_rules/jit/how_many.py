@@ -6,12 +6,13 @@ import ast
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 

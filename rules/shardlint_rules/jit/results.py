@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, Function, Place, Transformed, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts
 
 _DEPTH = 6

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
 from shardlint.model.values import CallArguments, CallResult, Constant, Items, Place, Table, Value, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 

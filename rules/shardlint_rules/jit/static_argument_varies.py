@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.signatures import JITS, STATIC_SETTINGS, Jitted, Parameters, names, positions, wrappings
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._by_identity import made_anew

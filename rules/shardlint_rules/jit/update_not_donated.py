@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
 from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 

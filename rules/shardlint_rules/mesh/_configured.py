@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import Mesh, mesh_of
 from shardlint.model.values import Items, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
 _KEY = regex(r"axes|axis_names|mesh_names|dim_names")

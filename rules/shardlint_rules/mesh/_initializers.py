@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.values import Api, CallResult, Constant, Items, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 
 KEYWORDS = ("bias_init", "kernel_init", "scale_init", "embedding_init")
 _ANNOTATING = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import EXPLICIT_SINCE
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 CONSTRAINTS = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import Spec, SpecEntry, spec_of
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS
 from shardlint.model.values import Constant, Items, Table, Value, options
 from shardlint.rules_api.rule import Calls
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 
 TAKERS: dict[str, tuple[str, ...]] = {
     "jax.sharding.NamedSharding": ("spec",),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Api, Items, Parameter, options
 from shardlint.rules_api.rule import Attributes, Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import children, walk
 

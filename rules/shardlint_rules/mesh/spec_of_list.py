@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.listed import listed
 from shardlint.model.values import Assumed, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint_rules.mesh._by_dimension import filled_by_dimension
 from shardlint_rules.mesh.optional_spec import asked_about

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.manual.collectives import AXIS_AT, COLLECTIVES
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.given import TAKERS, WAKES, Given, bound_by, given, literal, named, where
 from shardlint_rules.shard_map.runs import runs

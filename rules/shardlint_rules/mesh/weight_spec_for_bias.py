@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.values import CallResult
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint_rules.mesh._biased_layers import biased_by_default

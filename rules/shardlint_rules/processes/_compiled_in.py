@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.model.manual.collectives import AXIS_AT
 from shardlint.model.reach import readers
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import children, walk
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.held import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
 from shardlint.model.values import Api, ClassValue, Function, Place, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 _DEPTH = 5

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Function, Place, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._same_data import TOLD

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.model.process.whole_program import COLLECTIVES, joined, saver_of
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._own_clock import CLOCKS

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from shardlint.model import Program
 from shardlint.model.values import Function, Place, Transformed, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.asked import Asked, asked, decides, results
 from shardlint.model.process.processes import first, guard
@@ -12,6 +11,7 @@ from shardlint.model.process.whole_program import Together, joined
 from shardlint.model.reach import readers
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 from shardlint_rules.processes.alone import alone
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.held import read_in_class
@@ -13,6 +12,7 @@ from shardlint.model.process.whole_program import Together, joined
 from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.held import assigned, classes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.given import given, given_field
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Items, options
 from shardlint.rules_api.rule import Attributes, Edit, Finding, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint_rules.processes.given import kept
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 _SAME_RESULTS = ("functools.partial", "jax.jit", "jax.checkpoint", "jax.named_call")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.manual.collectives import AXIS_AT
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in, walk

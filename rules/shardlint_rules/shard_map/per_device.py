@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from shardlint.model import Program
@@ -14,6 +14,7 @@ from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given_by_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
@@ -12,6 +12,7 @@ from shardlint.model.values import Api, CallResult, Constant, Function, Place, o
 from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 
 NAME = "jax.sharding.PositionalSharding"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.values import Api, CallResult, Parameter, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 ARRAY_TYPES = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array", "chex.Array", "flax.typing.Array")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from shardlint.model import Program
@@ -19,6 +19,7 @@ from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, ClassValue, Function, Place, Transformed, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 

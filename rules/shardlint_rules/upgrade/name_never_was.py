@@ -6,7 +6,6 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from shardlint.config.versions import Release, compare, show
@@ -14,6 +13,7 @@ from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Imports, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.flax.nnx_spmd_names import NAMES
 from shardlint_rules.upgrade.places import evaluated, in_a_bridge
 from shardlint_rules.upgrade.public_names import LIBRARIES, Library, libraries, screened

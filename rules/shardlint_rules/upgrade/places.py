@@ -7,7 +7,6 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -18,6 +17,7 @@ from shardlint.model.guards import guarded
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.table import Name, State, table

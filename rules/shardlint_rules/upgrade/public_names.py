@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from shardlint.config.versions import Release, parse
+from shardlint.source.lazy import dataclass
 
 PATH = Path(__file__).with_name("public_names.json")
 LIBRARIES = ("jax", "flax", "equinox", "optax", "haliax")

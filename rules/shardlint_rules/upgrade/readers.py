@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade import ambient, pjit

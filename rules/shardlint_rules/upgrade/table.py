@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from shardlint.config.versions import Release, compare, parse, show
 from shardlint.rules_api.rule import Needed
+from shardlint.source.lazy import dataclass
 
 PATH = Path(__file__).with_name("api_versions.json")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardlint.engine.fingerprint import contents
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.certainty import Certainty, least
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
@@ -36,6 +36,7 @@ from shardlint.model.values import (
     options,
     settled,
 )
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator

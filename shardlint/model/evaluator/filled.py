@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
@@ -26,6 +26,7 @@ from shardlint.model.values import (
     choice,
     settled,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import Binding, FileFacts, Scope
 from shardlint.syntax.nodes import walk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from shardlint.model.ends import End
@@ -15,6 +15,7 @@ from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.guards import tested
 from shardlint.model.needs import Memo
 from shardlint.model.values import CallArguments, Constant, Environment, Function, Place, Value
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.lifetime.reads import Reading, read_object
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 
 # What a name may hold where many ways meet is not followed.

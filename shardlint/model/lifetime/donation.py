@@ -8,7 +8,7 @@ What becomes of a donated name afterwards is told by `buffers`.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.handed_on import bound_again, donated_inside
@@ -26,6 +26,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 PMAP = "jax.pmap"

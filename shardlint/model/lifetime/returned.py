@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Definition, parameters_of
 from shardlint.model.values import Api, Constant, Function, Place, Transformed, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children, walk
 

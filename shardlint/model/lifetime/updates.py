@@ -7,12 +7,12 @@ XLA takes a donated buffer only for such an output. A walk over the body in orde
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
 from shardlint.model.signatures import Definition
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 

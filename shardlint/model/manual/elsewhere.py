@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import definition, mapped
 from shardlint.model.values import Function, Place
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:

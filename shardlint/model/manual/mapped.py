@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
@@ -42,6 +42,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:

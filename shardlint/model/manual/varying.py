@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from shardlint.model.values import AxisOf, Constant, Items, Parameter, Place, Table, Unknown, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 Axis = str | Parameter | AxisOf

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import NONE, Axes, Leaf, Local
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, Value
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import stat
 import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardlint.source.lazy import dataclass
 from shardlint.source.tree import Tree
 
 _MAX_BYTES = 1_000_000

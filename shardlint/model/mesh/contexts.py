@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +25,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.model.mesh.configuration import Configurations
 from shardlint.model.values import Api, Constant, Items, Place, Value, options
+from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
     from shardlint.model import Program

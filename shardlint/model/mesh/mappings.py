@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from shardlint.model.ends import Ends, Wrapper
 from shardlint.model.mesh.contexts import Contexts
 from shardlint.model.values import CallResult, Constant, Place, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 AXIS_MAPPING = "haliax.axis_mapping"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.model import api
@@ -22,6 +21,7 @@ from shardlint.model.values import (
     Values,
     options,
 )
+from shardlint.source.lazy import dataclass
 
 MESH_MAKERS = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh", api.USER_MESH)
 SHARDINGS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from shardlint.model.mesh.meshes import MESH_MAKERS, AxisTypes, Mesh, mesh_of
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import of_definition
 from shardlint.model.values import Api, Constant, Place, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children, walk
 

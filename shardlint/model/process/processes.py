@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from shardlint.model.held import assigned, classes
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import CallResult, Function, Place, Transformed, Value, options
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk

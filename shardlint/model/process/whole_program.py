@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.model.evaluator.annotations import annotated
@@ -14,6 +14,7 @@ from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 

@@ -8,12 +8,12 @@ user's.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, Value, options
 from shardlint.rules_api.rule import Certainty, Harm
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.wrapped import donate
 

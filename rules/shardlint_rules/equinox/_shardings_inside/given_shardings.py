@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
 from shardlint.model.reach import lookup
@@ -23,6 +22,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk

@@ -19,11 +19,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.body import Body
 from shardlint_rules.equinox._shardings_inside.def_above import above
 from shardlint_rules.equinox._shardings_inside.given_shardings import Given, given, imported, sources

@@ -8,7 +8,7 @@ Where the dict is used elsewhere, out of a copy of it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.mesh.meshes import leaves
@@ -16,6 +16,7 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Constant, Items, Place, Table, Unknown, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Given,
     One,

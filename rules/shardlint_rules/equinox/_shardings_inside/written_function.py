@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from shardlint.model.signatures import STATIC_SETTINGS, Parameters, names, numbers, parameters_of
 from shardlint.model.values import Api, CallResult, Function, Place, Transformed
 from shardlint.rules_api.site import Site
+from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.passing_on import passes_on
 from shardlint_rules.equinox.wrapped import (
     KEEPING,

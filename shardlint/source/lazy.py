@@ -1,0 +1,64 @@
+"""Dataclasses whose methods are made when the first instance is: what `dataclasses.dataclass` gives, later.
+
+`dataclasses` writes the source of each method and compiles it, half a millisecond a class. A run over one file loads
+some 240 such classes and makes instances of a quarter of them: a third of its time went there (docs/decisions/0025).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform, overload
+
+_Class = TypeVar("_Class", bound=type)
+_LATER: dict[type, tuple[dict[str, bool], Any]] = {}
+"""Classes without their methods yet: how they are to be made, and the `__init__` that the class itself has."""
+
+
+@overload
+def dataclass(cls: _Class, /) -> _Class: ...
+
+
+@overload
+def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[_Class], _Class]: ...
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = True) -> Any:
+    """As `dataclasses.dataclass` with these options; an error in the fields shows at the first instance.
+
+    Until then the class has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
+    """
+
+    def made(cls: type) -> type:
+        _LATER[cls] = {"frozen": frozen, "eq": eq}, vars(cls).get("__init__")
+
+        def __init__(self: Any, *args: Any, **named: Any) -> None:
+            _complete(cls)
+            cls.__init__(self, *args, **named)  # type: ignore[misc]
+
+        def __setstate__(self: Any, state: dict[str, Any]) -> None:  # an instance that another process made
+            _complete(cls)
+            self.__dict__.update(state)
+
+        cls.__init__, cls.__setstate__ = __init__, __setstate__  # type: ignore[misc, attr-defined]
+        return cls
+
+    return made if cls is None else made(cls)
+
+
+def _complete(cls: type) -> None:
+    """Give a class its methods, and before it those it inherits from."""
+    for one in reversed(cls.__mro__):
+        if (later := _LATER.pop(one, None)) is not None:
+            options, init = later
+            del one.__init__, one.__setstate__  # type: ignore[misc, attr-defined]
+            if init is not None:
+                one.__init__ = init  # type: ignore[misc]
+            dataclasses.dataclass(**options)(one)
+
+
+def complete() -> None:
+    """Give all classes so far their methods. To be called before a second thread starts: the above is for one."""
+    for cls in list(_LATER):
+        _complete(cls)
