@@ -141,6 +141,26 @@ def test_a_comment_costs_no_other_file(project: Path, checked: list[str]) -> Non
     assert again(project, checked) == ["places.py", "step.py"], "a # in a string is code"
 
 
+def test_who_asks_for_the_process_is_looked_up_by_its_lines(
+    write: Write, memory: Path, checked: list[str]
+) -> None:
+    """Which names of a project ask for the process rests on the functions that hold them, not on the whole files."""
+    ask = "import jax\n\n\ndef first():\n    return jax.process_index() == 0\n\n\ndef other():\n    return 1\n"
+    save = "import roles\n\n\ndef save(x, path):\n    if roles.first():\n        multihost_utils.process_allgather(x)\n"
+    head = "from jax.experimental import multihost_utils\n"
+    root = write({"roles.py": ask, "saving.py": head + save})
+    (root / "setup.cfg").touch()
+    again(root, checked)
+    (root / "roles.py").write_text(ask.replace("return 1", "return 2"))
+    assert again(root, checked) == ["roles.py"]
+    (root / "roles.py").write_text(ask.replace("return 1", "return jax.process_index()"))
+    assert "saving.py" in again(root, checked), "one more asks"
+    (root / "roles.py").write_text(ask)
+    assert "saving.py" in again(root, checked), "one less asks"
+    (root / "roles.py").write_text(ask.replace("jax.process_index() == 0", "True"))
+    assert "saving.py" in again(root, checked), "nobody asks"
+
+
 def test_findings_that_name_a_line_move_with_it(project: Path, checked: list[str]) -> None:
     again(project, checked)
     text = (project / "caller.py").read_text()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 
 from shardlint.verify.facts import Program
-from shardlint.verify.report import FAIL, SKIP, Result, size_text
+from shardlint.verify.report import FAIL, SKIP, Failure, Result, size_text
 from shardlint.verify.spec import sizes_text
 
 # How far sums may be apart, against the sum of sizes: another order of additions is no other number.
@@ -14,6 +15,8 @@ _SINGLE, _COARSEST = 1e-5, 5e-2
 _ROUNDING = {"float64": 1e-10, "float32": _SINGLE, "bfloat16": 1e-2, "float16": 2e-3}
 _SUMS = 4
 _HEAD = 2
+_LONGEST = 400
+"""How much of a failure is told, in characters."""
 _DROPS = "drops a donation:"
 # Of a program that raised it is not known what it did.
 _DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
@@ -46,11 +49,15 @@ def _is_said(one: str, mesh: str, known: Sequence[str]) -> bool:
 def not_run(results: Sequence[Result]) -> dict[str, str]:
     """The fixtures of which it is not known what they do, and why."""
     return {
-        result.fixture or result.target: " ".join(failure.text().split())[:200]
+        result.fixture or result.target: _shortened(failure)
         for result in results
         for failure in result.failures
         if failure.kind in _DID_NOT_RUN
     }
+
+
+def _shortened(failure: Failure) -> str:
+    return shorten(failure.text(), _LONGEST, placeholder=" ...")
 
 
 def _key(result: Result) -> tuple[str, str, str, str]:
@@ -63,7 +70,7 @@ def _compared(before: Result | None, after: Result) -> Iterator[str]:
         return
     for failure in after.failures:
         if (failure.kind, failure.where) not in old:
-            yield f"fails: {' '.join(failure.text().split())[:200]}"
+            yield f"fails: {_shortened(failure)}"
     if before.program is not None and after.program is not None:
         yield from _programs(before.program, after.program)
     yield from _called(before, after)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
@@ -15,6 +14,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint.syntax.scope import Scope
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -148,19 +148,25 @@ def _asking_in(program: Program, file: FileFacts) -> frozenset[str]:
 
 
 def _bound_with(file: FileFacts) -> frozenset[str]:
-    lines, found = file.source.text.splitlines(), set[str]()
-    told = regex("|".join(map(re.escape, _INDEX_WORDS)))
-    for _ in range(_ROUNDS):
-        function = ""
-        for line in lines:
-            bound = _BINDS.match(line)
-            function = bound[1] if bound is not None and bound[1] else function
-            if told.search(line):
-                found |= {one for one in (function, bound[2] if bound is not None else "") if one}
-        if not found:
-            break
-        told = regex(rf"\b(?:{'|'.join(sorted(found))})\b")
+    told, found = {one.removesuffix("(") for one in _INDEX_WORDS}, set[str]()
+    for turn in range(_ROUNDS):
+        new = set[str]()
+        for word in sorted(told):
+            for line, scope in file.lines_with(word):
+                if turn or f"{word}(" in line:
+                    bound = _BINDS.match(line)
+                    new.update(bound.groups() if bound is not None else (), (_function(scope),))
+        told = {one for one in new if one} - found
+        found |= told
     return frozenset(found)
+
+
+def _function(scope: Scope) -> str:
+    """The name of the function that a scope is or lies in; empty outside of any."""
+    for one in scope.outward():
+        if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return one.node.name
+    return ""
 
 
 def _index(program: Program, place: Place) -> bool | None:

@@ -20,7 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import pmapped, program, sink
@@ -150,15 +150,18 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
         given = region.results()
         judged = [at for at, one in enumerate(given) if not way["copies"] or _equal(one)]
         first = [one[:1] for one in given] if way["copies"] else given
-        found = None
+        found, before = None, None
         for numbers in (False, True):
             alone = _alone(jax, way, region, numbers)
-            if alone is None:
+            if alone is None or alone.same(before):
                 continue
-            for instead in _readings(region, alone):
-                if not _afforded(region, left):
-                    return None
-                results = _ran(alone, instead)
+            before = alone
+            if not _afforded(region, left):
+                return None
+            atoms, readings = _readings(region, alone)
+            run = alone.with_numbers(atoms)
+            for instead in readings:
+                results = _ran(run, instead)
                 if results is None:
                     break
                 wrong = [at for at in judged if not same(first[at], results[at])]
@@ -172,7 +175,8 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
     if found is None:
         return None
     alone, wrong, results = found
-    parts = where_they_part(region, alone, wrong)
+    # The smallest says where as well as all of them, and what it is made of is the least to look at.
+    parts = where_they_part(region, alone, [min(wrong, key=lambda one: given[one].size)])
     if parts is None:
         return None
     at = max(wrong, key=lambda one: given[one].size)
@@ -187,10 +191,10 @@ def _afforded(region: Region, left: list[float]) -> bool:
     return min(left) >= 0
 
 
-def _ran(alone: Region, instead: dict[int, Any]) -> list[Any] | None:
+def _ran(run: Callable[[dict[int, Any]], list[Any]], instead: dict[int, Any]) -> list[Any] | None:
     """What a region gives on one device; None where it cannot be run there, as a shift between devices that are not."""
     try:
-        return alone.results(instead)
+        return run(instead)
     except Exception:
         return None
 
@@ -295,11 +299,10 @@ def _alone(jax: Any, way: dict[str, Any], region: Region, numbers: bool) -> Regi
     return alone
 
 
-def _readings(region: Region, alone: Region) -> Iterator[dict[int, Any]]:
-    """Values for the numbers of a region that did not change with the mesh: as they are, and where one may be the size
-    of an axis, or a count of what one device has, as it were on one device.
+def _readings(region: Region, alone: Region) -> tuple[list[Any], list[dict[int, Any]]]:
+    """Numbers of a region that did not change with the mesh and may be the size of an axis, or a count of what one
+    device has; and values for them by `id`: as they are, all as they were on one device, and each.
     """
-    yield {}
     import numpy as np
 
     sizes = {
@@ -307,6 +310,7 @@ def _readings(region: Region, alone: Region) -> Iterator[dict[int, Any]]:
         for each in itertools.combinations(region.sizes.values(), count)
     }  # fmt: skip
     before = {float(atom.val) for atom, _ in literals(region.body) if np.ndim(atom.val) == 0}
+    atoms: list[Any] = []
     found: dict[int, Any] = {}
     for atom, _ in literals(alone.body):
         if np.ndim(atom.val) or not np.isrealobj(atom.val) or float(atom.val) not in before or not float(atom.val):
@@ -317,9 +321,8 @@ def _readings(region: Region, alone: Region) -> Iterator[dict[int, Any]]:
             if count < 2 or abs(number - count) > 1e-6 * count:
                 continue
             other = 1 if count in sizes else region.counts.get(count)
-            if other is not None:
+            if other is not None and id(atom) not in found:
+                atoms.append(atom)
                 found[id(atom)] = np.asarray(1 / other if back else other, np.asarray(atom.val).dtype)
-    if found:
-        yield found
-        for key in found if len(found) > 1 else ():
-            yield {key: found[key]}
+    each = [{key: found[key]} for key in found] if len(found) > 1 else []
+    return atoms, [{}, *([found] if found else []), *each]
