@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +101,7 @@ class _Lines:
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
         self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
+        self._made: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         self._decided: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(dict)
         for one in events.of("ran"):
             if one["defined"] and one["lines"]:
@@ -110,9 +111,12 @@ class _Lines:
                 for leaf in (*one["taken"], *one["given"]):
                     if leaf["decided"]:
                         decided.setdefault(f"{leaf['name']} ", [seen.line(place) for place in leaf["decided"]])
+                made = self._made[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in one["taken"]:
                     if leaf["put"] and leaf["devices"] > 1:
                         whole.setdefault(f"{leaf['name']} ", seen.first(leaf["put"]))
+                    elif leaf["made"] and leaf["held"] == leaf["bytes"]:
+                        made.setdefault(f"{leaf['name']} ", seen.first(leaf["made"]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -148,6 +152,8 @@ class _Lines:
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
             known = self._decided_by(found, places) + known
+            if found.kind == "replicated":
+                found = self._where_made(found, {word for word, _ in known})
         known = [(word, keyword(line, found.kind) if word == "jitted" else line) for word, line in known]
         tests = self._tests.get((found.line.file, found.line.line), ())
         at = [line for word, line in known if word == "jitted"]
@@ -158,6 +164,19 @@ class _Lines:
         for word, line in (*found.see, *known[:8]):
             see.setdefault((word, line.file, line.line), (word, line))
         return replace(found, see=tuple(see.values()), tests=tuple(tests))
+
+
+    def _where_made(self, found: Found, known: Collection[str]) -> Found:
+        """A finding about arguments that another call gave whole, at that call: there it can be mended. Where something
+        placed them or decided how they lie, and no call gave them all so, those lines are told of anyway.
+        """
+        made = self._made.get((found.line.file, found.line.line), {})
+        by = [next((line for leaf, line in made.items() if one.startswith(leaf)), None) for one in found.arrays]
+        lines = {line for line in by if line is not None}
+        if len(lines) != 1 or ({"placed", "its sharding"} & set(known) and None in by):
+            return found
+        [line] = lines
+        return replace(found, line=line, see=(("taken", found.line), *found.see))
 
 
 # What the program did comes before what came of it.

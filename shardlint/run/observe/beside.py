@@ -10,7 +10,7 @@ from typing import Any
 
 from . import program
 from .frames import of_traceback
-from .steps import COLLECTIVES, Steps, evaluate, origin, pairs, relation, steps_of
+from .steps import COLLECTIVES, Steps, counted_each, evaluate, origin, pairs, relation, steps_of
 from .values import inner
 
 _ELEMENTS = 2**25
@@ -189,11 +189,13 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
     may be meant.
     """
     several, one = steps_of(region.body), steps_of(alone.body)
-    found = origin(several, wrong, _Fits(region, alone, several, dict(pairs(several, one))))
+    fits = _Fits(region, alone, several, dict(pairs(several, one)))
+    found = origin(several, wrong, fits)
     if found is None:
         return None
     step, taken = found
-    lines = step.lines[:4]
+    each = counted_each(several, step, fits)
+    lines = (each or step.lines)[:4]
     if not lines:
         return None
     inside = [
@@ -202,7 +204,8 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
         if eqn.primitive.name in COLLECTIVES
     ]
     return {
-        "step": step.name, "taken": taken, "collective": step.name in COLLECTIVES, "devices": region.several.size,
+        "step": step.name, "taken": "counted" if each else taken, "collective": step.name in COLLECTIVES,
+        "devices": region.several.size,
         "lines": lines, "inside": [each[0] for each in inside if each][:4],
     }  # fmt: skip
 

@@ -23,6 +23,7 @@ _OWN = frozenset(
      "reduce_precision", "ragged_dot", "ragged_dot_general", "scatter", "scatter-add", "scatter_add")
 )  # fmt: skip
 COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
+_ADDING = frozenset(("add", "add_any", "sub"))
 _PARTIAL = ("sum", "mean", "max", "min")
 
 
@@ -229,7 +230,8 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     found.sort(key=lambda step: (step.name in _LAYOUT, step.name in _COUNTS, order[id(step)]))
     for step in found:
         partial = [fits[one] for one in step.takes if one is not None and fits.get(one) in _PARTIAL]
-        if step.name in _OWN or (partial and step.name not in COLLECTIVES):
+        counted = bool(counted_each(several, step, fits))
+        if step.name in _OWN or (partial and step.name not in COLLECTIVES and not counted):
             return None
     if not found:
         return None
@@ -239,6 +241,19 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     if found[0].name == "div" and summed is not None and summed.name in REDUCE:
         return found[0], "mean of sums"
     return found[0], taken[0] if taken else ""
+
+
+def counted_each(several: Steps, step: Step, fits: Fits) -> list[Any]:
+    """The lines that made what is the same on all devices and was added to terms of a sum: first that of the function
+    in which both are made, since there they are put together. None where the step adds no such thing.
+    """
+    how = [fits[one] if one is not None else "" for one in step.takes]
+    if step.name not in _ADDING or sorted(map(str, how)) != ["", "sum"]:
+        return []
+    makers = {give: one.lines for one in several.steps for give in one.gives}
+    equal, term = (makers.get(step.takes[how.index(one)] or 0, []) for one in ("", "sum"))
+    within = {(place[0], place[2]) for place in term}
+    return next((equal[at:] for at, place in enumerate(equal) if (place[0], place[2]) in within), equal)
 
 
 def pairs(several: Steps, alone: Steps) -> list[tuple[int, int]]:

@@ -56,6 +56,10 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
         return message + f"what each has is a mean already, and {step} adds {devices} of them", (
             f"jax.lax.pmean(x, {axis!r}), or divide by the count of all rows before; {_MEANT}"
         )
+    if taken == "counted":
+        return message + f"this is the same on all of them, and is added to what a sum over {axes} adds up", (
+            f"divide it by jax.lax.axis_size({axis!r}), or add it after the sum; {_MEANT}"
+        )
     if taken == "mean of sums":
         return message + f"what is averaged over {axes} is a sum over all rows, divided by their count, or a sum", (
             f"jax.lax.psum(x, {axis!r}), or divide by the count of rows of one device before; {_MEANT}"

@@ -16,7 +16,7 @@ def manual(events: Events) -> Iterator[Found]:
     told: set[Any] = set()
     differing = set()
     for region in events.of("region"):
-        for seen in _at_return(_joined(region["seen"]), region):
+        for seen in _at_return(_joined([_at_sum(one, region) for one in region["seen"]]), region):
             if not seen["lines"] and not region["made"]:
                 continue
             found = _found(seen, region)
@@ -37,6 +37,18 @@ def manual(events: Events) -> Iterator[Found]:
             advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
             see=tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
+
+
+def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
+    """What differs, at the line that sums it over other axes, where the one that is missing belongs; else at the one
+    in the function itself that makes one of all the rows that a device has.
+    """
+    places = one.get("summed") or [
+        each for each in one.get("reduced") or () if region.get("defined") and each[2] == region["defined"][2]
+    ]
+    if one["what"] != "differs" or not places or not one["lines"] or places[0] == one["lines"][0]:
+        return one
+    return {**one, "lines": [*places[:1], *one["lines"][1:]], "parts": one["lines"][:1]}
 
 
 def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
