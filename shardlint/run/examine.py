@@ -114,7 +114,9 @@ class _Lines:
                 made = self._made[str(one["defined"][0]), int(one["defined"][1])]
                 for leaf in one["taken"]:
                     if leaf["put"] and leaf["devices"] > 1:
-                        whole.setdefault(f"{leaf['name']} ", seen.first(leaf["put"]))
+                        # Where one array was placed twice, that it came whole is what is told of it.
+                        if leaf["held"] == leaf["bytes"] or f"{leaf['name']} " not in whole:
+                            whole[f"{leaf['name']} "] = seen.first(leaf["put"])
                     elif leaf["made"] and leaf["held"] == leaf["bytes"]:
                         made.setdefault(f"{leaf['name']} ", seen.first(leaf["made"]))
         for each in compiled:
