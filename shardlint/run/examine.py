@@ -241,7 +241,7 @@ def _seen(found: Sequence[Found], events: Events, large: int, looped: Sequence[F
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
         *requests.flags(events), *requests.asked(events), *requests.filled_alike(events),
-        *requests.undone(events, large),
+        *requests.filled_apart(events), *requests.undone(events, large),
     ]  # fmt: skip
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})

@@ -23,7 +23,7 @@ FEW = (
     "003", "010", "015", "026", "034", "045", "047", "049", "053", "061", "063", "066", "070", "073", "077", "082",
     "085", "089", "091", "092", "094", "098", "103", "105", "107", "110", "112", "116", "127", "132", "134", "135",
     "136", "137", "138", "140", "142", "143", "145", "146", "147", "149", "150", "152", "153", "154", "156", "158",
-    "159",
+    "159", "161", "162", "163",
 )  # fmt: skip
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else [name for name in ALL if name[:3] in FEW]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")

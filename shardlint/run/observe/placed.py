@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import decided, meshes, ran
+from . import decided, meshes, ran, replicas
 from .frames import discarded, is_user, stack
 from .program import nbytes, spec_text
 from .sink import quiet, write
@@ -28,6 +28,7 @@ def install(jax: Any) -> None:
         jax, jax.lax.with_sharding_constraint, "jax.lax.with_sharding_constraint"
     )
     jax.make_array_from_callback = _filled(jax, jax.make_array_from_callback)
+    jax.make_array_from_single_device_arrays = _filled(jax, jax.make_array_from_single_device_arrays)
     for name in ("asarray", "array"):
         setattr(jax.numpy, name, _brought(jax, getattr(jax.numpy, name), f"jnp.{name}"))
 
@@ -55,7 +56,8 @@ def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def filled(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        _alike(jax, result, args[2] if len(args) > 2 else kwargs.get("data_callback"))
+        callback = args[2] if len(args) > 2 else kwargs.get("data_callback")
+        _alike(jax, result, callback if callable(callback) else None)
         return result
 
     return filled
@@ -63,7 +65,7 @@ def _filled(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @quiet
 def _alike(jax: Any, result: Any, callback: Any = None) -> None:
-    """Parts of an array that were to be different rows of it and are copies of one another."""
+    """Parts of an array that were to be different rows of it and are copies of one another; and copies that are not."""
     lines = stack()
     seen = _filled_at.setdefault(str(lines[:1]), [0])
     seen[0] += 1
@@ -73,6 +75,8 @@ def _alike(jax: Any, result: Any, callback: Any = None) -> None:
         return
     import numpy as np
 
+    for found in replicas.unequal(jax, [result], [""]):
+        write("copies-differ", lines=lines, spec=spec_text(result.sharding), bytes=nbytes(result), **found)
     parts = {str(shard.index): shard.data for shard in result.addressable_shards}
     if len(parts) < 2 or nbytes(result) < _LEAST:
         return

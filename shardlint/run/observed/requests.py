@@ -82,6 +82,24 @@ def filled_alike(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def filled_apart(events: Events) -> Iterator[Found]:
+    """Arrays of which devices that hold the same part were given other numbers."""
+    seen = set()
+    for one in events.of("copies-differ"):
+        place = first(one["lines"])
+        if place in seen:
+            continue
+        seen.add(place)
+        pair = " and ".join(map(str, one["pair"]))
+        yield Found(
+            "differs", function(one["lines"][0]), place,
+            f"devices {pair} hold the same part of this {array(one)}, which lies as {one['spec']}, and were given "
+            "different numbers: what is computed from it depends on the device",
+            advice="make each part by what it is (its index), not by the device or process that holds it",
+            bytes=one["bytes"], see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+        )  # fmt: skip
+
+
 def without_effect(events: Events, least: int) -> Iterator[Found]:
     """Constraints that gave back what they were given, wherever they were reached."""
     done = {first(one["lines"]) for one in events.of("effect")}
