@@ -205,9 +205,12 @@ def _is_number(site: Site, node: ast.expr) -> bool:
 
 def _joined(site: Site, node: ast.AST, depth: int) -> Iterator[Value]:
     """The arrays that are joined on the host, where each of them surely is a copy."""
+    if isinstance(node, ast.Name):
+        bound, _ = lookup(site.file, node, node.id)
+        node = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and bound[0].value is not None else node
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
     found = [list(_copied(site, one, depth + 1)) for one in parts]
-    if all(found):
+    if found and all(found):
         yield from (one for part in found for one in part)
 
 

@@ -35,8 +35,8 @@ class AxisOfNoMesh(Rule):
     Where the names of all meshes that a program makes are told by its text, reports an axis in a `PartitionSpec` that
     none of them has, beside one that they have: in the same spec, or in the same table of specs. Of a spec that stands
     alone, a finding is possible. Where the program leaves out the axes that a mesh does not have, reports the axis of a
-    mesh that no spec names, while specs name one that no mesh has. SL301 says more where it is known which mesh the spec meets, and SL340 where the
-    settings list the axes.
+    mesh that no spec names, while specs name one that no mesh has. SL301 says more where it is known which mesh the
+    spec meets, and SL340 where the settings list the axes.
 
     ## Why it hurts
     A sharding with such a spec raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`
