@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 from collections import Counter
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
@@ -19,6 +20,15 @@ _DROPS = regex(
     r"|=\s*(?:set|frozenset|tuple|list)\((?:\w+\.)*axis_names\)"
 )
 _SPEC = regex(r"\b(?:P|PS|PartitionSpec)\(((?:[^()\n]|\([^()]*\))*)\)")
+# Names that axes of one kind have.
+_KINDS = (
+    regex(r"(?:dp|ddp|data|batch|rows|replicas?|data_parallel|fsdp|zero\d?|shards?|dp_shard)"),
+    regex(r"(?:tp|mp|tensor|model|tensor_parallel|model_parallel|heads?)"),
+    regex(r"(?:ep|experts?|expert_parallel)"),
+    regex(r"(?:sp|cp|seq|sequence|context|length)"),
+    regex(r"(?:pp|pipe|pipeline|stages?)"),
+)
+_NEAR = 0.7
 _QUOTED = regex(r"""["'](\w+)["']""")
 
 
@@ -43,11 +53,18 @@ def dropped(site: Site) -> Dropped | None:
     lost = tuple(sorted(axis for axis in named - made if axis.isidentifier()))
     written = {one.value: one for one in walk(site.call) if isinstance(one, ast.Constant)}
     unused = [axis for axis in mesh.axis_names if counts.get(axis) == 1 and axis in written]
-    if len(unused) != 1 or len(lost) != 1 or not named & set(mesh.axis_names):
+    if len(unused) != 1 or len(lost) != 1 or not named & set(mesh.axis_names) or not _alike(unused[0], lost[0]):
         return None
     if dict(zip(mesh.axis_names, mesh.sizes, strict=False)).get(unused[0]) == 1:
         return None
     return Dropped(written[unused[0]], unused[0], lost)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two names are for the same axis, by what they mean or how they are spelled."""
+    if any(kind.fullmatch(one) and kind.fullmatch(other) for kind in _KINDS):
+        return True
+    return difflib.SequenceMatcher(None, one, other).ratio() >= _NEAR
 
 
 def _said(site: Site) -> tuple[dict[str, int], frozenset[str], frozenset[str]] | None:

@@ -2,12 +2,14 @@
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from tables import TABLE, fitting
 
 
 def arranged(tensor):
-    return jax.make_mesh((jax.device_count() // tensor, tensor), ("replica", "tensor"))  # mistake: axis-of-no-mesh
+    devices = np.array(jax.devices()).reshape(-1, tensor)
+    return Mesh(devices, ("replica", "tensor"))  # mistake: axis-of-no-mesh
 
 
 def load(mesh, weights):

@@ -2,12 +2,14 @@
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from tables import TABLE, fitting
 
 
 def arranged(tensor):
-    return jax.make_mesh((jax.device_count() // tensor, tensor), ("zero", "tensor"))
+    devices = np.array(jax.devices()).reshape(-1, tensor)
+    return Mesh(devices, ("zero", "tensor"))
 
 
 def load(mesh, weights):
