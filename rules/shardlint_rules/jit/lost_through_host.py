@@ -42,7 +42,8 @@ class LostThroughHost(Rule):
     ## What it does
     Reports `jnp.asarray(np.asarray(x))`, `jnp.array(jax.device_get(x).astype(dtype))`, `jax.device_put(np.array(x))`
     and `jax.tree.map(jnp.asarray, jax.device_get(params))`, at once or with the copy kept under a name or in an
-    attribute in between, where `x` is placed over a mesh and what comes back is not placed again.
+    attribute in between, joined with others (`np.stack`) or computed with, where `x` is placed over a mesh, or is a
+    weight of an NNX model that flax places as it is made, and what comes back is not placed again.
 
     ## Why it hurts
     A numpy array knows nothing of devices: what is made of it lies whole on the first one. The weights need the memory
