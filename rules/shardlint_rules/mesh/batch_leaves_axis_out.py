@@ -24,7 +24,7 @@ _MAKERS = ("Mesh", "make_mesh", "create_device_mesh")
 
 
 class BatchLeavesAxisOut(Rule):
-    """The batch is split over the data axis alone and the FSDP axis repeats its rows, or it is split over too many axes.
+    """The batch is split over the data axis alone and the FSDP axis repeats its rows, or it is over too many axes.
 
     ## What it does
     Reports the sharding of a batch that splits over a data axis and leaves the FSDP axis of the mesh out, in a program
