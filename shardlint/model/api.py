@@ -246,6 +246,14 @@ MESH_CONTEXTS: dict[str, Literal["set_mesh", "use_mesh", "abstract"]] = {
     "haliax.partitioning.set_mesh": "set_mesh",
     "haliax.partitioning.mesh_context": "set_mesh",
 }
+# Context managers that give themselves when they are entered.
+ENTERED = frozenset(
+    """
+jax.sharding.Mesh jax.make_mesh orbax.checkpoint.CheckpointManager orbax.checkpoint.Checkpointer
+orbax.checkpoint.AsyncCheckpointer orbax.checkpoint.PyTreeCheckpointer orbax.checkpoint.StandardCheckpointer
+concurrent.futures.ThreadPoolExecutor concurrent.futures.ProcessPoolExecutor
+""".split()
+) | {USER_MESH}
 # Context managers that never set a mesh, so they leave what is known of the context complete.
 HARMLESS_CONTEXTS = frozenset(
     """

@@ -44,7 +44,7 @@ class RestoreIgnoresShardings(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("target-alone",)
-    triggers = (Calls(_ARGS), Methods("restore", file_says=("PyTreeCheckpoint",)))
+    triggers = (Calls(_ARGS), Methods("restore", file_says=("PyTreeCheckpoint", "orbax")))
     closed = ("keywords",)
     project = "orbax"
     fixes = "none"

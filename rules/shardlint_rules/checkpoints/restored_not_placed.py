@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Constant, Function, Transformed, options
@@ -51,6 +52,11 @@ _PLACING_WORDS = (
     "distribute",
     "device",
 )
+_DEPTH = 2
+_WHY = {
+    "split-beside": "some of its arrays are split by that sharding",
+    "beside-placed": "what the sharding splits is not known",
+}
 
 
 class RestoredNotPlaced(Rule):
@@ -78,7 +84,7 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
-    likely = ("returned", "derived")
+    likely = ("returned", "derived", "split-beside")
     triggers = (
         Lines(
             rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",
@@ -93,7 +99,7 @@ class RestoredNotPlaced(Rule):
         statement, scope = site.syntax, site.scope.function()
         if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
             return
-        call, target = statement.value, statement.targets[0]
+        call, target = _whole(statement.value), statement.targets[0]
         if not isinstance(call, ast.Call) or not _from_the_host(site, call):
             return
         yield from self._made_of_it(site, scope, statement)
@@ -105,6 +111,7 @@ class RestoredNotPlaced(Rule):
         if placed is None or _placed_later(site, scope, target, statement):
             return
         where, splits = placed
+        form = "" if splits else "split-beside" if site.shardings.may_split(site.value(where)) else "beside-placed"
         text = " ".join(site.text(where).split())
         yield site.finding(
             call.func,
@@ -113,8 +120,8 @@ class RestoredNotPlaced(Rule):
             f"line {where.lineno} `{target.id}` is placed with `{text}`.",
             help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
-            form="" if splits else "beside-placed",
-            why="" if splits else "what the sharding splits is not known",
+            form=form,
+            why=_WHY.get(form, ""),
         )
 
     def _made_of_it(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
@@ -171,6 +178,13 @@ class RestoredNotPlaced(Rule):
                         return
 
 
+def _whole(node: ast.expr) -> ast.expr:
+    """What an expression takes a part of: `msgpack_restore(data)["params"]`."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node
+
+
 def _parts(statement: ast.Return) -> list[ast.expr]:
     """What a function returns, one by one where it is a tuple."""
     if isinstance(statement.value, ast.Tuple):
@@ -200,12 +214,25 @@ def _from_the_host(site: Site, call: ast.Call) -> bool:
             if one.name not in _HOST:
                 return False
         elif isinstance(one, Function) and not isinstance(one.node, ast.Lambda):
-            text = one.place.file.text(one.node)
-            if any(word in text for word in _PLACING_WORDS) or not any(word in text for word in _HOST_WORDS):
+            texts = list(_texts(site, one, 0))
+            if any(word in text for text in texts for word in _PLACING_WORDS):
+                return False
+            if not any(word in text for text in texts for word in _HOST_WORDS):
                 return False
         else:
             return False
     return True
+
+
+def _texts(site: Site, function: Function, depth: int) -> Iterator[str]:
+    """The code of a function, and of those of the project that it calls."""
+    file = function.place.file
+    yield file.text(function.node)
+    for call in walk(function.node) if depth < _DEPTH else ():
+        if isinstance(call, ast.Call):
+            for one in options(site.program.value(file, call.func)):
+                if isinstance(one, Function) and one.node is not function.node:
+                    yield from _texts(site, one, depth + 1)
 
 
 def _placed(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[ast.expr, bool] | None:
@@ -229,11 +256,22 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
         if isinstance(one, Api) and one.name in PLACING:
             where = given.get(PLACING[one.name], call.args[1] if len(call.args) > 1 else None)
             return None if where is None or site.value(where) == Constant(None) else where
+        if isinstance(one, Api) and one.name in MAPS and call.args and isinstance(call.args[0], ast.Lambda):
+            body = call.args[0].body
+            return _sharding_of(site, body) if isinstance(body, ast.Call) else None
         if isinstance(one, Transformed) and one.api.name in JITS and one.call is not None:
             place = one.call.keywords.get("out_shardings")
             if place is not None and place.file is site.file and isinstance(place.node, ast.expr):
                 return place.node
     return None
+
+
+def _says_where(site: Site, call: ast.Call) -> bool:
+    """Whether a call runs a jitted function that says where its arguments are, and so puts them there."""
+    return any(
+        isinstance(one, Transformed) and one.call is not None and "in_shardings" in one.call.keywords
+        for one in options(site.value(call.func))
+    )
 
 
 def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
@@ -275,7 +313,7 @@ def _placed_later(site: Site, scope: Scope, target: ast.expr, restored: ast.stmt
                 break
             if isinstance(outer, ast.Call):
                 text = site.text(outer.func if elsewhere else outer).lower()
-                if any(word in text for word in _PLACING_WORDS):
+                if any(word in text for word in _PLACING_WORDS) or _says_where(site, outer):
                     if elsewhere or _behind(file, file.statement(outer), restored):
                         return True
     return False

@@ -1,18 +1,23 @@
-"""Parameters that are placed after the optimizer's state was made of them: by a helper, in fields. Part of SL205."""
+"""Parameters that are placed after the optimizer's state was made of them: by a helper, in fields. For SL205."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax import FileFacts, Scope
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.optimizers import init_by_name, init_of
+from shardlint_rules.jit.optimizers import init_by_name, init_of, keeps_state, optimizer_by_name
 
+_OPTIMIZER = ("model", "tx")
+_UPDATE = "flax.nnx.update"
+_SAYS = regex(r"(?i)shard|place|put|constrain|distribut|restore|load")
 _MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 
 
@@ -52,6 +57,91 @@ def placed_later(site: Site) -> Later | None:
         found = Later(text, placed, state, call)
         return found if _left_alone(site, scope, found) else None
     return None
+
+
+def variables_placed_later(site: Site) -> Later | None:
+    """What places the variables of an NNX model after its optimizer was made; None where the optimizer fits."""
+    scope = site.scope.function()
+    arguments = site.arguments
+    model, tx = (arguments.get(name, _OPTIMIZER) for name in _OPTIMIZER)
+    optimizer = _target(site.file, site.call)
+    if scope is None or model is None or tx is None or optimizer is None or model.file is not site.file:
+        return None
+    if not isinstance(model.node, ast.Name | ast.Attribute) or not isinstance(scope.node, ast.FunctionDef):
+        return None
+    if keeps_state(site, site.program.evaluator.value(tx)) is not True and not optimizer_by_name(site, tx):
+        return None
+    text = model.text()
+    if not _set_before(site.file, scope, text, site.call.lineno):
+        return None
+    calls = sorted(site.file.walked(scope).calls, key=lambda one: one.lineno)
+    placing = [one for one in calls if not _given(site.file, one, optimizer) and _moves_variables(site, one, text)]
+    if not placing or placing[0].lineno <= site.call.lineno or not _unmoved(site, scope, optimizer):
+        return None
+    return Later(text, text, optimizer, placing[0])
+
+
+def _moves_variables(site: Site, call: ast.Call, model: str) -> bool:
+    """Whether a call puts the variables of a model over a mesh: itself, or in a function of the project."""
+    if not _given(site.file, call, model):
+        return _own_method_moves(site, call, model)
+    if _api(site, call) == _UPDATE:
+        first, *rest = call.args
+        return site.file.text(first) == model and any(site.shardings.seems_spread(site.value(one)) for one in rest)
+    for option in options(site.value(call.func)):
+        if isinstance(option, Function) and _places_inside(site, option):
+            if _target(site.file, call) == model or any(_updates(site, one) for one in _with_callees(site, option, 1)):
+                return True
+    return False
+
+
+def _own_method_moves(site: Site, call: ast.Call, model: str) -> bool:
+    """The same of a method that takes the model from the object: `self._place()`."""
+    if not model.startswith("self.") or not site.file.text(call.func).startswith("self."):
+        return False
+    return any(
+        isinstance(inner, ast.Call) and _given(site.file, inner, model) and _moves_variables(site, inner, model)
+        for option in options(site.value(call.func))
+        if isinstance(option, Function) and option.place.file is site.file
+        for inner in walk(option.node)
+        if inner is not call
+    )
+
+
+def _updates(site: Site, function: Function) -> bool:
+    """Whether a function writes into the variables of a model that it is given."""
+    file, names = function.place.file, set(function.positional)
+    for node in walk(function.node):
+        match node:
+            case ast.Call(func=func, args=[ast.Name(id=first), _, *_]) if first in names:
+                if getattr(site.program.value(file, func), "name", "") == _UPDATE:
+                    return True
+            case ast.Call(func=ast.Attribute(attr="set_value"), args=[value]):
+                if _puts_any(site, file, value):
+                    return True
+            case ast.Assign(targets=[ast.Attribute(attr="value")], value=value):
+                if _puts_any(site, file, value):
+                    return True
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=builtins.Ellipsis))], value=value):
+                if _puts_any(site, file, value):
+                    return True
+    return False
+
+
+def _unmoved(site: Site, scope: Scope, optimizer: str) -> bool:
+    """Whether nothing that is given an optimizer may place it."""
+    file, inside = site.file, [scope]
+    if "." in optimizer and scope.parent is not None and scope.parent.kind == "class":
+        inside += [one for one in file.inner_scopes(scope.parent) if one.kind == "function" and one is not scope]
+    for call in (one for own in inside for one in file.walked(own).calls):
+        if not _given(file, call, optimizer):
+            continue
+        taking = _api(site, call)
+        if taking.startswith("flax.nnx.") or _SAYS.search(last_name(call.func)):
+            return False
+        if any(isinstance(one, Function) and _places_inside(site, one) for one in options(site.value(call.func))):
+            return False
+    return True
 
 
 def _params(site: Site, node: ast.expr) -> ast.Name | ast.Attribute | None:

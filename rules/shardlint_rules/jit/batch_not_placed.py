@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.signatures import JITS
-from shardlint.model.values import Parameter, Place, Transformed, Unknown, options
+from shardlint.model.values import Parameter, Place, Unknown, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -18,24 +17,27 @@ from shardlint_rules.jit._batch_elsewhere import class_around, comes_from_the_ho
 from shardlint_rules.jit._batch_loops import (
     PLACING,
     Loop,
-    constrains,
     host_batches,
+    jitted,
     loop_of,
     names_in,
     places,
     roots,
 )
+from shardlint_rules.jit._placed_copy import host_copies
 from shardlint_rules.jit._put_beside import put_beside
 from shardlint_rules.jit.placed import asks_for_a_place
 from shardlint_rules.jit.repeated import is_test
 
-_JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 _RUNS = r"jit|step|eval|predict|forward|infer"
 # Comprehensions over batches.
 _OVER = ("for batch in ", "for b in ", "for x in ", "for x, y in ", "for tokens in ", "for images in ", "for data in ")
+_PUTTING = ("put", "shard", "place", "distribute", "make_array", "device", "global", "mesh")
 _STEP = regex(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
 _BATCH = regex(r"(?i)batch|inputs|images|tokens|examples")
 _PLACES = regex(r"(?i)device_put|shard|place|replicate|make_array|constrain|distribute|to_global|prefetch")
+# What a loop over the variables of a model goes over: it places weights, and no batches.
+_WEIGHTS = regex(r"iter_graph|flat_state|iter_modules|params|parameters|weights|variables|tree_(?:leaves|flatten)")
 _LOCAL_TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _TO_GLOBAL = (
     "jax.make_array_from_process_local_data",
@@ -71,7 +73,8 @@ class BatchNotPlaced(Rule):
     `for`, a comprehension, or `while` with `next`, and what only makes arrays (`jnp.asarray(x)`) places nothing. Also
     a call of what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one
     too, or where the loop that puts its batches stands in another file and this one goes over arrays of numpy; and of a
-    batch that is put with a spec of no axes (`P()`) where the other loop splits its own. And `jax.device_put(x)`
+    batch that is put with a spec of no axes (`P()`) where the other loop splits its own. And a batch that is given to
+    a jitted function as it came, where the line above puts it over the mesh under another name; and `jax.device_put(x)`
     without a sharding, where another function of the class or module puts what the same call makes over a mesh.
 
     ## Why it hurts
@@ -91,7 +94,7 @@ class BatchNotPlaced(Rule):
     name = "batch-not-placed"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beside", "elsewhere", "one-device")
+    likely = ("beside", "elsewhere", "one-device", "host-copy")
     triggers = (
         Calls(*_WHERE),
         Lines(
@@ -100,6 +103,7 @@ class BatchNotPlaced(Rule):
             saying=("batch", "images", "tokens", "inputs", "examples", "data", "loader", "x, y", "xs, ys", "xb"),
         ),
         Lines(rf"[^#\n]*(?:{'|'.join(_OVER)})", file_says=_RUNS, saying=_OVER),
+        Lines(rf"[\w, ]+=[^=#\n]*(?:{'|'.join(_PUTTING)})\w*\(", file_says=_RUNS, saying=_PUTTING),
     )
     forms = ("call", "line")
     project_says = ("device_put", "make_array_from_process", "sharding_constraint", "filter_shard", "host_local_array")
@@ -109,6 +113,7 @@ class BatchNotPlaced(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls of the loops that do not place."""
         if site.form != "call":
+            yield from self._host_copies(site)
             yield from self._elsewhere(site)
             return
         if site.api == "jax.device_put" and len(site.call.args) == 1 and not asks_for_a_place(site):
@@ -165,6 +170,22 @@ class BatchNotPlaced(Rule):
             why=f"line {other.line} puts what the same call makes with `{other.text}`",
         )
 
+    def _host_copies(self, site: Site) -> Iterator[Finding]:
+        """What was placed under another name, and goes to a jitted function as it was before."""
+        if is_test(site.file, site.syntax) or not site.wants("host-copy"):
+            return
+        for copy in host_copies(site):
+            text = " ".join(site.text(copy.argument).split())
+            yield site.finding(
+                copy.argument,
+                f"`{text}` is what it was before it was placed",
+                f"On {site.release('jax')} every device gets all of it and computes all of it: it is bound to no "
+                f"device, and is replicated to where the other arguments are.",
+                help=f"give it `{copy.placed}`, which line {copy.line} splits",
+                form="host-copy",
+                why=f"line {copy.line} puts `{copy.name}` over the mesh as `{copy.placed}`",
+            )
+
     def _elsewhere(self, site: Site) -> Iterator[Finding]:
         """A loop that places nothing, where one in another file or class does."""
         if not site.wants("elsewhere") or is_test(site.file, site.syntax):
@@ -215,7 +236,7 @@ def _loop_of(site: Site) -> Loop | None:
             return _loop_calling(site, outer)
         loop = loop_of(outer)
         if loop is not None and not placed.isdisjoint(loop.names):
-            return loop
+            return loop if loop.over is None or not _WEIGHTS.search(site.text(loop.over)) else None
     return None
 
 
@@ -303,7 +324,7 @@ def _fed(site: Site, loop: Loop, steps: bool) -> Iterator[_Fed]:
     for call in loop.walk():
         if not isinstance(call, ast.Call) or len(call.args) + len(call.keywords) < 2:
             continue
-        surely = _jitted(site, call)
+        surely = jitted(site, call)
         if not surely and not (steps and _named_step(site, call)):
             continue
         for argument in (*call.args[1:], *(one.value for one in call.keywords)):
@@ -322,17 +343,3 @@ def _named_step(site: Site, node: ast.AST) -> bool:
     if not _STEP.search(last_name(node.func)):
         return False
     return all(isinstance(one, Parameter | Unknown) for one in options(site.value(node.func)))
-
-
-def _jitted(site: Site, call: ast.Call) -> bool:
-    """Whether a call surely runs a jitted function that says nothing of where its arguments are."""
-    found = options(site.program.followed(site.value(call.func)))
-    return all(
-        isinstance(one, Transformed)
-        and one.api.name in _JITTED
-        and one.call is not None
-        and not one.call.open_keywords
-        and "in_shardings" not in one.call.keywords
-        and not constrains(site, one.inner)
-        for one in found
-    )

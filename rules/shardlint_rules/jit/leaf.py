@@ -130,6 +130,8 @@ def _whole(file: FileFacts, node: ast.AST) -> Iterator[Place]:
             yield Place(file, inner)
         case ast.Attribute(value=ast.Name(id=name) as inner) if name not in ("self", "cls"):
             yield Place(file, inner)
+        case ast.Attribute(value=ast.Attribute() | ast.Subscript() as inner):
+            yield Place(file, inner)
         case ast.Name():
             yield from _before(file, node)
 
@@ -145,6 +147,12 @@ def _before(file: FileFacts, use: ast.Name) -> Iterator[Place]:
                 ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]),
             ):
                 yield Place(file, inner)
+            case "comprehension" | "for", ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
+                yield Place(file, inner)
+            case "comprehension" | "for", ast.Attribute() | ast.Name() | ast.Subscript():
+                yield Place(file, call)
+            case "assign", ast.Attribute() | ast.Subscript():
+                yield Place(file, call)
         if binding.kind not in ("assign", "unpack") or not isinstance(call, ast.Call) or use in call.args:
             continue
         if last_name(call.func) in _PARTING and call.args and isinstance(call.args[0], ast.Name | ast.Attribute):

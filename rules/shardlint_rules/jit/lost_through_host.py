@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from copy import copy
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -13,6 +15,7 @@ from shardlint.model.values import (
     Function,
     Leaves,
     Place,
+    Unknown,
     Value,
     options,
 )
@@ -28,6 +31,8 @@ _COPYING = ("device_get", "np.asarray(", "np.array(", "np.asarray,", "np.array,"
 _MAPPED = ("jnp.a", "jax.numpy.a", "jax.device_put", "asarray", "device_put", "array")
 # Methods and functions that give a host array of a host array.
 _SAME = ("astype", "copy", "view", "clip", "nan_to_num", "round", "maximum", "minimum", "where", "ascontiguousarray")
+# What makes one host array of several.
+_JOINING = tuple(f"numpy.{name}" for name in ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack"))
 _DEPTH = 4
 
 
@@ -37,7 +42,8 @@ class LostThroughHost(Rule):
     ## What it does
     Reports `jnp.asarray(np.asarray(x))`, `jnp.array(jax.device_get(x).astype(dtype))`, `jax.device_put(np.array(x))`
     and `jax.tree.map(jnp.asarray, jax.device_get(params))`, at once or with the copy kept under a name or in an
-    attribute in between, where `x` is placed over a mesh and what comes back is not placed again.
+    attribute in between, joined with others (`np.stack`) or computed with, where `x` is placed over a mesh, or is a
+    weight of an NNX model that flax places as it is made, and what comes back is not placed again.
 
     ## Why it hurts
     A numpy array knows nothing of devices: what is made of it lies whole on the first one. The weights need the memory
@@ -87,10 +93,13 @@ class LostThroughHost(Rule):
             return
         if placed_by_callers(site):
             return
+        where = "the first device"
+        if site.api != "jax.device_put" and site.anywhere("set_mesh"):
+            where += ", under jax.set_mesh on every one"
         yield site.finding(
             site.call,
             "a copy on the host goes back to one device",
-            f"On {site.release('jax')} this lies whole on the first device: numpy keeps no sharding.",
+            f"On {site.release('jax')} this lies whole on {where}: numpy keeps no sharding.",
             help="place it again: jax.device_put(..., x.sharding), or leave it on the devices: x.astype(...)",
             certainty=Certainty.POSSIBLE,
             form="placed",
@@ -129,9 +138,22 @@ def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
             if all(isinstance(one, Api) and one.name in _HOST for one in found):
                 yield from array_values(site, array)
                 return
+            if all(isinstance(one, Api) and one.name in _JOINING for one in found):
+                yield from _joined(site, array, depth)
+                return
+        case ast.BinOp(left=left, right=right):
+            # What is computed with a copy lies on the host, unless the other side is on a device.
+            sides = [list(_copied(site, one, depth + 1)) for one in (left, right)]
+            if all(found or _is_number(site, one) for found, one in zip(sides, (left, right), strict=True)):
+                yield from (one for found in sides for one in found)
+            return
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         return
     trees = [place for place, _ in leaves_of(site, node)]
+    part = _part_of(site, node)
+    if not trees and part is not None and isinstance(site.value(node), Unknown):
+        yield from _copied(site, part, depth + 1)
+        return
     for place in trees or [Place(site.file, node)]:
         yield from _of_value(site, site.program.value(place.file, place.node), depth)
 
@@ -154,10 +176,43 @@ def _kept(site: Site, value: Value, depth: int) -> Iterator[Value]:
         yield from _of_value(site, value.of, depth + 1)
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:
         return
-    if value.api in _HOST:
+    if value.api in _JOINING:
+        given = value.call.positional[0]
+        there = copy(site)
+        there.file = given.file
+        yield from _joined(there, given.node, depth)
+    elif value.api in _HOST:
         yield from origins(site.program, value.call.positional[0])
     elif value.api == "jax.tree.map" and len(value.call.positional) == 2 and _copies(site, value.call):
         yield from origins(site.program, value.call.positional[1])
+
+
+def _part_of(site: Site, node: ast.expr) -> ast.expr | None:
+    """The tree of which an expression is an entry, also under a name."""
+    if isinstance(node, ast.Name):
+        bound, _ = lookup(site.file, node, node.id)
+        only = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" else None
+        return only.value if isinstance(only, ast.Subscript) else None
+    return node.value if isinstance(node, ast.Subscript) else None
+
+
+def _is_number(site: Site, node: ast.expr) -> bool:
+    """Whether an expression surely is a number, or an array of numpy that is computed here."""
+    return all(
+        isinstance(one, Constant) or (isinstance(one, CallResult) and one.api.startswith("numpy."))
+        for one in options(site.value(node))
+    )
+
+
+def _joined(site: Site, node: ast.AST, depth: int) -> Iterator[Value]:
+    """The arrays that are joined on the host, where each of them surely is a copy."""
+    if isinstance(node, ast.Name):
+        bound, _ = lookup(site.file, node, node.id)
+        node = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and bound[0].value is not None else node
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    found = [list(_copied(site, one, depth + 1)) for one in parts]
+    if found and all(found):
+        yield from (one for part in found for one in part)
 
 
 def _copies(site: Site, call: CallArguments) -> bool:

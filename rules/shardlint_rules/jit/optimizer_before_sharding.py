@@ -12,9 +12,11 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.jit._placed_later import placed_later
+from shardlint_rules.jit._placed_later import placed_later, variables_placed_later
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
+
+_OPTIMIZERS = ("flax.nnx.Optimizer", "flax.nnx.ModelAndOptimizer")
 
 
 class OptimizerBeforeSharding(Rule):
@@ -44,13 +46,20 @@ class OptimizerBeforeSharding(Rule):
     name = "optimizer-before-sharding"
     harm = Harm.COST
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("placed-later",)
-    triggers = (Calls(*PLACING), Methods("init", file_says=("optax", "tx.init", "optimizer.init", "optim.init")))
+    likely = ("placed-later", "variables-placed-later")
+    triggers = (
+        Calls(*PLACING),
+        Calls(*_OPTIMIZERS, file_says=("optax", "tx", "optim")),
+        Methods("init", file_says=("optax", "tx.init", "optimizer.init", "optim.init")),
+    )
     where = "host"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """A finding at every `init` that came before this placement; or at an `init` before another one."""
+        if site.api in _OPTIMIZERS:
+            yield from self._variables(site)
+            return
         if site.api not in PLACING:
             yield from self._before(site)
             return
@@ -86,6 +95,22 @@ class OptimizerBeforeSharding(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="placed-later",
                 why=f"`{' '.join(site.text(found.call.func).split())}` places what it is given, and nothing places "
+                f"`{found.state}`",
+            )
+
+    def _variables(self, site: Site) -> Iterator[Finding]:
+        """An NNX optimizer of a model whose variables a helper or an update places afterwards."""
+        found = variables_placed_later(site) if site.form == "call" and site.wants("variables-placed-later") else None
+        if found is not None:
+            yield site.finding(
+                site.call,
+                f"the variables of `{found.params}` are placed on the mesh at line {found.call.lineno}",
+                f"The optimizer makes its state where they are now, whole on one device, until the first step moves "
+                f"it: what places {found.params} knows nothing of the optimizer.",
+                help=f"make `{found.state}` after line {found.call.lineno}",
+                certainty=Certainty.POSSIBLE,
+                form="variables-placed-later",
+                why=f"`{' '.join(site.text(found.call.func).split())}` puts them over a mesh, and nothing places "
                 f"`{found.state}`",
             )
 

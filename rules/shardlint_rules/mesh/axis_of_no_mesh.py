@@ -11,11 +11,11 @@ from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.mesh._dropped_axis import LOGICAL, dropped
 from shardlint_rules.mesh.given import Given, bound_by, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
-# Names for the dimensions of arrays, which rules turn into mesh axes.
-_LOGICAL = (r"(?i)(?:\b|_)logical(?:ly)?(?:\b|_)|\bLogical[A-Z(:.]", "axis_rules")
+_MAKERS = ("jax.sharding.Mesh", "jax.make_mesh")
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
 _ASKS = (
     r"(?:)\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape)\b",
@@ -34,12 +34,14 @@ class AxisOfNoMesh(Rule):
     ## What it does
     Where the names of all meshes that a program makes are told by its text, reports an axis in a `PartitionSpec` that
     none of them has, beside one that they have: in the same spec, or in the same table of specs. Of a spec that stands
-    alone, a finding is possible. SL301 says more where it is known which mesh the spec meets, and SL340 where the
-    settings list the axes.
+    alone, a finding is possible. Where the program leaves out the axes that a mesh does not have, reports the axis of a
+    mesh that no spec names, while specs name one that no mesh has. SL301 says more where it is known which mesh the
+    spec meets, and SL340 where the settings list the axes.
 
     ## Why it hurts
     A sharding with such a spec raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`
-    when it is made: often in one configuration only, as the weight is not in all models.
+    when it is made: often in one configuration only, as the weight is not in all models. Where the axis is left out
+    instead, nothing is raised, and what it was to split is whole on every device.
 
     ## Use instead
     An axis of the mesh, or None where the dimension is not to be split.
@@ -53,15 +55,18 @@ class AxisOfNoMesh(Rule):
     name = "axis-of-no-mesh"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
+    likely = ("beside", "dropped")
     behind = ("SL301", "SL340", "SL316")
-    triggers = (Calls(_SPEC),)
+    triggers = (Calls(_SPEC), Calls(*_MAKERS))
     forms = ("call",)
     in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each axis of a spec that is in no mesh."""
+        """One finding for each axis of a spec that is in no mesh; one for a mesh whose axis nothing else names."""
+        if site.api != _SPEC:
+            yield from self._dropped(site)
+            return
         spec = spec_of(site.value(site.call), site.program.evaluator)
         if spec is None or site.program.own.axes:
             return
@@ -84,10 +89,29 @@ class AxisOfNoMesh(Rule):
                     why=f"the meshes that the program makes have the axes {', '.join(sorted(made))}",
                 )
 
+    def _dropped(self, site: Site) -> Iterator[Finding]:
+        """The axis of a mesh that nothing names, where specs lose one that no mesh has."""
+        if not site.wants("dropped") or site.program.own.axes:
+            return
+        found = dropped(site)
+        if found is None:
+            return
+        lost = " and ".join(f'"{axis}"' for axis in found.lost)
+        yield site.finding(
+            found.node,
+            f'no spec names "{found.axis}": they name {lost}, which no mesh of the program has',
+            f"What leaves out the axes that a mesh does not have makes None of {lost}: all devices along "
+            f'"{found.axis}" hold and compute the same, and nothing is raised.',
+            help=f"give the axis the name that the specs have: {lost}",
+            harm=Harm.SILENT,
+            form="dropped",
+            why=f'nothing else in the program says "{found.axis}"',
+        )
+
 
 def _axes_of_meshes(site: Site) -> frozenset[str]:
     """The axes of all meshes that run with the file; none where those of one are not known, or axes are asked for."""
-    if site.program.project.holds(site.file.path, *_LOGICAL, *_ASKS):
+    if site.program.project.holds(site.file.path, *LOGICAL, *_ASKS):
         return frozenset()
     axes: set[str] = set()
     for file in making_meshes(site.program, site.file.path, tests=False):

@@ -14,15 +14,22 @@ from shardlint_rules.mesh.two_batch_axes import of_a_batch
 
 _ROWS = regex(r"dp|data|batch|replica|data_parallel|dp_replicate")
 _WEIGHTS = regex(r"fsdp|zero\d?|dp_shard")
+# `"batch_axes": ("data", "fsdp")`, `data_axes: tuple[str, ...] = ("data",)`, `BATCH_AXES = ["data"]`.
+_LIST = regex(
+    r"""\b((?i:(?:\w+_)?(?:batch|data|rows?|inputs?)_(?:\w+_)?(?:ax[ei]s|sharding|p?spec|dims?|names)))["']?"""
+    r"""(?:\s*:[^=\n(]*=\s*|\s*[:=]\s*)[(\[]([^()\[\]]*)[)\]]"""
+)
+_QUOTED = regex(r"""["'](\w+)["']""")
 _MAKERS = ("Mesh", "make_mesh", "create_device_mesh")
 
 
 class BatchLeavesAxisOut(Rule):
-    """The batch is split over the data axis alone, and the FSDP axis computes the same rows again.
+    """The batch is split over the data axis alone and the FSDP axis repeats its rows, or it is over too many axes.
 
     ## What it does
     Reports the sharding of a batch that splits over a data axis and leaves the FSDP axis of the mesh out, in a program
-    whose weights are split over that axis and in which nothing splits rows over both.
+    whose weights are split over that axis and in which nothing splits rows over both. And a batch that is split over
+    the axis for the weights too, where a setting lists the axes for the batch and nothing reads it.
 
     ## Why it hurts
     FSDP is data parallelism: each device of its axis holds a part of the weights and computes with rows of its own. A
@@ -41,22 +48,25 @@ class BatchLeavesAxisOut(Rule):
     name = "batch-leaves-axis-out"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("data-alone",)
+    likely = ("data-alone", "more-than-said")
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     assumes = True
-    project_says = ("fsdp", "zero", "dp_shard")
+    project_says = ("fsdp", "zero", "dp_shard", "tensor", "model", "tp")
     in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the spec of a batch."""
-        if not site.call.args or site.call.keywords or not site.wants("data-alone"):
+        if not site.call.args or site.call.keywords or not site.wants("data-alone", "more-than-said"):
             return
         if any(not _is_none(one) for one in site.call.args[1:]) or not of_a_batch(site):
             return
         rows = _axes(site.value(site.call.args[0]))
-        if not rows or not all(_ROWS.fullmatch(one) for one in rows):
+        if not rows:
+            return
+        if not all(_ROWS.fullmatch(one) for one in rows):
+            yield from self._more(site, rows)
             return
         found = site.program.once(site.file, "SL349", lambda: _left_out(site))
         if found is None:
@@ -69,6 +79,23 @@ class BatchLeavesAxisOut(Rule):
             help=f"write P(({whole}))",
             form="data-alone",
             why=f"weights are split over `{found}`, and no rows are",
+        )
+
+    def _more(self, site: Site, rows: tuple[str, ...]) -> Iterator[Finding]:
+        """A batch that is split over more axes than a setting says which nothing reads."""
+        said = next((one for one in _unread(site) if set(one[1]) < set(rows)), None)
+        if said is None:
+            return
+        name, axes = said
+        more = " and ".join(f'"{axis}"' for axis in rows if axis not in axes)
+        yield site.finding(
+            site.call,
+            f"the rows are split over {more} too",
+            f"The devices along {more} hold parts of the weights: with rows of their own they gather the weights, or "
+            f"the rows are moved to where the weights are, in every layer.",
+            help=f"split them over {', '.join(axes)}, as `{name}` says",
+            form="more-than-said",
+            why=f"`{name}` names the axes {', '.join(axes)}, and nothing reads it",
         )
 
 
@@ -91,6 +118,21 @@ def _axes(value: Value) -> tuple[str, ...]:
         if all(isinstance(n, str) for n in names)
         else ()
     )
+
+
+def _unread(site: Site) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The settings, fields and constants that list the axes of a batch, and that nothing reads."""
+    return site.program.once(site.file, "SL349 unread", lambda: tuple(_lists(site)))
+
+
+def _lists(site: Site) -> Iterator[tuple[str, tuple[str, ...]]]:
+    texts = [file.source.text for file in site.program.together(site.file)]
+    for text in texts:
+        for found in _LIST.finditer(text):
+            name = regex(rf"\b{found[1]}\b")
+            axes = tuple(one[1] for one in _QUOTED.finditer(found[2]))
+            if axes and sum(len(name.findall(one)) for one in texts) == 1:
+                yield found[1], axes
 
 
 def _left_out(site: Site) -> str | None:

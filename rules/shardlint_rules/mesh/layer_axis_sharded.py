@@ -23,7 +23,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.leaf import origins
-from shardlint_rules.mesh._scanned import SCANS, split_over_turns
+from shardlint_rules.mesh._scanned import SCANS, counted_in_front, split_over_turns
 
 _STACKS = regex(r"vmap\([\s\S]{0,200}?\)\(\s*\S*?(?:split\(|keys|rngs)")
 _ABOUT_LAYERS = regex(r"(?i)stack|layer|block|scan|\bpath|\bnames?\b|\bkeys?\b")
@@ -40,7 +40,8 @@ class LayerAxisSharded(Rule):
     Reports a function that is mapped over parameters and gives each leaf a spec that begins with a mesh axis, or looks
     for the first dimension that the axis divides, where the parameters hold layers that `vmap` stacked along their
     first dimension and the program scans over them. And a placement whose spec begins with a mesh axis, of what
-    `jax.lax.scan` or `jax.lax.map` goes over: microbatches that are split by count instead of by row.
+    `jax.lax.scan` or `jax.lax.map` goes over: microbatches that are split by count instead of by row; also where
+    `x.reshape(steps, rows, ...)` cuts a batch whose rows are split.
 
     ## Why it hurts
     Each turn of the scan takes one layer. Where the layers lie on different devices, XLA gathers the whole stack on
@@ -60,10 +61,10 @@ class LayerAxisSharded(Rule):
     name = "layer-axis-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("stacked", "scanned")
+    likely = ("stacked", "scanned", "counted-in-front")
     triggers = (Calls(*MAPS, file_says=("PartitionSpec", "NamedSharding")), Calls(*SCANS))
     forms = ("call",)
-    project_says = ("scan(",)
+    project_says = ("scan(", "lax.map(")
     in_tests = False
     fixes = "none"
 
@@ -71,6 +72,7 @@ class LayerAxisSharded(Rule):
         """One finding for a mapped function."""
         if site.api in SCANS:
             yield from self._scanned(site)
+            yield from self._counted(site)
             return
         if len(site.call.args) < 2 or not site.wants("stacked"):
             return
@@ -111,6 +113,29 @@ class LayerAxisSharded(Rule):
                 form="scanned",
                 why=f"line {site.call.lineno} scans over it" if here else "this call scans over it",
             )
+
+    def _counted(self, site: Site) -> Iterator[Finding]:
+        """The reshapes that cut split rows into the entries of a scan, one after the other."""
+        if not site.wants("counted-in-front") or not site.program.project.holds(site.file.path, "Sharding"):
+            return
+        for cut in counted_in_front(site):
+            here = cut.place.file is site.file
+            axes = _and(cut.axes)
+            elsewhere = "" if here else f" (at {cut.place.file.path.name}:{cut.place.line})"
+            yield site.finding(
+                cut.place.node if here else site.call,
+                f"this moves the split over {axes} to the dimension that the scan goes over{elsewhere}",
+                f"The rows stay in their order, so each microbatch lies on some of the devices along {axes} alone: in "
+                "every turn its rows are sent to the others, or all devices compute them all.",
+                help="cut it so that each device keeps rows of every microbatch: "
+                "x.reshape(rows, steps, *x.shape[1:]).swapaxes(0, 1)",
+                form="counted-in-front",
+                why=f"callers place the rows over {axes}, and nothing in the loop splits them again",
+            )
+
+
+def _and(axes: tuple[str, ...]) -> str:
+    return " and ".join(f'"{axis}"' for axis in axes)
 
 
 def _leaf_function(site: Site, node: ast.expr) -> Function | None:

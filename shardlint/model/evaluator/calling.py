@@ -282,6 +282,16 @@ class Calling:
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
+    def yielded(self, function: Function, arguments: CallArguments) -> Value:
+        """What the one `yield` of a context manager gives for these arguments."""
+        file, node = function.place.file, function.node
+        if isinstance(node, ast.FunctionDef):
+            given = [one for one in file.walked(file.scope(node)).returns if not isinstance(one, ast.Return)]
+            only = given[0] if len(given) == 1 else None
+            if isinstance(only, ast.Yield) and only.value is not None:
+                return self.evaluator.value(Place(file, only.value), self.parameters(function, arguments))
+        return Unknown("what a generator yields")
+
     def parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
         return Environment(_Parameters(self.evaluator, self._given(function, arguments)))

@@ -330,9 +330,29 @@ class Evaluator:
         return Unknown("bound by augment")
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
-        value = self.value(place, env)
-        if isinstance(value, CallResult) and value.api in ("jax.sharding.Mesh", "jax.make_mesh", api.USER_MESH):
-            return value  # Mesh.__enter__ returns the mesh
+        """What `with ... as name` gives the name."""
+        return choice([self._entering(option, place) for option in options(self.value(place, env))])
+
+    def _entering(self, manager: Value, place: Place) -> Value:
+        """What a context manager gives when it is entered: itself, as most do that are closed, or what it holds."""
+        match manager:
+            case Assumed(value=inner):
+                return assumed(self._entering(inner, place), manager)
+            case CallResult(by=Api(name=name)) if name in api.ENTERED:
+                return manager
+            case CallResult(by=Api(name="contextlib.closing" | "contextlib.nullcontext"), call=CallArguments() as call):
+                held = call.positional[0] if call.positional else call.keywords.get("enter_result")
+                if held is not None:
+                    return self.value(held, call.environment)
+            case CallResult(by=ClassValue() as cls):
+                method = self.classes.member(cls, "__enter__", manager)
+                if isinstance(method, Function):
+                    return self.calls.apply(method, CallArguments(place, (), {}))
+            case CallResult(
+                by=Transformed(api=Api(name="contextlib.contextmanager"), inner=Function() as function),
+                call=CallArguments() as call,
+            ):
+                return self.calls.yielded(function, call)
         return Unknown("what a context manager returned")
 
     def _parameter(self, place: Place, binding: Binding) -> Value:

@@ -14,6 +14,7 @@ from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (
+    Api,
     CallArguments,
     CallResult,
     Choice,
@@ -168,6 +169,8 @@ class Shardings:
         call = value.call if isinstance(value, CallResult) else None
         if not isinstance(value, CallResult) or call is None:
             return False
+        if isinstance(value.by, ClassValue):
+            return self._is_nnx(value.by) and self._placed_when_made(value.by)
         if value.api in MAPS:
             return self.seems_spread(self._evaluator.trees.expanded(value), depth + 1)
         if value.api in _PARTS and call.positional:
@@ -175,6 +178,15 @@ class Shardings:
             made = [one.by for one in options(whole) if isinstance(one, CallResult) and isinstance(one.by, ClassValue)]
             return any(map(self._placed_when_made, made)) or self.seems_spread(whole, depth + 1)
         return self.may_split(self.target(value))
+
+    def _is_nnx(self, cls: ClassValue) -> bool:
+        """Whether a class is one of NNX modules."""
+        bases = [(one.place.file, base) for one in self._program.evaluator.lineage(cls) for base in one.node.bases]
+        return any(
+            isinstance(one, Api) and one.name == "flax.nnx.Module"
+            for file, base in bases
+            for one in options(self._program.value(file, base))
+        )
 
     def _placed_when_made(self, cls: ClassValue) -> bool:
         """Whether variables of an NNX module are placed as they are made: flax does it where a mesh is set."""
