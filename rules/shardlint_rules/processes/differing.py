@@ -132,8 +132,8 @@ def sources(program: Program, place: Place) -> Iterator[Differing]:
     known: set[ast.AST] = set()
     while len(known) < _SOURCES_AT_MOST:
         found = differing(program, place, Way(0, set(), frozenset(known)))
-        if found is None:
-            return
+        if found is None or found.place.node in known:
+            return  # a factory, which is no call, is found again
         yield found
         known.add(found.place.node)
 
