@@ -23,7 +23,7 @@ def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ..
     """The objects of classes of the project that an expression may be; none where one of them is not seen."""
     found: list[CallResult] = []
     for option in options(program.evaluator.value(place)):
-        given = options(program.followed(option)) if isinstance(option, Parameter) else (option,)
+        given = _given(program, option) if isinstance(option, Parameter) else (option,)
         for one in given:
             if isinstance(one, CallResult) and isinstance(one.by, ClassValue):
                 found.append(one)
@@ -35,6 +35,12 @@ def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ..
             else:
                 return ()
     return tuple(found)
+
+
+def _given(program: Program, parameter: Parameter) -> tuple[Value, ...]:
+    """What a parameter is, by all its calls or, of a method, which anything may call, by those that are seen."""
+    found = options(program.followed(parameter))
+    return tuple(program.callers.seen(parameter)) if found == (parameter,) else found
 
 
 def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> tuple[CallResult, ...]:

@@ -71,12 +71,14 @@ class Items(Value):
     """A tuple, list or set display. `open` means it may hold more than `items` (a starred or computed part).
 
     `repeated` are items that come a number of times that is not known: `(AxisType.Auto,) * len(names)`.
+    `names_of`, where it is open, is what it holds all of, but for names that some mesh lacks.
     """
 
     kind: str
     items: tuple[Value, ...]
     open: bool = False
     repeated: tuple[Value, ...] = ()
+    names_of: Value | None = None
 
 
 @dataclass(frozen=True)

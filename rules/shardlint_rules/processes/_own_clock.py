@@ -31,7 +31,7 @@ _NUMBERS = ("min", "max", "float", "int", "round", "abs", "divmod", "total_secon
 
 @dataclass(frozen=True)
 class Decided:
-    """The condition, or the comparison where another file asks, whether it ends a loop, and what waits for all."""
+    """The condition, or the comparison where another method asks, whether it ends a loop, and what waits for all."""
 
     test: ast.expr
     ends: bool
@@ -49,11 +49,22 @@ def decided(site: Site) -> Decided | None:
             found = _waiting(site, one)
             if found is not None:
                 ends, waits = found
-                here = next((it for it in (one.test, Place(read.file, compared)) if it.file is site.file), None)
+                answer = Place(read.file, compared)
+                # A timer is right by itself, and asked in the wrong way; a class that asks itself gave the answer.
+                ways = (answer, one.test) if _asks_itself(answer, one.test) else (one.test, answer)
+                here = next((it for it in ways if it.file is site.file), None)
                 test = here.node if here is not None else site.call
                 assert isinstance(test, ast.expr)
                 return Decided(test, ends, waits, one.test)
     return None
+
+
+def _asks_itself(answer: Place, test: Place) -> bool:
+    """Whether an answer is given by one method of a class and asked for by another one."""
+    given, asks = (one.file.home(one.node).function() for one in (answer, test))
+    if given is None or asks is None or given is asks or given.parent is None:
+        return False
+    return given.parent is asks.parent and given.parent.kind == "class"
 
 
 def _waiting(site: Site, one: Asked) -> tuple[bool, Together] | None:

@@ -11,7 +11,8 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax.nodes import walk
+from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import children, walk
 from shardlint_rules.processes.given import given
 
 OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null|part[-_]?\{")
@@ -28,9 +29,15 @@ def names_process(program: Program, place: Place, depth: int = 0) -> bool:
 
 
 def _made_of(program: Program, place: Place) -> Iterator[Place]:
-    """What the names, the calls of helpers and the attributes in an expression are made of."""
+    """What the names, the calls of helpers and the attributes in an expression are made of.
+
+    Of what a call in sight is given counts only what comes back: `first, params = resume.load(params, reader)`.
+    """
     file = place.file
-    for part in walk(place.node):
+    todo = [place.node]
+    while todo:
+        part = todo.pop(0)
+        todo += [part.func] if isinstance(part, ast.Call) and _in_sight(program, file, part) else children(part)
         match part:
             case ast.Name(ctx=ast.Load(), id=name):
                 bindings, scope = lookup(file, part, name)
@@ -51,6 +58,12 @@ def _made_of(program: Program, place: Place) -> Iterator[Place]:
                 for option in member(program, Place(file, func)):
                     if isinstance(option, Function):
                         yield from _returned(option)
+
+
+def _in_sight(program: Program, file: FileFacts, call: ast.Call) -> bool:
+    """Whether it calls functions of the project, and nothing else."""
+    found = member(program, Place(file, call.func))
+    return bool(found) and all(isinstance(one, Function) for one in found)
 
 
 def _returned(function: Function) -> Iterator[Place]:

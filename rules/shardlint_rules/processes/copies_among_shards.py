@@ -12,7 +12,9 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._own_rows import written_by_first
 from shardlint_rules.processes.spread import shardings_of
+from shardlint_rules.processes.starting import short
 
 _SHARDS = "addressable_shards"
 _JOINING = ("concatenate", "concat", "vstack", "hstack", "stack", "block")
@@ -28,13 +30,16 @@ _SEVERAL = regex(
 
 
 class CopiesAmongShards(Rule):
-    """The shards of an array are put together, and some of them are copies of others.
+    """The shards of an array are put together, and some of them are copies of others, or are missing.
 
     ## What it does
     Reports `np.concatenate([shard.data for shard in x.addressable_shards])`, also with `stack` and the like, a sum of
     the shards, a sorted list, a name or a loop that appends, where x is split over some axes of its mesh and not over
     others, by the sharding that it was placed with or that its callers give. Possible where the sharding is not in
     sight, and the program makes a mesh of several axes.
+
+    Likely, too, where one process alone writes what is so put together (`if jax.process_index() == 0: np.save(...)`),
+    and nothing else reads it: what the other processes have of the array is written by none.
 
     ## Why it hurts
     Each device has a shard. Along an axis that the spec does not name they are copies: with 2 devices along it every
@@ -54,7 +59,7 @@ class CopiesAmongShards(Rule):
     name = "copies-among-shards"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("split",)
+    likely = ("split", "first-process")
     triggers = (Attributes(_SHARDS, file_says=(_SHARDS,)),)
     in_tests = False
     fixes = "none"
@@ -65,7 +70,13 @@ class CopiesAmongShards(Rule):
         if not isinstance(node, ast.Attribute):
             return
         joined = _joined(site.file, node, 0)
-        if joined is None or _tells_copies(site, node):
+        if joined is None:
+            return
+        written = written_by_first(site, joined) if site.wants("first-process") else None
+        if written is not None:
+            yield self._part(site, node, written)
+            return
+        if _tells_copies(site, node):
             return
         left = _left(site, node.value)
         if left == ():
@@ -84,6 +95,19 @@ class CopiesAmongShards(Rule):
             why="the spec names the other axes of the mesh"
             if left
             else "the program makes a mesh of several axes",
+        )
+
+
+    def _part(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
+        what = site.text(node.value)
+        return site.finding(
+            node,
+            "what this process has of it",
+            f"`{short(written)}` at {site.where(written)} is left to one process, and of `{what}` it has "
+            "what lies on its own devices: what the others have is never written.",
+            help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
+            form="first-process",
+            why="one process alone comes to what is made of them, and the program is one for several",
         )
 
 

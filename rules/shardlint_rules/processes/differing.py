@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.held import assigned, classes
+from shardlint.model.held import assigned, classes, member
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
 from shardlint.source.lazy import dataclass
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.given import given, given_field
 
@@ -37,6 +38,7 @@ _SOURCES = {
     "os.getpid": "the id of the process",
     "socket.gethostname": "the name of the host",
     "secrets.randbits": "a random number",
+    "secrets.randbelow": "a random number",
     "secrets.token_hex": "a random text",
 }
 # What makes something else of a time that it is given, by which argument; without it most take the time of now.
@@ -72,6 +74,7 @@ _PASSING = (
     "round",
     "hex",
     "repr",
+    "from_bytes",
     "join",
     "Path",
     "format",
@@ -97,6 +100,7 @@ _METHODS = (
     "as_posix",
     "total_seconds",
 )
+_TOLD_APART = regex(r"(?i)process|broadcast|multihost|host|rank")
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
 
 
@@ -128,8 +132,8 @@ def sources(program: Program, place: Place) -> Iterator[Differing]:
     known: set[ast.AST] = set()
     while len(known) < _SOURCES_AT_MOST:
         found = differing(program, place, Way(0, set(), frozenset(known)))
-        if found is None:
-            return
+        if found is None or found.place.node in known:
+            return  # a factory, which is no call, is found again
         yield found
         known.add(found.place.node)
 
@@ -184,7 +188,7 @@ def _any(program: Program, file: FileFacts, nodes: list[ast.expr], way: Way) -> 
 
 def _call(program: Program, file: FileFacts, call: ast.Call, way: Way) -> Differing | None:
     func = call.func
-    for option in options(program.value(file, func)):
+    for option in member(program, Place(file, func)):
         if isinstance(option, Api):
             at = _TURNING.get(option.name)
             if at is not None and len(call.args) > at:
@@ -194,10 +198,11 @@ def _call(program: Program, file: FileFacts, call: ast.Call, way: Way) -> Differ
                 return Differing(Place(file, call), what) if call not in way.but else None
         if isinstance(option, Function) and not isinstance(option.node, ast.Lambda):
             inside = option.place.file
-            returns = inside.walked(inside.scope(option.node)).returns
-            if len(returns) == 1 and returns[0].value is not None:
-                return differing(program, Place(inside, returns[0].value), way.deeper)
-            return None
+            returns = [one.value for one in inside.walked(inside.scope(option.node)).returns if one.value is not None]
+            if len(returns) > 1 and _TOLD_APART.search(inside.text(option.node)):
+                return None  # it may be that each way is taken by another number of processes
+            told = (differing(program, Place(inside, one), way.deeper) for one in returns)
+            return next((one for one in told if one is not None), None)
     name = last_name(func)
     if isinstance(func, ast.Attribute) and name in _METHODS:
         found = differing(program, Place(file, func.value), way)

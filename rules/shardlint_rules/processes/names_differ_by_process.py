@@ -39,7 +39,8 @@ class NamesDifferByProcess(Rule):
     - a key: `jax.random.key(int(time.time()))`;
     - a condition that ends a loop, or leads to a call, in which all processes wait for each other (likely):
       `if time.time() - last > 600: manager.save(step, ...)`, `while time.time() < deadline: state = step(state)`, also
-      where a name, a property or a helper holds the answer, or the function returns early by it;
+      where a name, a property or a helper holds the answer, or the function returns early by it; reported at the
+      comparison where one method of a class asks another one of it;
     - the folder in which each process writes a part named by its index, in a function that meets at a barrier (likely).
 
     It reports, too, `jax.process_index()` that a compiled function computes with: in a function that names a mapped

@@ -10,7 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax import Scope, last_name
+from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._paths import OWN, contents, made_in, names_process
@@ -58,15 +58,16 @@ class OneFileManyWriters(Rule):
     ## What it does
     Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
-    So it does (likely) for such a write right beside a barrier where nothing asks for the process, for files that code
-    writes on all processes after it has called `jax.distributed.initialize`, for `wandb.init` on all processes where
-    one of them alone comes to another call of it or the file asks for the index, and for `wandb.log` under the flag of
-    a start that also asks for the process; and (likely) for what each process has of its own, made of its index, that
-    all write to one path. A path that names the process, the host or a shard is left alone. Possible: such a write
-    where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`) meets
-    at a barrier; `wandb.init` that all processes come to where only another file asks for
-    the index; and `wandb.log` that all come to where one of them alone starts the run; and a write, also one that adds
-    to a file, or `np.savez`, where the function or a caller prints and logs on one process only.
+    So it does (likely) for such a write right beside a barrier where nothing asks for the process, for the call of a
+    function that writes, which a barrier follows, for files that code writes on all processes after it has called
+    `jax.distributed.initialize`, for `wandb.init` on all processes where one of them alone comes to another call of it
+    or the file asks for the index, and for `wandb.log` under the flag of a start that also asks for the process; and
+    (likely) for what each process has of its own, made of its index, that all write to one path. A path that names the
+    process, the host or a shard is left alone. Possible: such a write where a caller leaves another write to one
+    process, or another class of the same base (`CheckpointHandler`) meets at a barrier; `wandb.init` that all
+    processes come to where only another file asks for the index; `wandb.log` that all come to where one of them alone
+    starts the run; and a write, also one that adds to a file, or `np.savez`, where the function or a caller prints and
+    logs on one process only.
 
     ## Why it hurts
     On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
@@ -80,7 +81,10 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "family", "printed", "same-flag", "met", "other-start", "launch", "tracker", "own-content")
+    likely = (
+        "barrier", "family", "printed", "same-flag", "met", "met-call", "other-start", "launch", "tracker",
+        "own-content",
+    )  # fmt: skip
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
@@ -121,6 +125,10 @@ class OneFileManyWriters(Rule):
         why = f"`{function.name}` {_WHY.get(form, '')}"
         if not form and not maybe_one(site) and self._meets(site):
             form, why = "met", f"`{function.name}` meets the other processes at a barrier, and this is on all of them"
+        met = self._met_by_caller(site, function) if not form and not added and not maybe_one(site) else None
+        if met is not None and not self._by_one(site, function):
+            yield self._called_there(site, function, met)
+            return
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
         if not form and site.wants("printed") and not maybe_one(site):
@@ -138,6 +146,34 @@ class OneFileManyWriters(Rule):
             + (", in front of the barrier" if form == "barrier" else ""),
             form=form,
             why=why,
+        )
+
+    def _met_by_caller(self, site: Site, function: Scope) -> ast.Call | None:
+        """The call of a function that writes, behind which its caller, which asks for the process, waits for all."""
+        if not site.wants("met-call") or OWN.search(_called(site, function)):
+            return None
+        written = function.node
+        ends = site.program.flow.in_sight(site.file, written).found if isinstance(written, ast.FunctionDef) else ()
+        for end in ends:
+            call = end.place.node
+            if end.kind != "called" or end.place.file is not site.file or not isinstance(call, ast.Call):
+                continue
+            caller = site.file.home(call).function()
+            if caller is None or guard(site.program, site.file, call) is not None:
+                continue
+            if self._asks(site, caller) and _waits_behind(site.file, call):
+                return call
+        return None
+
+    def _called_there(self, site: Site, function: Scope, call: ast.Call) -> Finding:
+        return site.finding(
+            call,
+            "all processes come here and write",
+            f"`{function.name}` writes a file, all processes call it here, and then wait for each other: they write "
+            "over each other.",
+            help="put it under `if jax.process_index() == 0:`, in front of the barrier",
+            form="met-call",
+            why="a barrier follows, as it does where one process writes for all",
         )
 
     def _own(self, site: Site) -> Differing | None:
@@ -295,12 +331,12 @@ class OneFileManyWriters(Rule):
         statement = site.file.statement(site.call)
         block = block_of(site.file, statement)
         at = block.index(statement)
-        return any(
-            isinstance(one, ast.Expr)
-            and isinstance(one.value, ast.Call)
-            and BARRIER.match(last_name(one.value.func)) is not None
-            for one in block[max(at - 2, 0) : at + 3]
-        )
+        return any(_is_barrier(one) for one in block[max(at - 2, 0) : at + 3])
+
+    def _asks(self, site: Site, function: Scope) -> bool:
+        """Whether a function leaves something to one process."""
+        tests = [one for one in function.statements if isinstance(one, ast.If)]
+        return any(first(site.program, Place(site.file, one.test)) is not None for one in tests)
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""
@@ -310,6 +346,25 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _waits_behind(file: FileFacts, call: ast.Call) -> bool:
+    """Whether a barrier follows a call soon, in its block or behind the `if` that it stands in."""
+    inner: ast.stmt = file.statement(call)
+    while True:
+        block = block_of(file, inner)
+        at = block.index(inner)
+        if any(_is_barrier(one) for one in block[at + 1 : at + 3]):
+            return True
+        outer = file.parent(inner)
+        if not isinstance(outer, ast.If | ast.With):
+            return False
+        inner = outer
+
+
+def _is_barrier(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and BARRIER.match(last_name(call.func)) is not None
 
 
 def _called(site: Site, function: Scope) -> str:

@@ -21,6 +21,7 @@ Given = Mapping[str, Differing | None]
 NOTHING: Given = MappingProxyType({})
 _DEPTH = 14
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
+_OF_GENERATORS = ("bit_generator", "state")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
 _PASSING = (
     "jax.random.",
@@ -59,8 +60,11 @@ def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTH
             return _call(program, file, node, depth, given)
         case ast.Attribute(value=inner, attr="T"):
             return own_data(program, Place(file, inner), depth + 1, given)
-        case ast.Attribute():
-            return _attribute(program, file, node, depth)
+        case ast.Attribute(value=inner, attr=name):
+            found = _attribute(program, file, node, depth)
+            if found is None and name in _OF_GENERATORS:
+                return own_data(program, Place(file, inner), depth + 1, given)
+            return found
     return _any(program, file, list(_parts(node)), depth, given)
 
 

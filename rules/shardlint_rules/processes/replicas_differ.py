@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model import Program
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
+from shardlint_rules.processes._seeds import SEEDS, seeded_by
 from shardlint_rules.processes._shards_alike import SHARDS, seed_left_out
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
@@ -32,7 +35,18 @@ _MAKERS = {
 
 
 _KEYS = ("jax.random.PRNGKey", "jax.random.key", "flax.nnx.Rngs")
-_OWN_SAYS = ("process_index", "host_id", "process_id", "rank", "time.time", "random.rand", "urandom")
+_OWN_SAYS = (
+    "process_index",
+    "host_id",
+    "process_id",
+    "rank",
+    "time.time",
+    "random.rand",
+    "urandom",
+    "randbits",
+    "randbelow",
+    "uuid4",
+)
 
 
 class ReplicasDiffer(Rule):
@@ -46,7 +60,8 @@ class ReplicasDiffer(Rule):
 
     Random keys and `nnx.Rngs` that are made so, and are given, split or not, through functions of the project, and in
     tuples, dicts and fields of objects, to a compiled function with shardings or beside an array of all processes; or
-    to a model's `init`, whose weights are then replicated.
+    to a model's `init`, whose weights are then replicated. Where another file draws the seed of such a key, that is
+    reported there.
 
     And random keys that one process alone moves on (`key, sub = jax.random.split(key)` below
     `if jax.process_index() == 0`), and that all of them read after it or in the next turn of the loop.
@@ -75,6 +90,7 @@ class ReplicasDiffer(Rule):
         Calls(*_MAKERS),
         Calls("jax.random.split", "jax.random.fold_in", function_says=_ONE),
         Calls(*_KEYS, file_says=_OWN_SAYS),
+        Calls(*SEEDS, file_says=("seed",)),
         Takes(*SHARDS),
     )
     forms = ("call", "parameter")
@@ -87,6 +103,9 @@ class ReplicasDiffer(Rule):
         """One finding for an array or a key."""
         if site.form == "parameter":
             yield from self._alike(site)
+            return
+        if site.api in SEEDS:
+            yield from self._drawn_here(site)
             return
         if site.api.startswith(("jax.random.", "flax.")):
             if site.api in ("jax.random.split", "jax.random.fold_in"):
@@ -103,7 +122,7 @@ class ReplicasDiffer(Rule):
             return
         node = _result(site, given) if site.api == "jax.make_array_from_callback" else Place(site.file, given)
         found = own_data(site.program, node) if node is not None else None
-        if found is not None and _matters(site):
+        if found is not None and _matters(site.program, site.file, site.call):
             yield self._finding(site, given, found)
 
     def _alike(self, site: Site) -> Iterator[Finding]:
@@ -143,12 +162,36 @@ class ReplicasDiffer(Rule):
         given = given[1:] if site.api == "jax.random.fold_in" else given
         parts = ((one, own_data(site.program, Place(site.file, one))) for one in given)
         found = next(((node, own) for node, own in parts if own is not None), None)
-        if found is None or not _matters(site):
+        if found is None or not _matters(site.program, site.file, site.call):
             return
         node, own = found
+        if own.place.file is not site.file and _asked_there(own.place):
+            return  # `_drawn_here` tells it where the seed is drawn
         reached = next(Following(site.program).reached(Place(site.file, site.call)), None)
         if reached is not None:
             yield self._key_finding(site, node, own, reached)
+
+    def _drawn_here(self, site: Site) -> Iterator[Finding]:
+        """A seed of each process, of which another file makes a key that all must have alike."""
+        found = seeded_by(site, _KEYS, _matters) if site.wants("own-key", "own-init") else None
+        if found is None or guard(site.program, site.file, site.call) is not None:
+            return
+        became = f"`{found.used}` at {found.used_at}"
+        says = (
+            f"and {became} counts it as one for all: what is drawn with it counts as replicated, differs between the "
+            "processes, and nothing is raised."
+            if found.what == "key"
+            else f"each initializes other weights, and copies its own to its devices ({became}). Gradients that are "
+            "averaged keep them apart."
+        )
+        yield site.finding(
+            site.call,
+            "a seed of each process",
+            f"Each process draws another seed here: `{found.text}` ({found.where}) is another key in each, {says}",
+            help="let process 0 draw it for all: multihost_utils.broadcast_one_to_all(...)",
+            form="own-key" if found.what == "key" else "own-init",
+            why=found.why or "the program is one for several processes",
+        )
 
     def _key_finding(self, site: Site, node: ast.expr, own: Differing, reached: Reached) -> Finding:
         source = f"`{short(own.place)}`{at(own.place, site.file, node)}"
@@ -229,10 +272,15 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
     return None
 
 
-def _matters(site: Site) -> bool:
-    if not asks_itself(site.file) and site.file.path.suffix == ".ipynb":
+def _asked_there(place: Place) -> bool:
+    """Whether a call is one of those that are asked what becomes of them."""
+    file, func = place.file, place.node.func if isinstance(place.node, ast.Call) else None
+    return func is not None and file.says("seed") and last_name(func) in {one.rpartition(".")[2] for one in SEEDS}
+
+
+def _matters(program: Program, file: FileFacts, node: ast.AST) -> bool:
+    if not asks_itself(file) and file.path.suffix == ".ipynb":
         return False  # of one process, whatever else the project starts
-    if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+    if not asks_itself(file) and several(program, file) != "initialized":
         return False
-    place = Place(site.file, site.call)
-    return guard(site.program, site.file, site.call) is None and not alone(site.program, place)
+    return guard(program, file, node) is None and not alone(program, Place(file, node))

@@ -1,4 +1,7 @@
-"""States whose batch statistics one use brings together first, and of which another takes the first device's."""
+"""States whose batch statistics one use brings together first, and of which another takes the first device's.
+
+Or evaluates with those of each device, on its own.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,23 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from shardlint.model.manual.mapped import definition
 from shardlint.model.reach import lookup
-from shardlint.model.values import Place
+from shardlint.model.signatures import jitted
+from shardlint.model.values import Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.nodes import walk
+from shardlint.syntax.nodes import children, walk
 from shardlint_rules.processes.given import given
+from shardlint_rules.shard_map.per_device import PMAP
 
 TAKES = r"[^#\n]*\b(?:unreplicate\w*|get_first\w*|first_(?:copy|replica|device)\w*|save_checkpoint\w*)\("
 TAKEN = ("unreplicate", "get_first", "first_copy", "first_replica", "first_device", "save_checkpoint")
 _TAKES = regex(r"(?:unreplicate|get_first|first_(?:copy|replica|device)|save_checkpoint)\w*$")
+EVALUATES = r"[^#\n]*(?:eval|valid|predict)\w*\("
+EVALUATING = ("eval", "valid", "predict")
+_EVALUATES = regex(r"(?:\w*_)?(?:eval|valid|predict)\w*$")
 _SYNCS = regex(r"(?i)_?(?:sync|average|merge|reduce|cross_replica)\w*(?:batch|bn|stat)\w*$")
 # What makes the statistics alike in the step already.
 _ALIKE = regex(
@@ -26,10 +35,14 @@ _ALIKE = regex(
 _DEPTH = 3
 
 
-def unsynced(site: Site) -> tuple[ast.expr, str] | None:
-    """What a site takes the first device's of, and the function that brings its statistics together elsewhere."""
-    for call in (one for one in walk(site.syntax) if isinstance(one, ast.Call)):
-        if not _TAKES.match(last_name(call.func)):
+def unsynced(site: Site) -> tuple[ast.expr, str, bool] | None:
+    """What a site takes the first device's of, and the function that brings its statistics together elsewhere.
+
+    And whether it evaluates with those of each device instead.
+    """
+    for call in _expressions(site.syntax):
+        taken = _TAKES.match(last_name(call.func)) is not None
+        if not taken and not evaluates(site, call):
             continue
         synced = site.program.once(site.file, "synced states", lambda: frozenset(_synced(site)))
         for argument in (one for one in call.args if isinstance(one, ast.Name)):
@@ -37,8 +50,26 @@ def unsynced(site: Site) -> tuple[ast.expr, str] | None:
                 files = {site.file.path}
                 if name == argument.id and _apart(site, Place(site.file, argument), sync, files, 0):
                     if Path(path) in files and not _alike(site):
-                        return argument, sync
+                        return argument, sync, not taken
     return None
+
+
+def _expressions(statement: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a statement, those of the statements in it aside."""
+    inner = [one for one in children(statement) if isinstance(one, ast.stmt | ast.ExceptHandler | ast.match_case)]
+    apart = {id(part) for one in inner for part in walk(one)}
+    yield from (one for one in walk(statement) if isinstance(one, ast.Call) and id(one) not in apart)
+
+
+def evaluates(site: Site, call: ast.Call) -> bool:
+    """Whether a call runs, on each device, a function that reads batch statistics and makes none."""
+    if not _EVALUATES.match(last_name(call.func)):
+        return False
+    found = options(site.program.followed(site.value(call.func)))
+    function = jitted(found[0], site.program.evaluator, (PMAP,)) if len(found) == 1 else None
+    written = definition(site.program, function.inner) if function is not None else None
+    text = written.text() if written is not None else ""
+    return "batch_stats" in text and "mutable" not in text
 
 
 def _synced(site: Site) -> Iterator[tuple[str, str, str]]:

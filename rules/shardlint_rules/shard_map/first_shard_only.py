@@ -10,7 +10,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rul
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.shard_map._first_entries import first_measures
-from shardlint_rules.shard_map._unsynced import TAKEN, TAKES, unsynced
+from shardlint_rules.shard_map._unsynced import EVALUATES, EVALUATING, TAKEN, TAKES, unsynced
 from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, taken_first
 
 _UNREPLICATE = "flax.jax_utils.unreplicate"
@@ -23,8 +23,8 @@ class FirstShardOnly(Rule):
     Follows the values of the body of a `pmap`, and reports `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of a
     result that comes of the data that is split over the devices and meets no collective on its way: predictions, a
     loss, metrics. So it does (likely) for a state whose batch statistics are averaged before another use
-    (`sync_batch_stats(state)`), and on no way that leads here. So does `losses[0]`, where the result is called a loss
-    or another measure and is not looped over.
+    (`sync_batch_stats(state)`), and on no way that leads here, also where a pmapped function evaluates with it. So
+    does `losses[0]`, where the result is called a loss or another measure and is not looped over.
 
     ## Why it hurts
     What the other devices computed is dropped: seven of eight predictions are never written, a metric is that of an
@@ -42,7 +42,7 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("measure", "unsynced")
+    likely = ("measure", "unsynced", "unsynced-eval")
     bound = True
     triggers = (
         Calls("jax.tree.map", file_says=("[0]",)),
@@ -51,6 +51,7 @@ class FirstShardOnly(Rule):
         Uses(PMAP, file_says=("[0]",)),
         CALLED,
         Lines(TAKES, saying=TAKEN),
+        Lines(EVALUATES, file_says="sync|stats", saying=EVALUATING),
     )
     forms = ("call", "partial", "line", "name")
     fixes = "none"
@@ -79,11 +80,22 @@ class FirstShardOnly(Rule):
 
     def _unsynced(self, site: Site) -> Iterator[Finding]:
         """A state that another use brings together first."""
-        found = unsynced(site) if site.wants("unsynced") else None
+        found = unsynced(site) if site.wants("unsynced", "unsynced-eval") else None
         if found is None:
             return
-        given, sync = found
+        given, sync, evaluated = found
         name = site.text(given)
+        if evaluated:
+            yield site.finding(
+                given,
+                f"not brought together by `{sync}`",
+                f"Each device has batch statistics of its own examples in `{name}`: each evaluates another model than "
+                f"the one that `{sync}` makes of them elsewhere.",
+                help=f"average them before the evaluation: {name} = {sync}({name})",
+                form="unsynced-eval",
+                why=f"`{sync}` is called with `{name}` elsewhere, and on no way that leads here",
+            )
+            return
         yield site.finding(
             given,
             f"not brought together by `{sync}`",

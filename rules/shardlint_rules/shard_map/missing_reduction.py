@@ -31,7 +31,8 @@ class MissingReduction(Rule):
     name that are given to the optimizer as each device has them, where the file makes copies of a state for all
     devices, or takes one of them, or the axis is called that of a batch, data or devices; possible elsewhere: each
     device may train a model of its own. Likely too: such gradients in the body of a `shard_map` whose check is off, of
-    a loss that calls a model which is not seen.
+    a loss that calls a model which is not seen; and, reported at the `psum`, a sum over the axis that the out spec
+    names in place of the one along which the result differs.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
@@ -48,7 +49,7 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    likely = ("pmap", "pmap-named", "gradients")
+    likely = ("pmap", "pmap-named", "gradients", "other-axis")
     triggers = IN_BODIES
     fixes = "none"
 
@@ -60,10 +61,12 @@ class MissingReduction(Rule):
                 yield from self._pmapped(site, ran)
             if ran.mapped.api != "jax.shard_map" or ran.mapped.check == "on":
                 continue
-            for leaf, axes, node in _unreduced(site, ran):
+            for leaf, named, axes, node in _unreduced(site, ran):
+                other = _summed_otherwise(site, ran, leaf, named)
+                node = other.place.node if other is not None else node
                 if (node, shown(axes)) not in done:
                     done.add((node, shown(axes)))
-                    yield self._finding(site, ran, leaf, axes, node)
+                    yield self._finding(site, ran, leaf, axes, node, other)
             if not done and not told_there(site, ran):
                 yield from self._own_gradients(site, ran)
 
@@ -121,7 +124,9 @@ class MissingReduction(Rule):
             )
             return
 
-    def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
+    def _finding(
+        self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST, other: Event | None = None
+    ) -> Finding:
         off, assumed = ran.mapped.check == "off", isinstance(site.program.evaluator, Assuming)
         updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
         updated = updated and not site.text(node).startswith(
@@ -129,6 +134,19 @@ class MissingReduction(Rule):
         )
         what = "gradients that were reduced over no axis" if updated else "a result that differs along"
         label = f"{what}, declared the same along {shown(axes)}" if updated else f"varies over {shown(axes)}"
+        if other is not None:
+            over = shown(other.axes)
+            return site.finding(
+                node,
+                f"sums over {over} what differs along {shown(axes)}",
+                f"On {site.release('jax')} the result is declared split over {over} and the same along {shown(axes)}: "
+                f"it is the same along {over} now, every device along {shown(axes)} holds its own, and the check that "
+                "would raise is off.",
+                help=f"reduce it over {shown(axes)}",
+                certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
+                form="check-not-known" if not off else "other-axis" if assumed else "",
+                why="the out spec names the axis that it is summed over, and not the one along which it differs",
+            )
         return site.finding(
             node,
             label,
@@ -157,7 +175,19 @@ def _kept(ran: Ran, event: Event) -> bool:
     return any(leaf.kind not in other for leaf in differ)
 
 
-def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
+def _summed_otherwise(site: Site, ran: Ran, leaf: Leaf, named: Axes) -> Event | None:
+    """The sum in this file over an axis that the out spec of its result names: that over which it is split."""
+    over = named & leaf.reduced
+    sums = [
+        one
+        for one in ran.events
+        if one.kind == "collective" and one.note in ("psum", "pmean") and over and frozenset(one.axes) == over
+    ]
+    return sums[0] if len(sums) == 1 and sums[0].place.file is site.file and not leaf.over & over else None
+
+
+def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, Axes, ast.AST]]:
+    """The leaves that vary, the axes that their out spec names, those over which they vary, and where that is told."""
     sizes = _sizes(ran)
     for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
         left = frozenset(
@@ -172,10 +202,10 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
             and isinstance(origin.node, ast.Call)
             and leaf.kind != "mask"
         ):
-            yield leaf, left, origin.node
+            yield leaf, named, left, origin.node
             continue
         if (given_back := _returned(site, ran, leaf)) is not None:
-            yield leaf, left, given_back
+            yield leaf, named, left, given_back
             continue
         if site.by is not None or _told_there(site, ran, leaf):
             continue
@@ -195,7 +225,7 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
             if settings is not None
             else site.call
         )
-        yield leaf, left, at if settings is None or settings.file is site.file else site.call
+        yield leaf, named, left, at if settings is None or settings.file is site.file else site.call
 
 
 def _told_there(site: Site, ran: Ran, leaf: Leaf) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.manual.collectives import REDUCING
+from shardlint.model.manual.elsewhere import defined_around
 from shardlint.model.manual.mapped import Ran
-from shardlint.model.manual.varying import Event, Product
+from shardlint.model.manual.varying import Axis, Event, Product
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -33,6 +35,8 @@ class PerShardStatistics(Rule):
     - `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard;
     - a mean, sum or variance along the last dimension that meets it again, as a layer norm takes it;
     - a division by the norm or spread of each device's part, and what `psum_scatter` gave, scaled by such a norm;
+    - `roll`, `flip`, `diff` along such a dimension beyond the first, and `x[:, 1:]`, where nothing but sums goes over
+      the axis: the neighbour at the border is another device's;
     - the `batch_stats` that a pmapped step updates on each device, where nothing averages them and one device's are
       kept.
 
@@ -55,7 +59,7 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats")
+    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats", "shifted")
     assumes = True
     triggers = (
         *MAPPING,
@@ -76,6 +80,7 @@ class PerShardStatistics(Rule):
             return
         done: set[ast.AST] = set()
         yield from self._own_norms(site, done)
+        yield from self._shifted(site, done)
         for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
                 continue
@@ -128,6 +133,27 @@ class PerShardStatistics(Rule):
                 why="the step is pmapped, and the state is taken from the first device",
             )
 
+    def _shifted(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
+        """Neighbours along a split dimension, of which those at a border are another device's."""
+        bodies: set[tuple[int, tuple[Axis, ...]]] = set()
+        for ran, event, node in events(site, "shifted") if site.wants("shifted", "shifted-last") else ():
+            # `x[:, 1:] - x[:, :-1]` is one mistake.
+            body = id(defined_around(event.place)), event.axes
+            if node in done or body in bodies or ran.mapped.api != "jax.shard_map" or _exchanges(ran, event):
+                continue
+            done.add(node)
+            bodies.add(body)
+            yield site.finding(
+                node,
+                f"moves entries along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} each device does this to its own piece: what would come over its border, "
+                "from the piece of the next device, does not, and nothing in the body brings it.",
+                help=f"bring the border with jax.lax.ppermute over {shown(event.axes)}, or do this outside of the body",
+                certainty=Certainty.POSSIBLE,
+                form="shifted" if not event.note else "shifted-last",
+                why="the in_specs split that dimension",
+            )
+
     def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         """Gradients that were scattered, each part of which is scaled by a norm of its own."""
         for _, event, node in events(site, "own norm", inside=(*_NORMS, _SUM)):
@@ -178,6 +204,16 @@ def _communicates(ran: Ran, event: Event) -> bool:
         other.kind == "collective" and set(other.axes) & set(event.axes) and other.note != "axis_index"
         for other in ran.events
     ) or any(other.kind == "collective" and not other.axes for other in ran.events)
+
+
+def _exchanges(ran: Ran, event: Event) -> bool:
+    """Whether a body brings anything from one device along the axis to another, sums aside."""
+    return any(
+        one.kind == "collective"
+        and (set(one.axes) & set(event.axes) or not one.axes)
+        and one.note not in (*REDUCING, "axis_index", "axis_size")
+        for one in ran.events
+    )
 
 
 def _normalised_alone(ran: Ran, event: Event) -> bool:

@@ -15,7 +15,8 @@ from shardlint_rules.shard_map.runs import elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
 _COUNTS = ("jax.numpy.arange",)
-_NEAR = ("cos(", "sin(", "shard_map")
+_CHOOSING = ("jax.nn.one_hot",)
+_NEAR = ("cos(", "sin(", "shard_map", "psum(")
 _GATHER = "jax.lax.all_gather"
 
 
@@ -32,6 +33,8 @@ class ShardOffset(Rule):
       `n` is the length of a dimension that is split: each device takes the rows of the first;
     - such numbers whose sine or cosine is taken, as rotary embeddings do, or that a mask compares with those of
       what was gathered over the axis: the positions of each device begin at 0;
+    - numbers that are the same on all devices, looked for among the entries of a split dimension from 0 on:
+      `jax.nn.one_hot(ids, up.shape[0])`, `ids == jnp.arange(up.shape[0])`;
     - labels `jnp.arange(n)` of a loss whose logits are the rows of one device against what `all_gather` brought of
       all: the label of row 0 is 0 on every device.
 
@@ -51,11 +54,14 @@ class ShardOffset(Rule):
     name = "shard-offset"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "labels", "rows", "positions", "whole")
+    likely = ("other-axis", "labels", "rows", "positions", "whole", "numbers")
     assumes = True
     triggers = (
-        Calls(_INDEX), Calls(_GATHER, function_says=("arange",)), *MAPPING, Mapped(calling=(("arange",), _NEAR))
-    )  # fmt: skip
+        Calls(_INDEX),
+        Calls(_GATHER, function_says=("arange",)),
+        *MAPPING,
+        Mapped(calling=(("arange", "one_hot"), _NEAR)),
+    )
     forms = ("call", "partial", "keyword", "mapped")
     fixes = "none"
 
@@ -69,6 +75,7 @@ class ShardOffset(Rule):
         if site.api != _INDEX:
             yield from self._rows(site)
             yield from self._positions(site)
+            yield from self._chosen(site)
             if site.api not in _COUNTS:
                 yield from self._wholes(site)
             return
@@ -100,6 +107,25 @@ class ShardOffset(Rule):
                 "that splits it",
                 form="rows",
                 why="the in_specs split the dimension whose length it takes",
+            )
+
+    def _chosen(self, site: Site) -> Iterator[Finding]:
+        """Numbers that count the whole of a dimension, looked for among those of each device's part."""
+        done: set[ast.AST] = set()
+        for _, event, node in events(site, "numbers of all", inside=_CHOOSING) if site.wants("numbers") else ():
+            if node in done:
+                continue
+            done.add(node)
+            yield site.finding(
+                node,
+                f"the same numbers, on every device along {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.release('jax')} the dimension that they choose from is split over {shown(event.axes)}: each "
+                "device takes its first entry for the first of all, and the numbers beyond its own entries choose "
+                "nothing.",
+                help=f"subtract where its entries begin: jax.lax.axis_index({shown(event.axes[:1])}) * n",
+                form="numbers",
+                why="the in_specs split the dimension whose length it takes, and the numbers are the same on all "
+                "devices",
             )
 
     def _wholes(self, site: Site) -> Iterator[Finding]:

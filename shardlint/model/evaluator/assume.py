@@ -75,8 +75,9 @@ class Assuming(Evaluator):
                 return self.settled(inner, depth + 1)
             case Choice():
                 return choice([self.settled(option, depth + 1) for option in options(value)])
-            case Items(kind=kind, items=items, open=is_open, repeated=repeated):
-                return Items(kind, tuple(self.settled(item, depth + 1) for item in items), is_open, repeated)
+            case Items(kind=kind, items=items, open=is_open, repeated=repeated, names_of=names):
+                known = tuple(self.settled(item, depth + 1) for item in items)
+                return Items(kind, known, is_open, repeated, names and self.settled(names, depth + 1))
             case Table(entries=entries, open=is_open):
                 return Table(tuple((key, self.settled(item, depth + 1)) for key, item in entries), is_open)
             case Leaves(of=leaf, kind=kind):

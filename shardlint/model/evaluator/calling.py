@@ -25,6 +25,7 @@ from shardlint.model.values import (
     Function,
     Items,
     Leaves,
+    Parameter,
     Place,
     Table,
     TableMethod,
@@ -210,9 +211,9 @@ class Calling:
             for option in options(inner):
                 one = settled(option)
                 held = parts.entries(evaluator, one) or evaluator.trees.listed(one)
-                made: Value = Unknown()
+                made: Value = Items(kind, (), True, (), one) if isinstance(one, Parameter) else Unknown()
                 if held is not None:
-                    made = Items(kind, held.items, held.open, held.repeated)
+                    made = Items(kind, held.items, held.open, held.repeated, held.names_of)
                 found.append(assumed(made, option))
             return choice(found)
         if callee.name in _DICTS or callee.name in _SAME:

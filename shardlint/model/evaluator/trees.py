@@ -264,7 +264,22 @@ class Trees:
         made = self.evaluator.value(
             Place(file, node.value if isinstance(node, ast.DictComp) else node.elt), env
         )
-        return Leaves(made, "dict") if isinstance(node, ast.DictComp) else Items("list", (), True, (made,))
+        if isinstance(node, ast.DictComp):
+            return Leaves(made, "dict")
+        return Items("list", (), True, (made,), self._names_of(file, node, env))
+
+    def _names_of(
+        self, file: FileFacts, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, env: Environment | None
+    ) -> Value | None:
+        """The names of which a comprehension leaves out only those that a mesh lacks; None of any other."""
+        one = node.generators[0]
+        same = isinstance(node.elt, ast.Name) and isinstance(one.target, ast.Name) and node.elt.id == one.target.id
+        if len(node.generators) > 1 or not same or not all(_in_a_mesh(test) for test in one.ifs):
+            return None
+        whole = settled(self.evaluator.value(Place(file, one.iter), env))
+        if isinstance(whole, Items) and whole.open:
+            return whole.names_of
+        return whole if isinstance(whole, Items | Parameter) else None
 
     def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
         given = self.evaluator.value(place, env)
@@ -306,6 +321,23 @@ class Trees:
         if len(named) < len(keys):
             return Leaves(choice(made), "dict")
         return assumed(Table(tuple(zip(named, made, strict=True))), *reasons)
+
+
+def _in_a_mesh(test: ast.expr) -> bool:
+    """Whether a test asks for an axis of a mesh: `a in mesh.axis_names`, `mesh.shape[a] > 1`."""
+    match test:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return all(_in_a_mesh(part) for part in parts)
+        case ast.Compare(left=ast.Name(), ops=[ast.In()], comparators=[ast.Attribute(attr="axis_names" | "shape")]):
+            return True
+        case ast.Compare(left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(value=1)]):
+            asked = left.func if isinstance(left, ast.Call) else left
+            return isinstance(asked, ast.Subscript | ast.Attribute) and _is_shape(asked.value)
+    return False
+
+
+def _is_shape(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def _range(bounds: Sequence[Value]) -> list[Value] | None:

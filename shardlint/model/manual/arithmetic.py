@@ -22,6 +22,7 @@ from shardlint.model.manual.varying import (
     NOTHING,
     OWN_NORM,
     OWN_SUM,
+    REMAINDER,
     ROWS,
     SCATTERED,
     SUMMED,
@@ -33,6 +34,7 @@ from shardlint.model.manual.varying import (
     Product,
     Shape,
     Size,
+    Told,
     Tree,
     combined,
     kept_kind,
@@ -40,7 +42,7 @@ from shardlint.model.manual.varying import (
 )
 from shardlint.model.manual.wholes import Wholes
 from shardlint.model.values import CallResult, Constant, Parameter, Place, Value
-from shardlint.syntax import last_name
+from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -94,6 +96,8 @@ class Arithmetic(ABC):
                     kind = one.kind
         elif isinstance(op, ast.Pow) and isinstance(left, Leaf) and left.kind == "mean" and left.over:
             kind = CURVED
+        if isinstance(op, ast.Mod):
+            kind = REMAINDER
         if isinstance(op, ast.Mult):
             self._placed(left, right, place)
         if isinstance(op, ast.MatMult):
@@ -177,13 +181,32 @@ class Arithmetic(ABC):
                 return one.kind
         return ""
 
-    def compared(self, values: Sequence[Local]) -> None:
+    def compared(self, values: Sequence[Local], node: ast.Compare, file: FileFacts) -> None:
         """Note numbers that count a split dimension from 0, compared with those of the whole that was gathered."""
+        if len(values) == 2 and isinstance(node.ops[0], ast.Eq):
+            for one, other in (values, reversed(values)):
+                self.chosen_by(one, self.counted(other), Place(file, node))
         rows = NONE.union(*(self.counted(one) for one in values))
         whole = any(isinstance(one, Leaf) and one.kind == COLUMNS and rows & one.reduced for one in values)
         if rows and whole:
             for one in values:
                 self.note_rows("rows against all", one)
+
+    def chosen_by(self, numbers: Local, axes: Axes, place: Place) -> None:
+        """Note numbers, the same on all devices, that are looked for among those of a split dimension, from 0 on."""
+        if axes and isinstance(numbers, Leaf) and numbers.traced and numbers.kind in ("", "key"):
+            if all(numbers.same_over(axis) for axis in axes):
+                self.calls.note("numbers of all", place, tuple(axes), numbers)
+
+    def shifted(self, whole: Leaf, at: object, place: Place) -> None:
+        """Note what brings together neighbours along a split dimension: at a device's border they are another's.
+
+        Along the first dimension, that of the rows of a batch, any neighbour will do.
+        """
+        spec = whole.spec or ()
+        if isinstance(at, int) and at != 0 and -len(spec) < at < len(spec) and spec[at] and whole.kind in ("", "key"):
+            sure = at > 0 or isinstance(spec, Told)
+            self.calls.note("shifted", place, tuple(spec[at]), whole, "" if sure else "?")
 
     def _scaled(self, left: Local, right: Local) -> None:
         """Note what was scattered over the devices, multiplied by a norm of the part that each device has."""

@@ -18,6 +18,7 @@ from shardlint.model.manual.varying import (
     NONE,
     NOTHING,
     OWN_NORM,
+    REMAINDER,
     ROWS,
     SCATTERED,
     Axes,
@@ -178,6 +179,9 @@ class LibraryCalls:
             return Leaf(kind=f"{ROWS} {len(self.calls.body.rows) - 1}", origin=place)
         if last in _RESHAPED and given and self.calls.body.counted(given[0]):
             return given[0]
+        if last == "one_hot" and given:
+            count = named.get("num_classes") or (given[1] if len(given) > 1 else NOTHING)
+            self.calls.body.chosen_by(given[0], count.axes if isinstance(count, Size) else NONE, place)
         if last == "take" and len(given) > 1:
             self.calls.body.taken_by(given[0], self.calls.body.counted(given[1]), place)
         if last == "arange" and len(given) == 1 and isinstance(given[0], Gathered):
@@ -188,6 +192,8 @@ class LibraryCalls:
             turned = self.calls.body.turned(None, given[0], given[1])
             if turned:
                 return replace(combined(values), kind=turned)
+        if last in ("remainder", "mod", "fmod"):
+            return combined(values, REMAINDER)
         whole = "axis" not in named and len(given) == 1
         own = self._own_norm(last, given, whole, place)
         if own:
@@ -200,6 +206,7 @@ class LibraryCalls:
             return combined(values, "std")
         if last in _CURVES and len(given) == 1 and isinstance(given[0], Leaf) and given[0].kind == "mean":
             return combined(values, CURVED if given[0].over else "")
+        self._moved(last, given, named, place)
         kind = self._along(last, given, named, place)
         if last in _SUMS and not kind and _first_axis(given, named):
             return combined(values, COLUMN_SUM)
@@ -247,6 +254,13 @@ class LibraryCalls:
             if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
                 if len(letters) <= self.calls.body.stacks.get(one.origin.node, 0):
                     self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, form.value)
+
+    def _moved(self, last: str, given: list[Local], named: Named, place: Place) -> None:
+        """Note what moves the entries of a split dimension to the places of others: each device turns its own part."""
+        one = given[0] if given else named.get("a") or named.get("m")
+        axis = named.get("axis") or (given[_MOVING[last]] if last in _MOVING and len(given) > _MOVING[last] else None)
+        if last in _MOVING and isinstance(one, Leaf) and isinstance(axis, Known) and isinstance(axis.value, Constant):
+            self.calls.body.shifted(one, axis.value.value, place)
 
     def _along(self, last: str, given: list[Local], named: Named, place: Place) -> str:
         """Note what goes along one dimension of an argument as it came, if that dimension is split.
@@ -396,6 +410,10 @@ _ALONG = {
     "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
     "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
 }  # fmt: skip
+
+
+# What moves entries along a dimension, and where it is told which one.
+_MOVING = {"roll": 2, "flip": 1, "diff": 2}
 
 
 def _first_axis(given: list[Local], named: Named) -> bool:

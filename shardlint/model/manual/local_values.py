@@ -134,7 +134,7 @@ class LocalValues(Arithmetic):
                 return self._subscript(file, node, frame)
             case ast.Compare():
                 values = [self.expression(file, one, frame) for one in (node.left, *node.comparators)]
-                self.compared(values)
+                self.compared(values, node, file)
                 return combined(values)
             case ast.IfExp():
                 truth = self.truth(file, node.test, frame)
@@ -186,6 +186,10 @@ class LocalValues(Arithmetic):
         whole = self.expression(file, node.value, frame)
         key = self.expression(file, node.slice, frame)
         self.taken_by(whole, self._counting(file, node.slice, key, frame), Place(file, node))
+        if isinstance(whole, Leaf) and isinstance(node.slice, ast.Tuple):
+            for at, part in enumerate(node.slice.elts):
+                if isinstance(part, ast.Slice) and _but_the_border(part) and _plain(node.slice.elts[:at]):
+                    self.shifted(whole, at, Place(file, node))
         index = key.value.value if isinstance(key, Known) and isinstance(key.value, Constant) else None
         if (
             isinstance(whole, Tree)
@@ -378,6 +382,23 @@ class LocalValues(Arithmetic):
                 base = frame.find(name)
                 if base is not None and not isinstance(base, Known):
                     frame.names[name] = combined([base, value])
+
+
+def _but_the_border(part: ast.Slice) -> bool:
+    """Whether a slice leaves out some entries at one end of a dimension, or turns it round: `1:`, `:-1`, `::-1`."""
+    match part:
+        case ast.Slice(lower=ast.Constant(value=int(first)), upper=None, step=None):
+            return first > 0
+        case ast.Slice(lower=None, upper=ast.UnaryOp(op=ast.USub(), operand=ast.Constant()), step=None):
+            return True
+        case ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
+            return True
+    return False
+
+
+def _plain(before: Sequence[ast.expr]) -> bool:
+    """Whether parts of an index keep the dimensions that they stand for."""
+    return all(isinstance(one, ast.Slice) for one in before)
 
 
 def _size(shape: Shape, index: int) -> Size:

@@ -31,6 +31,7 @@ OWN_SUM = "own sum by all"
 """What one device adds up of its own data, divided by a count over all of them."""
 COLUMN_SUM = "column sum"
 COUNTED = "counted"
+REMAINDER = "remainder"
 OPEN = "**"
 """Stands, among the keywords of a call, for settings that are not seen."""
 
@@ -85,8 +86,11 @@ class Leaf(Local):
         return self.firm if self.open else self.over
 
     def same_over(self, axis: Axis) -> bool:
-        """Whether all devices along an axis surely hold the same."""
-        return not self.open and axis not in self.over and axis not in self.maybe
+        """Whether all devices along an axis surely hold the same: a parameter that it varies over may be that axis."""
+        varies = self.over | self.maybe
+        return not self.open and not any(
+            one == axis or isinstance(one, str) != isinstance(axis, str) for one in varies
+        )
 
     def plain(self) -> Leaf:
         """The same after some arithmetic."""
@@ -341,6 +345,12 @@ def axes_of(value: Value) -> tuple[Axis, ...] | None:
                     if inner is None:
                         return None
                     found.extend(inner)
+            case Items(items=(), names_of=Value() as names):
+                # A name that the mesh lacks would stand for one device.
+                inner = axes_of(names)
+                if inner is None:
+                    return None
+                found.extend(inner)
             case _:
                 return None
     # Of several possible axes none is sure.
