@@ -90,7 +90,15 @@ def _of_method(site: Site) -> ast.expr | None:
         return None
     if not all(_pytree(site, one) for one in options(site.value(func.value))):
         return None
-    return given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
+    target = given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
+    # `restore(path, ocp.args.PyTreeRestore(...))`: what is to be read is said there.
+    if target is not None and any(_is_args(one) for one in options(site.value(target))):
+        return None
+    return target
+
+
+def _is_args(value: Value) -> bool:
+    return isinstance(value, CallResult) and value.api.startswith("orbax.checkpoint.args.")
 
 
 def _pytree(site: Site, value: Value) -> bool:

@@ -22,7 +22,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._batch_loops import PLACING, Loop, loop_of
+from shardlint_rules.jit.batch_loops import PLACING, Loop, loop_of
 from shardlint_rules.jit.leaf import given_in_sight, origins
 
 _PUTS = ("device_put", "make_array_from_process_local_data")

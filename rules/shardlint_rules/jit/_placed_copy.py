@@ -15,7 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._batch_elsewhere import splits
-from shardlint_rules.jit._batch_loops import jitted, roots
+from shardlint_rules.jit.batch_loops import jitted, roots
 
 _PROCESS_LOCAL = "jax.make_array_from_process_local_data"
 _SAYS = regex(r"(?i)put|shard|place|prefetch|global|device|distribut|make_array|constrain")

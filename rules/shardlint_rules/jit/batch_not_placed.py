@@ -14,7 +14,9 @@ from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._batch_elsewhere import class_around, comes_from_the_host, placing_loop
-from shardlint_rules.jit._batch_loops import (
+from shardlint_rules.jit._placed_copy import host_copies
+from shardlint_rules.jit._put_beside import put_beside
+from shardlint_rules.jit.batch_loops import (
     PLACING,
     Loop,
     host_batches,
@@ -24,8 +26,6 @@ from shardlint_rules.jit._batch_loops import (
     places,
     roots,
 )
-from shardlint_rules.jit._placed_copy import host_copies
-from shardlint_rules.jit._put_beside import put_beside
 from shardlint_rules.jit.placed import asks_for_a_place
 from shardlint_rules.jit.repeated import is_test
 

@@ -13,7 +13,7 @@ from shardlint.model.values import CallResult, Computed, Constant, Items, Parame
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit._batch_loops import constrains
+from shardlint_rules.jit.batch_loops import constrains
 from shardlint_rules.jit.leaf import array_values, leaves_of
 
 # Placements: what jit gives by its out_shardings may be put otherwise before the loop.
