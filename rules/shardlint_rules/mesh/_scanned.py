@@ -89,7 +89,7 @@ def _cut(site: Site, value: Value) -> tuple[Place, Place] | None:
         case _:
             return None
     match call:
-        case ast.Call(func=ast.Attribute(value=array, attr="reshape"), args=shape) if value.__class__ is Computed:
+        case ast.Call(func=ast.Attribute(value=array, attr="reshape"), args=shape) if isinstance(value, Computed):
             pass
         case ast.Call(args=[array, *shape]) if isinstance(value, CallResult):
             pass
