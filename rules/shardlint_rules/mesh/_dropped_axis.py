@@ -15,9 +15,9 @@ from shardlint.syntax.nodes import walk
 # Names for the dimensions of arrays, which rules turn into mesh axes.
 LOGICAL = (r"(?i)(?:\b|_)logical(?:ly)?(?:\b|_)|\bLogical[A-Z(:.]", "axis_rules")
 # `name if name in mesh.axis_names else None`, and the same of each name of an entry.
-_DROPS = regex(
-    r"\b(?:if|for)\b[^\n]*\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape|mesh_axes)\b"
-    r"|=\s*(?:set|frozenset|tuple|list)\((?:\w+\.)*axis_names\)"
+_DROPS = (
+    r"(?:\b(?:if|for)\b[^\n]*\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape|mesh_axes)\b)"
+    r"|(?:=\s*(?:set|frozenset|tuple|list)\((?:\w+\.)*axis_names\))"
 )
 _SPEC = regex(r"\b(?:P|PS|PartitionSpec)\(((?:[^()\n]|\([^()]*\))*)\)")
 # Names that axes of one kind have.
@@ -46,6 +46,8 @@ def dropped(site: Site) -> Dropped | None:
     mesh = site.mesh_of(site.value(site.call))
     if mesh is None or mesh.axis_names is None or site.program.project.holds(site.file.path, *LOGICAL):
         return None
+    if not site.program.project.saying(site.file.path, (_DROPS,)):
+        return None
     said = site.program.once(site.file, "SL351 dropped", lambda: _said(site))
     if said is None:
         return None
@@ -68,13 +70,8 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _said(site: Site) -> tuple[dict[str, int], frozenset[str], frozenset[str]] | None:
-    """How often each name is quoted, those that specs write out, and the axes of meshes; None where not all are known.
-
-    Also where nothing drops axes.
-    """
+    """How often names are quoted, those that specs write out, and the axes of meshes; None where some are not known."""
     texts = [file.source.text for file in site.program.together(site.file)]
-    if not any(_DROPS.search(text) for text in texts):
-        return None
     made: set[str] = set()
     for file in making_meshes(site.program, site.file.path, tests=False):
         if file is None:
