@@ -241,12 +241,7 @@ class Flow:
 
     def _is_module(self, cls: ClassValue) -> bool:
         """Whether a class is a Module of a library: such instances are made and called in plain sight."""
-        bases = [
-            self.evaluator.value(Place(one.place.file, base))
-            for one in self.evaluator.lineage(cls)
-            for base in one.node.bases
-        ]
-        return any(isinstance(base, Api) and base.name in _MODULES for base in bases)
+        return any(isinstance(base, Api) and base.name in _MODULES for base in self.evaluator.bases(cls))
 
     def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
         """Calls of the instances of a Module: of what its own calls make."""

@@ -104,7 +104,4 @@ def _is_of(evaluator: Evaluator, function: Value, call: Place, name: str) -> boo
     cls = evaluator.value(Place(call.file, called.value))
     if not isinstance(cls, ClassValue):
         return False
-    bases = [
-        evaluator.value(Place(one.place.file, base)) for one in evaluator.lineage(cls) for base in one.node.bases
-    ]
-    return any(isinstance(base, Api) and base.name == owner for base in bases)
+    return any(isinstance(base, Api) and base.name == owner for base in evaluator.bases(cls))

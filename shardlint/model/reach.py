@@ -19,6 +19,12 @@ _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _MOST = 48
 
 
+def assigned_once(file: FileFacts, name: ast.Name) -> ast.expr | None:
+    """What a name is bound to where it is read, if one assignment alone may have bound it."""
+    bindings, _ = lookup(file, name, name.id)
+    return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+
+
 def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
     """The bindings that can give `name` its value at `use`, and the scope that owns it (None for builtins).
 

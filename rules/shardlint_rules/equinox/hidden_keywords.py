@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.values import Api, options
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Edit
@@ -55,8 +55,7 @@ def _entries(site: Site, node: ast.expr, depth: int = _DEPTH) -> dict[str, ast.e
     more: dict[str, ast.expr] = {}
     match node:
         case ast.Name() if depth:
-            bindings = lookup(site.file, node, node.id)[0]
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            value = assigned_once(site.file, node)
             if value is None:
                 return None
             _refuse_changes(site, node)

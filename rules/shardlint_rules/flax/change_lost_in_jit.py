@@ -185,9 +185,5 @@ def _is_module(site: Site, value: Value) -> bool:
         return value.name in _BASES
     if not isinstance(value, ClassValue):
         return False
-    for owner in site.program.evaluator.lineage(value):
-        for base in owner.node.bases:
-            found = options(site.program.evaluator.value(Place(owner.place.file, base)))
-            if any(isinstance(one, Api) and one.name in _BASES for one in found):
-                return True
-    return False
+    bases = site.program.evaluator.bases(value)
+    return any(isinstance(one, Api) and one.name in _BASES for base in bases for one in options(base))

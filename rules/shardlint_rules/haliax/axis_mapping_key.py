@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.mappings import AXIS_MAPPING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.values import Api, Constant, Items, Table, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -156,8 +156,7 @@ def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
     """The keys as they stand in this file."""
     node: ast.AST | None = argument
     if isinstance(argument, ast.Name):
-        bindings, _ = lookup(site.file, argument, argument.id)
-        node = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        node = assigned_once(site.file, argument)
     if not isinstance(node, ast.Dict):
         return {}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -146,8 +146,7 @@ def _about_tracers(site: Site, place: Place, truth: bool, depth: int) -> ast.AST
             found_kinds = [one for part in parts for one in options(site.program.value(file, part))]
             return node if any(isinstance(one, Api) and one.name == _TRACER for one in found_kinds) else None
         case ast.Name() if depth < _DEPTH:
-            bindings, _ = lookup(file, node, node.id)
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            value = assigned_once(file, node)
             inner = _about_tracers(site, Place(file, value), truth, depth + 1) if value is not None else None
             return node if inner is not None else None
         case ast.Call(func=func) if depth < _DEPTH:
@@ -195,8 +194,7 @@ def _about_cpu(site: Site, place: Place, truth: bool, depth: int) -> ast.AST | N
             sides = (_is_platform(site, file, left), _is_platform(site, file, right))
             return node if said is truth and any(sides) else None
         case ast.Name() if depth < _DEPTH:
-            bindings, _ = lookup(file, node, node.id)
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            value = assigned_once(file, node)
             if value is None or _about_cpu(site, Place(file, value), truth, depth + 1) is None:
                 return None
             return node
@@ -231,8 +229,7 @@ def _says(op: ast.cmpop, other: ast.expr) -> bool | None:
 def _is_platform(site: Site, file: FileFacts, node: ast.expr) -> bool:
     """Whether it is the platform of the process: `jax.devices()[0].platform`, `jax.default_backend()`."""
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(file, node, node.id)
-        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        value = assigned_once(file, node)
         return value is not None and not isinstance(value, ast.Name) and _is_platform(site, file, value)
     if isinstance(node, ast.Attribute) and node.attr == "platform":
         return _calls(site, file, node.value, (*_DEVICES, *_BACKENDS))

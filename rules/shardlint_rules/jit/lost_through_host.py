@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from copy import copy
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -190,8 +190,7 @@ def _kept(site: Site, value: Value, depth: int) -> Iterator[Value]:
 def _part_of(site: Site, node: ast.expr) -> ast.expr | None:
     """The tree of which an expression is an entry, also under a name."""
     if isinstance(node, ast.Name):
-        bound, _ = lookup(site.file, node, node.id)
-        only = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" else None
+        only = assigned_once(site.file, node)
         return only.value if isinstance(only, ast.Subscript) else None
     return node.value if isinstance(node, ast.Subscript) else None
 
@@ -207,8 +206,7 @@ def _is_number(site: Site, node: ast.expr) -> bool:
 def _joined(site: Site, node: ast.AST, depth: int) -> Iterator[Value]:
     """The arrays that are joined on the host, where each of them surely is a copy."""
     if isinstance(node, ast.Name):
-        bound, _ = lookup(site.file, node, node.id)
-        node = bound[0].value if len(bound) == 1 and bound[0].kind == "assign" and bound[0].value is not None else node
+        node = assigned_once(site.file, node) or node
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
     found = [list(_copied(site, one, depth + 1)) for one in parts]
     if found and all(found):

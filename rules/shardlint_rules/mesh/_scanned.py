@@ -8,7 +8,7 @@ from copy import copy
 from typing import NamedTuple
 
 from shardlint.model.mesh.meshes import leaves
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.values import CallResult, Computed, Constant, Items, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -122,11 +122,7 @@ def _in_two(file: FileFacts, shape: list[ast.expr], array: str) -> bool:
 
 def _bound(file: FileFacts, node: ast.expr) -> ast.expr:
     """What a name is bound to, if by one assignment; else the expression itself."""
-    if isinstance(node, ast.Name):
-        bound, _ = lookup(file, node, node.id)
-        if len(bound) == 1 and bound[0].kind == "assign" and isinstance(bound[0].value, ast.expr):
-            return bound[0].value
-    return node
+    return (assigned_once(file, node) or node) if isinstance(node, ast.Name) else node
 
 
 def _first_axes(site: Site, array: Place) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ class OneFileManyWriters(Rule):
             caller = site.file.home(call).function()
             if caller is None or guard(site.program, site.file, call) is not None:
                 continue
-            if self._asks(site, caller) and _waits_behind(site.file, call):
+            if self._asking(site, caller) and _waits_behind(site.file, call):
                 return call
         return None
 
@@ -316,11 +316,7 @@ class OneFileManyWriters(Rule):
             for call in calls
             for one in options(site.value(call.func))
         )
-        tests = [
-            one
-            for one in function.statements
-            if isinstance(one, ast.If) and first(site.program, Place(file, one.test)) is not None
-        ]
+        tests = self._asking(site, function)
         if meets and tests:
             return "barrier"
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
@@ -333,10 +329,10 @@ class OneFileManyWriters(Rule):
         at = block.index(statement)
         return any(_is_barrier(one) for one in block[max(at - 2, 0) : at + 3])
 
-    def _asks(self, site: Site, function: Scope) -> bool:
-        """Whether a function leaves something to one process."""
+    def _asking(self, site: Site, function: Scope) -> list[ast.If]:
+        """The statements by which a function leaves something to one process."""
         tests = [one for one in function.statements if isinstance(one, ast.If)]
-        return any(first(site.program, Place(site.file, one.test)) is not None for one in tests)
+        return [one for one in tests if first(site.program, Place(site.file, one.test)) is not None]
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""

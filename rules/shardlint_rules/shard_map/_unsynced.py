@@ -42,7 +42,7 @@ def unsynced(site: Site) -> tuple[ast.expr, str, bool] | None:
     """
     for call in _expressions(site.syntax):
         taken = _TAKES.match(last_name(call.func)) is not None
-        if not taken and not evaluates(site, call):
+        if not taken and not _evaluates(site, call):
             continue
         synced = site.program.once(site.file, "synced states", lambda: frozenset(_synced(site)))
         for argument in (one for one in call.args if isinstance(one, ast.Name)):
@@ -61,7 +61,7 @@ def _expressions(statement: ast.AST) -> Iterator[ast.Call]:
     yield from (one for one in walk(statement) if isinstance(one, ast.Call) and id(one) not in apart)
 
 
-def evaluates(site: Site, call: ast.Call) -> bool:
+def _evaluates(site: Site, call: ast.Call) -> bool:
     """Whether a call runs, on each device, a function that reads batch statistics and makes none."""
     if not _EVALUATES.match(last_name(call.func)):
         return False

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.signatures import Jitted, numbers, wrappings
 from shardlint.model.values import Function, Items, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
@@ -160,8 +160,7 @@ def _held_dict(inner: Value) -> str:
     returns = file.walked(file.scope(inner.node)).returns
     node = returns[0].value if len(returns) == 1 else None
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(file, node, node.id)
-        node = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        node = assigned_once(file, node)
     if not isinstance(node, ast.Attribute):
         return ""
     written = file.text(node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from weakref import WeakSet
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
@@ -182,6 +182,11 @@ class Evaluator:
     def lineage(self, cls: ClassValue) -> list[ClassValue]:
         """A class and those of its bases that are in the project, nearest first."""
         return self.classes.lineage(cls)
+
+    def bases(self, cls: ClassValue) -> Iterator[Value]:
+        """What a class and those of its bases that are in the project inherit from."""
+        for one in self.lineage(cls):
+            yield from (self.value(Place(one.place.file, base)) for base in one.node.bases)
 
     def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""

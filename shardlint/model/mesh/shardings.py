@@ -181,11 +181,10 @@ class Shardings:
 
     def _is_nnx(self, cls: ClassValue) -> bool:
         """Whether a class is one of NNX modules."""
-        bases = [(one.place.file, base) for one in self._program.evaluator.lineage(cls) for base in one.node.bases]
         return any(
             isinstance(one, Api) and one.name == "flax.nnx.Module"
-            for file, base in bases
-            for one in options(self._program.value(file, base))
+            for base in self._evaluator.bases(cls)
+            for one in options(base)
         )
 
     def _placed_when_made(self, cls: ClassValue) -> bool:

@@ -194,8 +194,7 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
     if found is None:
         return None
     step, taken = found
-    each = counted_each(several, step, fits)
-    lines = (each or step.lines)[:4]
+    lines = (counted_each(several, step, fits) if taken == "counted" else step.lines)[:4]
     if not lines:
         return None
     inside = [
@@ -204,7 +203,7 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
         if eqn.primitive.name in COLLECTIVES
     ]
     return {
-        "step": step.name, "taken": "counted" if each else taken, "collective": step.name in COLLECTIVES,
+        "step": step.name, "taken": taken, "collective": step.name in COLLECTIVES,
         "devices": region.several.size,
         "lines": lines, "inside": [each[0] for each in inside if each][:4],
     }  # fmt: skip

@@ -208,7 +208,8 @@ def _together(grid: Any, names: Sequence[str], taken: Sequence[tuple[str, ...]],
 
 def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str] | None:
     """The first operation on the way to a wrong result that gives another thing than on one device though what it takes
-    fits; with how its input is made up (`sum`, `mean`, ...). None where it cannot be told, or may be meant.
+    fits; with how its input is made up (`sum`, `mean`, ...; `counted`: see `counted_each`). None where it cannot be
+    told, or may be meant.
     """
     makers = {give: step for step in several.steps for give in step.gives}
     ends = [several.results[at] for at in wrong]
@@ -235,6 +236,8 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
             return None
     if not found:
         return None
+    if counted_each(several, found[0], fits):
+        return found[0], "counted"
     taken = [fits[one] or "" for one in found[0].takes if one is not None]
     first = found[0].takes[0] if found[0].takes else None
     summed = makers.get(first) if first is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once
 from shardlint.model.values import (
     Assumed,
     CallResult,
@@ -256,8 +256,7 @@ def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
     if isinstance(node, ast.Tuple | ast.List):
         return node.elts
     if isinstance(node, ast.Name):
-        bindings, _ = lookup(site.file, node, node.id)
-        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        value = assigned_once(site.file, node)
         if isinstance(value, ast.Tuple | ast.List):
             return value.elts
     return None
