@@ -144,15 +144,18 @@ def test_a_comment_costs_no_other_file(project: Path, checked: list[str]) -> Non
 def test_who_asks_for_the_process_is_looked_up_by_its_lines(
     write: Write, memory: Path, checked: list[str]
 ) -> None:
-    """Which names of a project ask for the process rests on the functions that hold them, not on the whole files."""
+    """Which names of a project ask for the process is told by the lines that say so, and rests on nothing else."""
     ask = "import jax\n\n\ndef first():\n    return jax.process_index() == 0\n\n\ndef other():\n    return 1\n"
     save = "import roles\n\n\ndef save(x, path):\n    if roles.first():\n        multihost_utils.process_allgather(x)\n"
     head = "from jax.experimental import multihost_utils\n"
-    root = write({"roles.py": ask, "saving.py": head + save})
+    gather = head + "\n\ndef gather(x, flag):\n    if flag.on():\n        multihost_utils.process_allgather(x)\n"
+    root = write({"roles.py": ask, "saving.py": head + save, "gather.py": f"{gather}\n\nimport roles\n"})
     (root / "setup.cfg").touch()
     again(root, checked)
     (root / "roles.py").write_text(ask.replace("return 1", "return 2"))
     assert again(root, checked) == ["roles.py"]
+    (root / "roles.py").write_text(ask.replace("    return jax", "    mine = 3\n    return jax"))
+    assert "gather.py" not in again(root, checked), "the same names ask"
     (root / "roles.py").write_text(ask.replace("return 1", "return jax.process_index()"))
     assert "saving.py" in again(root, checked), "one more asks"
     (root / "roles.py").write_text(ask)

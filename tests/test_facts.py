@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shardlint.model.lifetime.liveness import result_use
 from shardlint.model.reach import lookup
 from shardlint.source.text import Source
+from shardlint.source.words import bound_with
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 
 HERE = Path("x.py")
@@ -224,6 +225,23 @@ def test_star_imports_bind_nothing_by_name() -> None:
 )
 def test_globals_that_functions_rebind(text: str, names: set[str]) -> None:
     assert facts(text).rebound_globals == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("rank = jax.process_index()\n", {"rank"}),
+        ("self.rank: int = jax.process_index()\n", {"rank"}),
+        ("def first(): return process_index() == 0\n", {"first"}),
+        ("def outer():\n    async def inner():\n        return process_index()\n    x = 1\n", {"outer", "inner"}),
+        ("def other():\n    return 1\nrank = process_index()\n", {"rank"}),
+        ("def f():\n\treturn process_index()\nmain = f()\nname = 'a' if main else ''\n", {"f", "main", "name"}),
+        ("process_index = 3\nrank = process_index\n", set()),
+        ("old_process_index() == 1\n", set()),
+    ],
+)
+def test_names_bound_with_calls(text: str, names: set[str]) -> None:
+    assert bound_with(text, ("process_index(", "host_id(")) == names
 
 
 # places

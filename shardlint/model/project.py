@@ -15,11 +15,12 @@ from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_o
 from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.searches import JOINED, PART, SAYS, TOGETHER, Question, holds
+from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.source.word_index import WordIndex
+from shardlint.source.words import bound_with
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 from shardlint.syntax.parts import OUTLINE, Part
 
@@ -68,6 +69,7 @@ class Project:
         self.needs = needs if needs is not None else Needs()
         self._mapping: Memo[Path, list[Path]] = Memo(self.needs)
         self._mappers: Memo[Path, list[Path]] = Memo(self.needs)
+        self._bound_with: Memo[tuple[Path, tuple[str, ...]], frozenset[str]] = Memo(self.needs)
         self._tests: dict[Path, bool] = {}
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -244,6 +246,15 @@ class Project:
         about = Texts(self.bytes_of(path))[b"jax"]
         self.needs.note((SAYS, str(path), "jax", "1" if about else ""))
         return near if about else []
+
+    def bound_with(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
+        """Names that a file may bind with what some calls give (`f(`): by its text alone, which need not parse."""
+        return self._bound_with.get((path, calls), lambda: self._found_bound(path, calls))
+
+    def _found_bound(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
+        found = bound_with(self.bytes_of(path).decode("utf-8", "replace"), calls)
+        self.needs.note((BOUND, str(path), ",".join(calls), ",".join(sorted(found))))
+        return found
 
     def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
         """The files of `holding` that cannot be read as Python."""

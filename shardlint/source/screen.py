@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
@@ -51,7 +51,6 @@ NAMES, CALLING, TAKING, LINE, NAMES_LIKE = b"names:", b"calling:", b"taking:", b
 # stand there.
 NAMED, EACH, ANY_OF = b"named:", b"each:", b"of:"
 _FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
-_NAME = regex(rb"[A-Za-z_]\w*")
 _IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
 # What is private, and the address of documentation.
 _UNASKED = (b"_", b"readthedocs")
@@ -91,15 +90,11 @@ def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
     return near, NAMES_LIKE + names if names else b"", tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
-def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
-    """Where a dotted name ends that is no part of a longer one."""
-    at = data.find(dotted)
-    while at >= 0:
-        end = at + len(dotted)
-        before = data[at - 1 : at]
-        if not (before.isalnum() or before in (b"_", b".")):
-            yield end
-        at = data.find(dotted, end)
+@lru_cache(maxsize=512)
+def _read_of(module: bytes) -> re.Pattern[bytes]:
+    """The names that are read of a module, by a dotted name that is no part of a longer one."""
+    name = re.escape(module)
+    return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_]\w*)")
 
 
 @lru_cache(maxsize=16)
@@ -229,8 +224,9 @@ class Texts(dict[bytes, bool]):
         """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
-            read = (_NAME.match(data, end) for end in _ends(data, module + b".")) if last in words else ()
-            if any(one is not None and _is_another(one[0], names) for one in read):
+            if last not in words or module + b"." not in data:
+                continue
+            if any(_is_another(one, names) for one in set(_read_of(module).findall(data))):
                 return True
         for found in _FROM.finditer(data):
             if found[1] in known:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from shardlint.source.patterns import regex
@@ -16,6 +17,9 @@ _HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
 _WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
 _CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
+_DEFINITION = regex(r"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_BINDS = regex(r"[ \t]*(?:(?:async[ \t]+)?def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
+_ROUNDS = 3  # what is bound with a call, what is bound with that, and what with that
 _OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 
 
@@ -84,6 +88,43 @@ def rebound_globals(text: str) -> frozenset[str]:
         if text[before : found.start()].rstrip(" \t")[-1:] in ("", ":", ";"):
             names.update(name.strip() for name in found[1].split(","))
     return frozenset(names)
+
+
+def bound_with(text: str, calls: Iterable[str]) -> frozenset[str]:
+    """Names that a text may bind with what some calls give (`f(`), and with what is bound so: by its lines alone.
+
+    These are the names that a line with such a call binds, and the functions that it may lie in, by its indentation.
+    """
+    words = [call.removesuffix("(") for call in calls if call in text]
+    if not words:
+        return frozenset()
+    definitions = [(one.start(), len(one[1].expandtabs()), one[2]) for one in _DEFINITION.finditer(text)]
+    found: set[str] = set()
+    for turn in range(_ROUNDS):
+        new: set[str] = set()
+        for word in words:
+            for start in _words(text, word):
+                if turn == 0 and text[start + len(word) : start + len(word) + 1] != "(":
+                    continue
+                begin = text.rfind("\n", 0, start) + 1
+                binds = _BINDS.match(text, begin)
+                new.update(filter(None, binds.groups()) if binds is not None else ())
+                line = text[begin:start].expandtabs()
+                new.update(_around(definitions, begin, len(line) - len(line.lstrip())))
+        words = sorted(new - found)
+        found |= new
+    return frozenset(found)
+
+
+def _around(definitions: list[tuple[int, int, str]], begin: int, indent: int) -> Iterator[str]:
+    """The functions around a line that begins there, innermost first."""
+    for at in range(bisect_left(definitions, (begin,)) - 1, -1, -1):
+        _, outer, name = definitions[at]
+        if outer < indent:
+            indent = outer
+            yield name
+            if not outer:
+                return
 
 
 def _words(text: str, name: str) -> Iterator[int]:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from shardlint.source.code import code_of
 from shardlint.source.lazy import dataclass
-from shardlint.source.searches import GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
+from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
 from shardlint.source.store import digest
 from shardlint.source.text import Source
-from shardlint.source.words import rebound_globals
+from shardlint.source.words import bound_with, rebound_globals
 from shardlint.syntax.parts import OUTLINE, parts_of, texts
 
 _Need = Path | tuple[str, ...]
@@ -61,6 +61,8 @@ class Edited:
             return (said[0] in self.now.whole) != bool(said[1])
         if kind == GLOBALS:
             return ",".join(sorted(rebound_globals(self.now.whole))) != said[0]
+        if kind == BOUND:
+            return ",".join(sorted(bound_with(self.now.whole, said[0].split(",")))) != said[1]
         # What no longer holds the word or text was noted by itself.
         changed = [self.now.parts.get(name, "") for name in self.parts if name != OUTLINE]
         if kind == WORD:

@@ -137,14 +137,6 @@ class FileFacts:
         self.looked.note(SAYS, text, "1" if said else "")
         return said
 
-    def lines_with(self, word: str) -> Iterator[tuple[str, Scope]]:
-        """The lines on which a word stands, each with the function or class around it."""
-        self.looked.note(WORD, word)
-        for number in sorted(self._words.lines(word)):
-            scope = self.scope_at(number)
-            self.looked.scope(scope)
-            yield self._source.line(number), scope
-
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):

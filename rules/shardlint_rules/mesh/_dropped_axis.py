@@ -13,7 +13,11 @@ from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 
 # Names for the dimensions of arrays, which rules turn into mesh axes.
-LOGICAL = (r"(?i)(?:\b|_)logical(?:ly)?(?:\b|_)|\bLogical[A-Z(:.]", "axis_rules")
+LOGICAL = (
+    *(rf"(?:){word}(?<![A-Za-z0-9]{word})(?i:ly)?(?:\b|_)" for word in ("logical", "Logical", "LOGICAL")),
+    r"(?:)Logical(?<!\wLogical)[A-Z(:.]",
+    "axis_rules",
+)
 # `name if name in mesh.axis_names else None`, and the same of each name of an entry.
 _DROPS = (
     r"(?:\b(?:if|for)\b[^\n]*\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape|mesh_axes)\b)"

@@ -18,9 +18,9 @@ _SPEC = "jax.sharding.PartitionSpec"
 _MAKERS = ("jax.sharding.Mesh", "jax.make_mesh")
 # What leaves axes out that a mesh does not have, or asks for them; and meshes that come from libraries.
 _ASKS = (
-    r"(?:)\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape)\b",
-    r"(?:)\.shape\.get\(",
-    r"(?:)\bin\s+\w*(?:mesh_axes|axis_names|mesh_shape)\b",
+    r"(?:)in(?<!\win)\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape)\b",
+    ".shape.get(",
+    r"(?:)in(?<!\win)\s+\w*(?:mesh_axes|axis_names|mesh_shape)\b",
     "haliax",
     "levanter",
 )

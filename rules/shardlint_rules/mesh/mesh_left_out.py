@@ -75,7 +75,8 @@ class MeshLeftOut(Rule):
         later = [one for one in _statements(owner) if one.lineno > statement.lineno and one is not statement]
         calls = [one for one in later if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)]
         calls = [one for one in calls if not _says(one.value, {target.id})]
-        if not calls:
+        ours = _mesh(site, site.value(made)) if calls else None
+        if ours is None:
             return
         held = _made_with(later, target.id)
         for one in calls:
@@ -86,7 +87,7 @@ class MeshLeftOut(Rule):
                 continue  # on another way, or made anew in between
             if _placed_again(later, one, names) or not _meet(later, names, held - names | {target.id}):
                 continue
-            found = self._left_out(site, call, made)
+            found = self._left_out(site, call, made, ours)
             if found is None:
                 continue
             name, default = found
@@ -118,7 +119,7 @@ class MeshLeftOut(Rule):
             why=f"`{name}` is None by default, and line {line} replaces that",
         )
 
-    def _left_out(self, site: Site, call: ast.Call, made: ast.Call) -> tuple[str, str] | None:
+    def _left_out(self, site: Site, call: ast.Call, made: ast.Call, ours: Mesh) -> tuple[str, str] | None:
         """The parameter that a call leaves out, and the mesh that is made in its place, if that is another one."""
         found = options(site.value(call.func))
         definition = _definition(site, found[0]) if len(found) == 1 else None
@@ -138,9 +139,8 @@ class MeshLeftOut(Rule):
             default = _own(node, name)
             if default is None:
                 continue
-            ours = _mesh(site, site.value(made))
             theirs = _mesh(site, site.program.value(function.place.file, default))
-            if ours is not None and theirs is not None and not _same(ours, theirs, made, default):
+            if theirs is not None and not _same(ours, theirs, made, default):
                 return name, " ".join(function.place.file.text(default).split())
         return None
 

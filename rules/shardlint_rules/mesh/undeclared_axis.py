@@ -19,7 +19,13 @@ from shardlint_rules.shard_map.runs import runs
 _SPEC = "jax.sharding.PartitionSpec"
 _MESHES = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
 # What projects say that have names for the dimensions of arrays, and rules which turn these into mesh axes.
-_LOGICAL = (r"(?i)logical(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to)", "axis_rules")
+_LOGICAL = (
+    *(
+        rf"(?:){word}(?i:(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to))"
+        for word in ("logical", "Logical", "LOGICAL")
+    ),
+    "axis_rules",
+)
 _NEAR = 0.7
 
 

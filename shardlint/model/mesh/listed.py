@@ -48,8 +48,9 @@ def listed(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
 
 def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
     """`config.name = [...]`, `name: list[str] = (...)`, `name=[...]`, `"name": [...]`."""
-    pattern = rf"\b{re.escape(name)}[\"']?\]?\s*(?::[^=\n]*=|[:=])\s*{_DISPLAY}"
-    for file in program.project.holding(path, (f"(?m){pattern}",)):
+    word = re.escape(name)
+    pattern = rf"(?:){word}(?<!\w{word})[\"']?\]?\s*(?::[^=\n]*=|[:=])\s*{_DISPLAY}"
+    for file in program.project.holding(path, (pattern,)):
         if file is None:
             return
         text = file.source.text

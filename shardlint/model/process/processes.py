@@ -14,7 +14,6 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint.syntax.scope import Scope
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -43,8 +42,6 @@ _OTHER = regex(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
 _ONLY = regex(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
 )
-_BINDS = regex(r"[ \t]*(?:def[ \t]+(\w+)|(?:\w+\.)?(\w+)(?:[ \t]*:[^=\n]*)?[ \t]*=[^=])")
-_ROUNDS = 3  # what asks, what is made of that, and what is made of that
 Evidence = Literal["initialized", "asked", ""]
 
 
@@ -139,34 +136,9 @@ def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute | ast.Name]:
 
 def _asking(program: Program, place: Place) -> frozenset[str]:
     """The names that are bound with what says which process this is: a function that asks, and what is made of that."""
-    files = [one for one in program.project.holding(place.file.path, _INDEX_WORDS) if one is not None]
-    return frozenset(name for one in files for name in _asking_in(program, one))
-
-
-def _asking_in(program: Program, file: FileFacts) -> frozenset[str]:
-    return program.of_file(file, "names that ask for the process", lambda: _bound_with(file))
-
-
-def _bound_with(file: FileFacts) -> frozenset[str]:
-    told, found = {one.removesuffix("(") for one in _INDEX_WORDS}, set[str]()
-    for turn in range(_ROUNDS):
-        new = set[str]()
-        for word in sorted(told):
-            for line, scope in file.lines_with(word):
-                if turn or f"{word}(" in line:
-                    bound = _BINDS.match(line)
-                    new.update(bound.groups() if bound is not None else (), (_function(scope),))
-        told = {one for one in new if one} - found
-        found |= told
-    return frozenset(found)
-
-
-def _function(scope: Scope) -> str:
-    """The name of the function that a scope is or lies in; empty outside of any."""
-    for one in scope.outward():
-        if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef):
-            return one.node.name
-    return ""
+    project = program.project
+    files = project.saying(place.file.path, _INDEX_WORDS)
+    return frozenset(name for one in files for name in project.bound_with(one, _INDEX_WORDS))
 
 
 def _index(program: Program, place: Place) -> bool | None:
