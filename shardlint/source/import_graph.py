@@ -243,9 +243,11 @@ class ImportGraph:
             if name == ANY:  # it may as well be any module of its package
                 found.update(self._inside(folder) if f"{folder}/__init__.py" in self._place else ())
                 continue
-            if (folder, name) not in self._resolved:
-                self._resolved[folder, name] = frozenset(self._find(folder, name))
-            found |= self._resolved[folder, name] or self._of_root(path, name)
+            # An absolute name stands for the same wherever the outermost package is the same.
+            key = folder if name.startswith(".") else self._top(folder), name
+            if key not in self._resolved:
+                self._resolved[key] = frozenset(self._find(folder, name))
+            found |= self._resolved[key] or self._of_root(path, name)
         found.update(self._packages(folder))
         if _is_test(path):
             found.update(self._conftests(folder))
@@ -324,16 +326,20 @@ class ImportGraph:
 
     def _bases(self, folder: str) -> Iterator[str]:
         """The folders that absolute names are looked for in, as `Project.resolve` does."""
+        base = self._top(folder)
+        while base.startswith(self.root) and len(base) > len(self.root):
+            yield base
+            base = base.rpartition("/")[0]
+        yield from (f"{self.root}/{inside}".rstrip("/") for inside in SOURCE_FOLDERS)
+
+    def _top(self, folder: str) -> str:
+        """The folder that holds the outermost package that a folder is part of; itself where it is of none."""
         if folder not in self._tops:
             top = folder
             while f"{top}/__init__.py" in self._place:
                 top = top.rpartition("/")[0]
             self._tops[folder] = top
-        base = self._tops[folder]
-        while base.startswith(self.root) and len(base) > len(self.root):
-            yield base
-            base = base.rpartition("/")[0]
-        yield from (f"{self.root}/{inside}".rstrip("/") for inside in SOURCE_FOLDERS)
+        return self._tops[folder]
 
     def _by_ending(self, parts: list[str]) -> Iterator[int]:
         """Files whose path ends in a name, or in as much of its beginning as any does."""
