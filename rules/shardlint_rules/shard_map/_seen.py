@@ -33,10 +33,21 @@ _REDUCES = frozenset("psum pmean pmax pmin all_gather psum_scatter ppermute all_
 
 @dataclass(frozen=True)
 class Seen:
-    """A call of what a site's `shard_map` made."""
+    """A call of what a site's `shard_map` made, and what is called."""
 
     file: FileFacts
     call: ast.Call
+    called: Value
+
+    def setting(self, program: Program, name: str) -> Value | None:
+        """What the `shard_map` was given for a keyword, on the way by which what is called was made."""
+        made = self.called
+        while isinstance(made, Transformed) and made.api.name == "jax.jit":
+            made = made.inner
+        if not isinstance(made, Transformed) or made.call is None:
+            return None
+        place = made.call.keywords.get(name)
+        return program.evaluator.value(place, made.call.environment) if place is not None else None
 
     @property
     def count(self) -> int | None:
@@ -76,8 +87,9 @@ def seen_calls(site: Site, call: ast.Call) -> Iterator[Seen]:
             continue
         if any(one.api not in ("jax.jit", "jax.shard_map") for one in end.wrappers):
             continue
-        if len(options(program.value(file, node.func))) == 1:
-            yield Seen(file, node)
+        called = options(program.value(file, node.func))
+        if len(called) == 1:
+            yield Seen(file, node, called[0])
 
 
 def returns_one_array(program: Program, inner: Value) -> bool:

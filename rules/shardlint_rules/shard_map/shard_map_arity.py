@@ -73,8 +73,15 @@ class ShardMapArity(Rule):
             return
         specs = {name: site.value(settings[name]) for name in ("in_specs", "out_specs") if name in settings}
         for seen in seen_calls(site, site.call):
-            yield from self._given(site, seen, specs.get("in_specs"))
-            yield from self._taken(site, seen, specs.get("out_specs"), settings.get("out_specs"))
+            # What another call of the function around the site made has specs of its own.
+            told = {name: seen.setting(site.program, name) for name in specs}
+            mine = {
+                name: given
+                for name, given in specs.items()
+                if told[name] == given or (told[name] is None and not site.assuming)
+            }
+            yield from self._given(site, seen, mine.get("in_specs"))
+            yield from self._taken(site, seen, mine.get("out_specs"), settings.get("out_specs"))
 
     def _given(self, site: Site, seen: Seen, specs: Value | None) -> Iterator[Finding]:
         if not isinstance(specs, Items) or specs.open or specs.kind != "tuple" or seen.count is None:
