@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Literal
 
 from shardlint.model import Program
 from shardlint.model.manual.mapped import collectives
@@ -32,6 +33,12 @@ _BINDERS = (
     "haliax.vmap",
     "",
 )
+# What binds an axis where a function may be called that is not seen.
+_BINDING = (
+    *(f"{name}{sign}" for name in ("shard_map", "pmap", "xmap") for sign in ("(", ",")),
+    *("@jax.pmap", "@pmap", "@jax.shard_map", "@shard_map", "axis_env"),
+    r"(?s)vmap\b.{0,300}?axis_name",
+)
 _DEPTH = 4
 _WAY = ", where the branch is taken"
 
@@ -43,9 +50,10 @@ class UnboundAxis(Rule):
     Follows functions given to `jax.jit` and reports those that come to a collective (`psum`, `pmean`, `all_gather`,
     ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given to `pmap` that
     come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to one over an axis
-    which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not speak of axes. The
-    usual way to it: a loss that averages over the devices in the training step is compiled by itself for the
-    evaluation.
+    which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not speak of axes.
+    Likely: of a jitted function whose calls are not all in sight, where no file that runs with it maps over an axis.
+    The usual way to it: a loss that averages over the devices in the training step is compiled by itself for the
+    evaluation; or a step that `pmap` mapped is compiled by `jax.jit` now.
 
     ## Why it hurts
     Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached; `pmean` in a
@@ -59,11 +67,12 @@ class UnboundAxis(Rule):
     code = "SL406"
     name = "unbound-axis"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
+    likely = ("on-a-way", "nowhere")
     assumes = False
+    project_says = _NEAR
     triggers = (
-        Calls(*JITS, file_says=_NEAR),
-        Uses(*JITS, file_says=_NEAR),
+        Calls(*JITS),
+        Uses(*JITS),
         Calls("jax.pmap", "jax.shard_map"),
         Uses("jax.pmap", file_says=_NEAR[2:]),
         Mapped(),
@@ -88,13 +97,16 @@ class UnboundAxis(Rule):
         node = site.syntax
         for one in wrappings(site.program, site.file, node, site.form) if isinstance(node, ast.expr) else ():
             definition = _definition(one.inner)
-            if definition is None or _may_be_bound(site.program, definition.place.file, definition.node, 0):
+            if definition is None or not any(map(definition.place.file.says, _NEAR)):
+                continue
+            bound = _bound(site.program, definition.place.file, definition.node, 0)
+            if bound == "somewhere" or (bound == "unseen" and not _nowhere(site)):
                 continue
             for event in collectives(site.program, one.inner):
                 if _sure(event):
                     place = event.seen_from(site.file)
                     yield self._finding(
-                        site, event, place.node if place is not None else node, "jax.jit"
+                        site, event, place.node if place is not None else node, "jax.jit", bound == "unseen"
                     )
                     break
 
@@ -145,8 +157,13 @@ class UnboundAxis(Rule):
                 )
                 break
 
-    def _finding(self, site: Site, event: Event, node: ast.AST, under: str) -> Finding:
+    def _finding(
+        self, site: Site, event: Event, node: ast.AST, under: str, nowhere: bool = False
+    ) -> Finding:
         sure = _sure(event)
+        why, form = "what the branch asks has nothing to do with the axes", "on-a-way"
+        if nowhere:
+            why, form = "no file that runs with this one maps over an axis", "nowhere"
         return site.finding(
             node,
             f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
@@ -156,9 +173,9 @@ class UnboundAxis(Rule):
             if under.startswith("jax.pmap")
             else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "
             "map it with jax.shard_map",
-            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-            form="" if sure else "on-a-way",
-            why="" if sure else "what the branch asks has nothing to do with the axes",
+            certainty=Certainty.PROVEN if sure and not nowhere else Certainty.POSSIBLE,
+            form=form if nowhere or not sure else "",
+            why=why if nowhere or not sure else "",
         )
 
 
@@ -207,18 +224,23 @@ def _sure(event: Event) -> bool:
     )
 
 
-def _may_be_bound(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
-    """Whether some way to a function may lead through what binds an axis, or is not seen."""
+def _nowhere(site: Site) -> bool:
+    """Whether nothing that may run with a file binds any axis."""
+    return site.wants("nowhere") and not site.program.project.holds(site.file.path, *_BINDING)
+
+
+def _bound(program: Program, file: FileFacts, node: ast.AST, depth: int) -> Literal["", "unseen", "somewhere"]:
+    """Whether a way to a function leads through what binds an axis, or is not seen."""
     ends = program.flow.ends(file, node)
-    if depth > _DEPTH or ends.cut:
-        return True
+    unseen = depth > _DEPTH or ends.cut
     for end in ends.found:
         if any(wrapper.api in _BINDERS for wrapper in end.wrappers):
-            return True
-        if end.kind == "escaped":
-            return True
-        if end.kind == "called":
-            caller = end.place.scope.function()
-            if caller is not None and _may_be_bound(program, end.place.file, caller.node, depth + 1):
-                return True
-    return False
+            return "somewhere"
+        unseen = unseen or end.kind == "escaped"
+        caller = end.place.scope.function() if end.kind == "called" and depth <= _DEPTH else None
+        if caller is not None:
+            bound = _bound(program, end.place.file, caller.node, depth + 1)
+            if bound == "somewhere":
+                return bound
+            unseen = unseen or bool(bound)
+    return "unseen" if unseen else ""
