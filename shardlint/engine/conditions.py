@@ -123,7 +123,7 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
     """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
     if isinstance(trigger, Withs):
         return (name,)
-    if isinstance(trigger, Statements) and trigger.or_scripts:
+    if (isinstance(trigger, Statements) and trigger.or_scripts) or (isinstance(trigger, Lines) and trigger.anywhere):
         return ("",)
     if isinstance(trigger, Statements | Lines | Takes):
         return (ANY,)

@@ -11,6 +11,8 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._own_share import uneven
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
@@ -29,7 +31,7 @@ class OneProcessCollective(Rule):
     `restore`, and flax's `save_checkpoint` (since 0.6.11 it saves by Orbax, unless configured otherwise) under
     `if jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
     of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also where a
-    function of the project makes the call. The same call on the other side of the condition is right, and so is one in
+    function of the project makes the call, and in files that name no library and do all by helpers. The same call on the other side of the condition is right, and so is one in
     a program of one process. Also a jitted function, or a function of `jax.numpy`, that is given an array of which all
     processes hold a part, made by `make_array_from_process_local_data` and the like, or placed over the devices of all.
     Also where only another file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such
@@ -56,6 +58,12 @@ class OneProcessCollective(Rule):
             saying=("if ", "if("),
         ),
         Lines(r"(?:el)?if\s+(?:not\s+)?\w[\w.]*[.(]", file_says=r"jax|multihost", saying=("if ", "if(")),
+        # By helpers of the project alone.
+        Lines(
+            rf"(?:el)?if\s+(?:not\s+)?(?:\w+\.)*(?:is_?)?\w*(?:{_FIRST}|rank_?zero|rank_?0|process_?0|host_?0)",
+            saying=("if ", "if("),
+            anywhere=True,
+        ),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
         Methods("save", "restore", "wait_until_finished", file_says=("orbax",)),
         Calls(*INDEX),
@@ -211,10 +219,23 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
 
 
 def _given(place: Place) -> bool:
-    """Whether a condition reads a parameter of its function, so that each call may answer it."""
+    """Whether a condition reads a parameter of its function, so that each call may answer it.
+
+    Not where it only asks an array whether several processes hold it, or whether it is one: the call is for such arrays.
+    """
     function = place.file.home(place.node).function()
     arguments = getattr(getattr(function, "node", None), "args", None)
     if arguments is None:
         return False
     names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} - {"self"}
-    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(place.node))
+    read = [one for one in walk(place.node) if isinstance(one, ast.Name) and one.id in names]
+    return any(not _asked_for_layout(place.file, one) for one in read)
+
+
+def _asked_for_layout(file: FileFacts, name: ast.Name) -> bool:
+    match file.parent(name):
+        case ast.Attribute(attr="is_fully_replicated" | "is_fully_addressable" | "addressable_shards"):
+            return True
+        case ast.Call(func=ast.Name(id="isinstance" | "hasattr"), args=[first, *_]):
+            return first is name
+    return False

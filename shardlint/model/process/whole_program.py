@@ -60,13 +60,12 @@ class Together:
 
 def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
     """The calls under some nodes that all processes must make, of each call at most one."""
-    for node in nodes:
-        for call, tests in _calls(node, ()):
-            found = _one(program, Place(file, call), depth)
-            if found is not None and depth:
-                found = replace(found, branches=(*_branches(file, call, tests), *found.branches))
-            if found is not None:
-                yield found
+    for call, tests in _block(nodes, ()):
+        found = _one(program, Place(file, call), depth)
+        if found is not None and depth:
+            found = replace(found, branches=(*_branches(file, call, tests), *found.branches))
+        if found is not None:
+            yield found
 
 
 _Tests = tuple[tuple[ast.expr | None, bool], ...]
@@ -234,6 +233,14 @@ def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     return ""
 
 
+def _block(nodes: Iterable[ast.AST], tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
+    """The calls of one statement after the other: behind `if done: return` only where that is not so."""
+    for node in nodes:
+        yield from _calls(node, tests)
+        if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Continue | ast.Break):
+            tests = (*tests, (node.test, False))
+
+
 def _calls(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
     """The calls that a node makes, the inner ones first, and the conditions under which it makes each."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
@@ -244,8 +251,9 @@ def _calls(node: ast.AST, tests: _Tests) -> Iterator[tuple[ast.Call, _Tests]]:
             inside = (*tests, (node.test, name == "body"))
         elif name == "body" and isinstance(node, ast.ExceptHandler):
             inside = (*tests, (None, True))
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from _calls(child, inside)
+        if isinstance(value, list):
+            yield from _block((child for child in value if isinstance(child, ast.AST)), inside)
+        elif isinstance(value, ast.AST):
+            yield from _calls(value, inside)
     if isinstance(node, ast.Call):
         yield node, tests
