@@ -273,8 +273,8 @@ class Statements:
 class Lines:
     r"""Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
 
-    For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries, unless
-    it is for files `anywhere`: for what a file does through other files of the project.
+    For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries,
+    unless it is for files `anywhere`: for what a file does through other files of the project.
     A pattern says nothing of blanks at the beginning of the line. `file_says` is one that the file must match
     too, anywhere; `file_names` one that its identifiers must, in small letters and with blanks between them.
     `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow. Of a

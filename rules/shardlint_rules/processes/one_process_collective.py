@@ -28,15 +28,16 @@ class OneProcessCollective(Rule):
 
     ## What it does
     Reports `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
-    `restore`, and flax's `save_checkpoint` (since 0.6.11 it saves by Orbax, unless configured otherwise) under
-    `if jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
-    of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also where a
-    function of the project makes the call, and in files that name no library and do all by helpers. The same call on the other side of the condition is right, and so is one in
-    a program of one process. Also a jitted function, or a function of `jax.numpy`, that is given an array of which all
-    processes hold a part, made by `make_array_from_process_local_data` and the like, or placed over the devices of all.
-    Also where only another file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such
-    a call in a loop over `files[process_index()::process_count()]`, or one of as many turns, where nothing makes the
-    parts alike. Possible: a manager that only its annotation or name says is Orbax's.
+    `restore`, and flax's `save_checkpoint` (since 0.6.11 it saves by Orbax, unless configured otherwise) under `if
+    jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
+    of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also
+    where a function of the project makes the call, and in files that name no library and do all by helpers. The
+    same call on the other side of the condition is right, and so is one in a program of one process. Also a jitted
+    function, or a function of `jax.numpy`, that is given an array of which all processes hold a part, made by
+    `make_array_from_process_local_data` and the like, or placed over the devices of all. Also where only another
+    file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such a call in a loop
+    over `files[process_index()::process_count()]`, or one of as many turns, where nothing makes the parts alike.
+    Possible: a manager that only its annotation or name says is Orbax's.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -221,7 +222,7 @@ def _rest(site: Site, statement: ast.If) -> list[ast.stmt]:
 def _given(place: Place) -> bool:
     """Whether a condition reads a parameter of its function, so that each call may answer it.
 
-    Not where it only asks an array whether several processes hold it, or whether it is one: the call is for such arrays.
+    Not where it only asks an array whether several processes hold it, or whether it is one: the call is for those.
     """
     function = place.file.home(place.node).function()
     arguments = getattr(getattr(function, "node", None), "args", None)
