@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.held import classes
 from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
@@ -184,7 +185,7 @@ def _chosen(site: Site) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _none_by_default(site: Site, asked: ast.expr) -> bool:
-    """Whether a parameter, or a field of a class of this file, is None where nothing is given."""
+    """Whether a parameter, or a field of the object's class or of one of this file, is None where nothing is given."""
     name = last_name(asked)
     found: list[ast.expr | None] = []
     if isinstance(asked, ast.Name):
@@ -192,12 +193,24 @@ def _none_by_default(site: Site, asked: ast.expr) -> bool:
         kinds = {one.kind for one in bindings}
         found = [one.value for one in bindings if one.kind == "param"] if kinds <= {"param", "assign"} else []
     elif isinstance(asked, ast.Attribute):
-        for node in walk(site.file.tree):
+        known = [one.place.node for one in classes(site.program, Place(site.file, asked.value))]
+        for node in (part for tree in known or [site.file.tree] for part in walk(tree)):
             if isinstance(node, ast.arguments):
                 found += [value for one, value in defaults(node) if one.arg == name]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
                 found += [node.value] if node.value is not None else []
+            elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
+                found += _option(node, name)
     return bool(found) and all(isinstance(one, ast.Constant) and one.value is None for one in found)
+
+
+def _option(call: ast.Call, name: str) -> list[ast.expr | None]:
+    """The default of an option of the command line by that name, None where it says none."""
+    written = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    given = {one.arg: one.value for one in call.keywords}
+    if "action" in given or name not in [one.lstrip("-").replace("-", "_") for one in written]:
+        return []
+    return [given.get("default", ast.Constant(None))]
 
 
 def _sources(site: Site, asked: ast.expr) -> Iterator[Place]:
