@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from shardlint.model.values import Api, CallResult, Constant, Items, options
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Api, CallResult, Constant, Items, Place, Value, options, settled
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 
 KEYWORDS = ("bias_init", "kernel_init", "scale_init", "embedding_init")
-_ANNOTATING = {
-    "flax.linen.with_partitioning": "names",
-    "flax.linen.with_logical_partitioning": "names",
+ANNOTATING = {
+    "flax.linen.with_partitioning": ("fn", "names"),
+    "flax.linen.with_logical_partitioning": ("fn", "names"),
+    "flax.nnx.with_partitioning": ("initializer", "sharding"),
 }
-# Layers of linen whose parameters have so many dimensions, whatever else they are given.
+"""What annotates an initializer with names, and what its parameters are called: the last one takes the names."""
+VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache"))
+_NAMING = ("sharding", "sharding_names", "out_sharding")
+# Layers whose parameters have so many dimensions, whatever else they are given.
 _DIMENSIONS = {
-    ("Dense", "kernel_init"): 2,
-    ("Embed", "embedding_init"): 2,
-    **{(name, "bias_init"): 1 for name in ("Dense", "Conv", "LayerNorm", "GroupNorm", "BatchNorm")},
-    **{(name, "scale_init"): 1 for name in ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")},
+    ("linen.Dense", "kernel_init"): 2,
+    ("nnx.Linear", "kernel_init"): 2,
+    **{(f"{library}.Embed", "embedding_init"): 2 for library in ("linen", "nnx")},
+    **{
+        (f"{library}.{name}", "bias_init"): 1
+        for library in ("linen", "nnx")
+        for name in ("Dense", "Linear", "Conv", "LayerNorm", "GroupNorm", "BatchNorm")
+    },
+    **{
+        (f"{library}.{name}", "scale_init"): 1
+        for library in ("linen", "nnx")
+        for name in ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
+    },
 }
 
 
@@ -39,7 +55,7 @@ def too_many(site: Site, call: ast.Call) -> TooMany | None:
         if keyword.arg not in KEYWORDS:
             continue
         known = [
-            _DIMENSIONS.get((one.name.removeprefix("flax.linen."), keyword.arg)) if isinstance(one, Api) else None
+            _DIMENSIONS.get((one.name.removeprefix("flax."), keyword.arg)) if isinstance(one, Api) else None
             for one in layers
         ]
         given = _names(site, keyword.value)
@@ -50,17 +66,75 @@ def too_many(site: Site, call: ast.Call) -> TooMany | None:
     return None
 
 
+def made_too_short(site: Site) -> TooMany | None:
+    """An array that an initializer makes here of a shape with fewer dimensions than it is annotated with names."""
+    signature = ANNOTATING[site.api]
+    place = site.arguments.get(signature[-1], signature)
+    names = _counted(site, site.program.value(place.file, place.node)) if place is not None else None
+    if place is None or not isinstance(place.node, ast.expr) or names is None:
+        return None
+    for shape in _shapes(site):
+        made = settled(site.program.value(shape.file, shape.node))
+        if isinstance(made, Items) and not made.open and len(made.items) < names:
+            node = place.node if place.file is site.file else site.call
+            return TooMany(node, "parameter", names, len(made.items))
+    return None
+
+
+def variable_too_short(site: Site) -> TooMany | None:
+    """An array that a variable of nnx is given, with fewer dimensions than the names beside it."""
+    names = next((one for one in site.call.keywords if one.arg in _NAMING), None)
+    if names is None or not site.call.args:
+        return None
+    count = _counted(site, site.value(names.value))
+    shape = shape_of(site.program.evaluator, Place(site.file, site.call.args[0]))
+    if count is None or shape is None or count <= len(shape):
+        return None
+    return TooMany(names.value, "variable", count, len(shape))
+
+
+def _shapes(site: Site) -> Iterator[Place]:
+    """The shapes that the initializer made here is called with, or that are given with it to linen's `self.param`."""
+    for given in (site.call, *_read(site, site.call)):
+        parent = site.file.parent(given)
+        match parent:
+            case ast.Call(func=ast.Attribute(attr="param"), args=[_, second, shape, *_]) if second is given:
+                yield Place(site.file, shape)
+            case ast.Call(func=func, args=[_, shape, *_]) if func is given:
+                yield Place(site.file, shape)
+            case ast.Call(func=func, args=[_], keywords=keywords) if func is given:
+                yield from (Place(site.file, one.value) for one in keywords if one.arg == "shape")
+
+
+def _read(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+    """Where a name is read that surely is what a call gives."""
+    match site.file.parent(call):
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            for use in site.file.mentions(name):
+                if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                    bindings, _ = lookup(site.file, use, name)
+                    if len(bindings) == 1 and bindings[0].value is call:
+                        yield use
+
+
 def _names(site: Site, node: ast.expr) -> int | None:
     """How many names an initializer is annotated with, as far as that is told."""
     found = set()
     for one in options(site.value(node)):
-        if not isinstance(one, CallResult) or one.call is None or one.api not in _ANNOTATING:
+        if not isinstance(one, CallResult) or one.call is None or one.api not in ANNOTATING:
             return None
-        place = one.call.get(_ANNOTATING[one.api], ("fn", "names"))
+        signature = ANNOTATING[one.api]
+        place = one.call.get(signature[-1], signature)
         value = site.program.evaluator.value(place, one.call.environment) if place is not None else None
-        if not isinstance(value, Items) or value.open or value.kind != "tuple":
-            return None
-        if not all(isinstance(item, Constant | Items) for item in value.items):
-            return None
-        found.add(len(value.items))
+        found.add(_counted(site, value) if value is not None else None)
     return found.pop() if len(found) == 1 else None
+
+
+def _counted(site: Site, value: Value) -> int | None:
+    """How many names a tuple or a spec says."""
+    value = settled(value)
+    if isinstance(value, Items):
+        told = not value.open and value.kind == "tuple"
+        return len(value.items) if told and all(isinstance(one, Constant | Items) for one in value.items) else None
+    spec = site.spec_of(value)
+    return len(spec.entries) if spec is not None and not spec.open else None

@@ -12,7 +12,15 @@ from shardlint.model.values import CallResult, Constant, Place, Value, options, 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._any_rank import MAKING, any_rank, any_shape, rank_at_most
-from shardlint_rules.mesh._initializers import KEYWORDS, too_many
+from shardlint_rules.mesh._initializers import (
+    ANNOTATING,
+    KEYWORDS,
+    VARIABLES,
+    TooMany,
+    made_too_short,
+    too_many,
+    variable_too_short,
+)
 
 # The array and the sharding it is given.
 _GIVEN = {
@@ -28,9 +36,10 @@ class SpecLongerThanArray(Rule):
     ## What it does
     Reports a `PartitionSpec` in `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with more
     entries than the array beside it has dimensions, where literals tell how many those are. A `None` at the
-    end counts too, and a number or scalar array has no dimension at all. Also the names of
-    `nn.with_partitioning` and `nn.with_logical_partitioning` around the initializer of a parameter of linen's layers
-    that has fewer dimensions: those of the kernel for `bias_init`.
+    end counts too, and a number or scalar array has no dimension at all. Also the names of `with_partitioning`
+    (linen's and nnx's) and `nn.with_logical_partitioning` around an initializer that makes an array of fewer
+    dimensions: that of a layer's parameter (the kernel's names for `bias_init`), of `self.param(name, init, shape)`,
+    or of `init(key, shape)`, also where a helper is given the names; and those of `nnx.Param(array, sharding=...)`.
 
     ## Why it hurts
     `ValueError: ... is only valid for values of rank at least 3, but was applied to a value of rank 2`. The
@@ -52,11 +61,13 @@ class SpecLongerThanArray(Rule):
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
-    likely = ("any-shape",)
+    likely = ("any-shape", "in-calls")
     assumes = True
     triggers = (
         Calls(*_GIVEN, *MAKING),
         Keywords(*KEYWORDS, file_says=("with_partitioning", "with_logical_partitioning")),
+        Calls(*ANNOTATING),
+        Calls(*VARIABLES, file_says=("sharding=", "sharding_names=")),
     )
     forms = ("call", "keyword")
     in_version_checks = False
@@ -65,7 +76,13 @@ class SpecLongerThanArray(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         if site.form == "keyword":
-            yield from self._initializer(site)
+            yield from self._initializer(site, too_many(site, site.call))
+            return
+        if site.api in ANNOTATING:
+            yield from self._initializer(site, made_too_short(site))
+            return
+        if site.api in VARIABLES:
+            yield from self._initializer(site, variable_too_short(site))
             return
         array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:
@@ -115,8 +132,7 @@ class SpecLongerThanArray(Rule):
             )
             return
 
-    def _initializer(self, site: Site) -> Iterator[Finding]:
-        found = too_many(site, site.call)
+    def _initializer(self, site: Site, found: TooMany | None) -> Iterator[Finding]:
         if found is None:
             return
         has = "one dimension" if found.dimensions == 1 else f"{found.dimensions} dimensions"
