@@ -383,6 +383,8 @@ class Rule(ABC):
     """Texts of which one in the file itself does as well."""
     in_tests: ClassVar[bool] = True
     """Whether it is asked in files that are tests, by their names or a folder's."""
+    blames_calls: ClassVar[bool] = False
+    """Whether a finding that only some calls of the function around it lead to stands at the first of those."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
     by_hand: ClassVar[str] = ""
     """Why findings without a fix have none, where they do not say it."""

@@ -22,7 +22,7 @@ from shardlint.model.needs import GIVEN
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
 from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Form, Harm, Needed, Rule, Safety
-from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax import FileFacts, Scope, last_name
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -87,23 +87,38 @@ class Site:
         yield from found
         if found:
             return
+        seen = []
         for program, view in self.program.views(*self._reached):
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
                 continue  # a test calls it so, and expects it to raise
-            there = Site(
-                program,
-                self.file,
-                self.syntax,
-                Api(self.api, self.written),
-                self.form,
-                self.targets,
-                self.rule,
-                by=self.by,
-            )
-            found = [self._on(view, one) for one in there._checked()]
-            yield from found
-            if found:
-                return
+            seen.append((view, self._seen_on(program)))
+            if seen[-1][1] and not self.rule.blames_calls:
+                break
+        wrong = [(view, found, self._at_fault(view, found)) for view, found in seen if found]
+        if len(wrong) == len(seen) or any(call is None for _, _, call in wrong):
+            wrong = [(view, found, None) for view, found, _ in wrong[:1]]
+        for view, found, call in wrong:
+            yield from (self._on(view, one, call) for one in found)
+
+    def _seen_on(self, program: Program) -> list[Finding]:
+        """What the rule finds in the program as it is on one way to the site."""
+        api = Api(self.api, self.written)
+        return Site(program, self.file, self.syntax, api, self.form, self.targets, self.rule, by=self.by)._checked()
+
+    def _at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
+        """The call of this file that leads to findings in the function that it calls: it may be that which is wrong."""
+        if not self.rule.blames_calls or view.way is None or view.way.turn or not view.way.calls:
+            return None
+        call, function = view.way.calls[0], self.file.home(self.syntax).function()
+        if function is None or call.file is not self.file or not isinstance(call.node, ast.Call):
+            return None
+        name, owner = getattr(function.node, "name", ""), function.parent
+        if name == "__init__" and owner is not None:
+            name = getattr(owner.node, "name", "")
+        if last_name(call.node.func) != name:
+            return None  # handed on: it is called elsewhere
+        start, end = self.file.span(function.node)
+        return call if all(start <= one.start and one.end <= end for one in found) else None
 
     def _checked_strictly(self) -> tuple[list[Finding], bool]:
         """What the rule finds as far as the text proves, and whether that may be another thing on some way to here."""
@@ -151,14 +166,21 @@ class Site:
                 return []
         return found
 
-    def _on(self, view: Assuming, found: Finding) -> Finding:
-        """A finding made on one way to the site: proven by its calls, unless something was assumed or tested."""
+    def _on(self, view: Assuming, found: Finding, call: Place | None) -> Finding:
+        """A finding made on one way to the site: proven by its calls, unless something was assumed or tested.
+
+        It stands at the `call` that leads there, where on other ways it is not so.
+        """
         certainty, form = found.certainty, found.form
         if view.way is None or view.why or tested(*self._reached):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven(form)
-        why = "; ".join(filter(None, [*_led(self.file, view), *view.why, found.why]))
-        return replace(found, certainty=certainty, form=form, fix=None, why=why)
+        led, place = _led(self.file, view), (found.start, found.end)
+        if call is not None:
+            led = [f"so it is at line {getattr(self.syntax, 'lineno', 0)} by this call, and not by others"]
+            place = self.file.span(call.node)
+        why = "; ".join(filter(None, [*led, *view.why, found.why]))
+        return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
 
     # the call
 

@@ -12,8 +12,11 @@ from shardlint.model.values import (
     Choice,
     ClassValue,
     Constant,
+    Environment,
     Function,
     Items,
+    Parameter,
+    Place,
     Table,
     Transformed,
     Unknown,
@@ -395,3 +398,18 @@ def test_calls_that_branch_are_followed_once(ask: Ask) -> None:
     found = name(ask(f"{''.join(calls)}def f10(x=1): return 'a'\nhere = f0(1)\n").value("f0(1)"))
     assert found.count("'a'") == 2**10
     assert "?" not in found
+
+
+def test_what_rests_on_a_parameter_of_an_inner_function_is_told_by_its_calls(ask: Ask) -> None:
+    """Also after it was asked for where only the parameters of the outer function are told."""
+    text = (
+        "import jax\n\n\ndef outer(width):\n    part = lambda *names: jax.numpy.zeros(names)\n"
+        "    return part('a', width), part('b', 1)\n"
+    )
+    asked, outer = ask(text), Environment({"width": Constant(8)})
+    evaluator = asked.program.evaluator
+    assert isinstance(evaluator.value(Place(*asked.node("names")), outer), Parameter)
+    found = evaluator.value(Place(*asked.node("part('a', width)")), outer)
+    assert isinstance(found, CallResult) and found.call is not None
+    given = evaluator.value(found.call.positional[0], found.call.environment)
+    assert name(given) == "tuple['a', 8]"

@@ -71,6 +71,7 @@ class SpecLongerThanArray(Rule):
     )
     forms = ("call", "keyword")
     in_version_checks = False
+    blames_calls = True
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:

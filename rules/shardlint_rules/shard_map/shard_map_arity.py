@@ -43,6 +43,7 @@ class ShardMapArity(Rule):
     harm = Harm.CRASH
     likely = ("one-for-all", "order")
     assumes = True
+    blames_calls = True
     triggers = BY_JAX
     fixes = "none"
     by_hand = "which spec is meant for what is for the author to decide"
@@ -80,10 +81,12 @@ class ShardMapArity(Rule):
                 for name, given in specs.items()
                 if told[name] == given or (told[name] is None and not site.assuming)
             }
-            yield from self._given(site, seen, mine.get("in_specs"))
-            yield from self._taken(site, seen, mine.get("out_specs"), settings.get("out_specs"))
+            if "in_specs" in mine:
+                yield from self._given(site, seen, mine["in_specs"])
+            if "out_specs" in mine:
+                yield from self._taken(site, seen, mine["out_specs"], settings["out_specs"])
 
-    def _given(self, site: Site, seen: Seen, specs: Value | None) -> Iterator[Finding]:
+    def _given(self, site: Site, seen: Seen, specs: Value) -> Iterator[Finding]:
         if not isinstance(specs, Items) or specs.open or specs.kind != "tuple" or seen.count is None:
             return
         if seen.count != len(specs.items):

@@ -103,7 +103,8 @@ class Evaluator:
         cuts, asked = self.cuts, environment.asked
         value, needed = self._made(node, lambda: self._evaluate(place, environment))
         if needed is not None and not in_turn and self.cuts == cuts:
-            if environment.asked == asked:
+            # What rests on a parameter that this environment does not tell of, another one may tell.
+            if environment.asked == asked and not self.project.needs.rests_on_given(needed):
                 self._same.keep(node, value, needed)
             else:
                 if not environment.known:
