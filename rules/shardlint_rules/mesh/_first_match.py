@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
 
 _ALL = frozenset((".*", "^.*", ".*$", "^.*$", "(.*)", ".*?", ".+", "^.+$", ""))
@@ -129,6 +130,25 @@ def ways(site: Site) -> frozenset[str]:
             if way is not None:
                 found.add(way)
     return frozenset(found)
+
+
+def left_whole(site: Site) -> bool:
+    """Whether a loop of the project over such a table goes on to leave whole what no rule matches."""
+    files = site.program.project.holding(site.file.path, _LOOKS)
+    return any(_leaves_whole(file) for file in files if file is not None)
+
+
+def _leaves_whole(file: FileFacts) -> bool:
+    for node in walk(file.tree):
+        if isinstance(node, ast.For) and _way(node) not in (None, "last"):
+            block = block_of(file, node)
+            after = (node.orelse or block[block.index(node) + 1 :])[:1]
+            match after:
+                case [ast.Return(value=None | ast.Constant(value=None))]:
+                    return True
+                case [ast.Return(value=ast.Call(args=[], keywords=[], func=func))]:
+                    return last_name(func) in ("P", "PS", "PartitionSpec")
+    return False
 
 
 def _way(node: ast.AST) -> str | None:

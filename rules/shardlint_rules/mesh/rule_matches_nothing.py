@@ -19,6 +19,7 @@ from shardlint_rules.mesh._first_match import (
     hidden_by_joining,
     hidden_of,
     inner_only,
+    left_whole,
     looked_up,
     of_linen,
     ways,
@@ -54,10 +55,11 @@ class RuleMatchesNothing(Rule):
     Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model, and
     reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
     layers it makes, and it makes dense layers or embeddings that no pair speaks of. In files without layers, a pair
-    that names a step of the path that nothing in the project is called by, while three of four of the others do, and
-    `.*` is last. In a table that the class of a config returns, a pair that names a step which the model beside it does
-    not have, together with one that it has (`block/experts`, where the layer is `mlp.experts`), and one with a number
-    for the parts of what is one layer (`experts/\\d+/up_proj`, where the experts are stacked).
+    that names a step of the path that nothing in the project is called by, while three of four of the others do,
+    where `.*` is last or the search leaves whole what no rule matches. In a table that the class of a config returns,
+    a pair that names a step which the model beside it does not have, together with one that it has (`block/experts`,
+    where the layer is `mlp.experts`), and one with a number for the parts of what is one layer
+    (`experts/\\d+/up_proj`, where the experts are stacked).
 
     Two more are about tables of which the first rule that matches counts:
 
@@ -142,15 +144,18 @@ class RuleMatchesNothing(Rule):
         """A rule for a part of the tree that no file speaks of, in a table that speaks of the others."""
         steps = _plain_steps(pattern)
         others = [one for each in patterns if each != pattern and (one := _plain_steps(each))]
-        if not site.wants("stale") or not steps or len(others) < _MANY or not _ALL & set(patterns):
+        if not site.wants("stale") or not steps or len(others) < _MANY:
             return
         missing = [one for one in steps if not _said(site, table, one)]
+        others = [each for each in others if not set(missing) & set(each)]  # those have the same mistake
         known = [each for each in others if all(_said(site, table, one) for one in each)]
-        if missing and len(known) >= _MANY and len(known) * 4 >= len(others) * 3:
+        if not missing or len(known) < _MANY or len(known) * 4 < len(others) * 3:
+            return
+        if _ALL & set(patterns) or left_whole(site):
             yield site.finding(
                 pair,
                 f"nothing in this project is called `{missing[0]}`",
-                "The rule matches nothing: the weights it is meant for meet the one for all the rest.",
+                "The rule matches nothing: the weights it is meant for are laid out like those no rule speaks of.",
                 help="write what the tree of parameters calls it",
                 form="stale",
                 why=f"{len(known)} of the other {len(others)} rules name what the project's code speaks of",
@@ -316,7 +321,7 @@ def _stem(word: str) -> str:
 
 def _says(site: Site, table: ast.expr, word: str) -> bool:
     start, end = site.file.span(table)
-    said = re.compile(rf"\b{re.escape(_stem(word))}(?:\b|_|\d)")
+    said = re.compile(rf"(?:\b|_){re.escape(_stem(word))}(?:\b|_|\d)")
     for file in site.program.project.holding(site.file.path, (_stem(word),), joined=True):
         if file is None:
             return True
