@@ -82,9 +82,13 @@ def made_too_short(site: Site) -> TooMany | None:
 
 
 def variable_too_short(site: Site) -> TooMany | None:
-    """An array that a variable of nnx is given, with fewer dimensions than the names beside it."""
-    names = next((one for one in site.call.keywords if one.arg in _NAMING), None)
-    if names is None or not site.call.args:
+    """An array that a variable of nnx is given, with fewer dimensions than the names beside it.
+
+    Not where it says that they are not to be applied yet: a transform may add to the array, or take names away.
+    """
+    given = {one.arg: one for one in site.call.keywords}
+    names = next((given[one] for one in _NAMING if one in given), None)
+    if names is None or not site.call.args or "eager_sharding" in given:
         return None
     count = _counted(site, site.value(names.value))
     shape = shape_of(site.program.evaluator, Place(site.file, site.call.args[0]))
