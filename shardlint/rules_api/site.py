@@ -92,13 +92,15 @@ class Site:
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
                 continue  # a test calls it so, and expects it to raise
             seen.append((view, self._seen_on(program)))
-            if seen[-1][1] and not self.rule.blames_calls:
-                break
         wrong = [(view, found, self._at_fault(view, found)) for view, found in seen if found]
-        if len(wrong) == len(seen) or any(call is None for _, _, call in wrong):
-            wrong = [(view, found, None) for view, found, _ in wrong[:1]]
+        blamed = len(wrong) < len(seen) and all(call is not None for _, _, call in wrong)
+        told = set()
         for view, found, call in wrong:
-            yield from (self._on(view, one, call) for one in found)
+            for one in found:
+                there = self._on(view, one, call if blamed else None)
+                if (there.start, there.end) not in told:  # one way to it is enough
+                    told.add((there.start, there.end))
+                    yield there
 
     def _seen_on(self, program: Program) -> list[Finding]:
         """What the rule finds in the program as it is on one way to the site."""
