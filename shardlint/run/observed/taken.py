@@ -55,6 +55,33 @@ def scanned(events: Events, least: int) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def shuffled(events: Events, least: int) -> Iterator[Found]:
+    """Batches whose rows, split over devices, are put in another order across all of them."""
+    groups: dict[Line, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for one in events.of("shuffled"):
+        leaf = one["leaf"]
+        state = any(
+            ran["name"] == one["name"] and array(given) == array(leaf)
+            for ran in events.of("ran") for given in ran["given"]
+        )  # fmt: skip
+        if leaf["bytes"] >= least and leaf["bytes"] * _SHARE >= events.largest and not state:
+            groups[first(one["lines"])].setdefault(leaf["name"], one)
+    for place, found in groups.items():
+        leaves = [one["leaf"] for one in found.values()]
+        one = next(iter(found.values()))
+        axes = " and ".join(map(repr, one["axes"]))
+        called = first(one["called"])
+        yield Found(
+            "shuffled", function(one["lines"][0]), place,
+            f"this takes the rows of {leaves[0]['name']} {array(leaves[0])}, which are split over {axes}, in another "
+            f"order: at each call rows of all devices are brought together for it ({size_text(leaves[0]['bytes'])})",
+            tuple(f"{leaf['name']} {array(leaf)} {leaf['spec']}" for leaf in leaves),
+            "shuffle on the host, where the batch is made, or each device its own rows: a permutation of the part in "
+            "jax.shard_map. If the order of all rows is meant to be drawn anew, nothing is wrong",
+            sum(leaf["bytes"] for leaf in leaves), see=(("called", called),) if called.file else (),
+        )  # fmt: skip
+
+
 def donated_by_keyword(events: Events, least: int) -> Iterator[Found]:
     """Calls by keyword of a jit that donates by position, whose function does not list its parameters."""
     told = set()
