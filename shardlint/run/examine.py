@@ -280,6 +280,7 @@ def _seen(
     yield from names.logical(events)
     yield from looped
     yield from taken.shuffled(events, large)
+    yield from taken.made_whole(events, large, {one.line for one in found})
     yield from taken.donated_inside(events, large)
     yield from taken.donated_by_keyword(events, large)
     yield from promised.promised(events, large)

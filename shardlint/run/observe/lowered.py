@@ -87,6 +87,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         "whole": [],
         "scanned": [],
         "shuffled": [],
+        "made_whole": program.made_whole(jaxpr),
         "reshaped": program.cut_apart(jaxpr),
         "constrained": program.constrained(jaxpr),
         "bytes": sum(

@@ -138,6 +138,7 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
         fetched.note_placed(lines)
         padded.note_put(pairs, lines)
         _undone(pairs)
+        _placed_again(pairs, lines)
         _moved_on(jax, pairs)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
@@ -165,6 +166,22 @@ def _undone(pairs: list[tuple[Any, Any]]) -> None:
         write(
             "undone", lines=stack(), before=by, count=len(found), shape=list(before.shape), dtype=str(before.dtype),
             spec=spec_text(before.sharding), bytes=sum(nbytes(one) for one, _ in found),
+        )  # fmt: skip
+
+
+def _placed_again(pairs: list[tuple[Any, Any]], lines: list[Any]) -> None:
+    """Arrays that a call has just placed split, and that are placed otherwise by another one: all is sent once more."""
+    for before, after in pairs:
+        by = ran.placed_by(before)
+        if not by or nbytes(before) < _LEAST or by == lines[:2]:
+            continue
+        lay, lies = before.sharding, after.sharding
+        if lay.is_fully_replicated or lies.is_fully_replicated or lay.is_equivalent_to(lies, before.ndim):
+            continue
+        write(
+            "placed-again", lines=lines[:4], before=by, put=lines[:2], decided=ran.decided_by(before),
+            mesh=meshes.other_order(lay, lies), spec=spec_text(lay), now=spec_text(lies), shape=list(before.shape),
+            dtype=str(before.dtype), bytes=nbytes(before),
         )  # fmt: skip
 
 

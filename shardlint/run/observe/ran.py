@@ -71,6 +71,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     _ran.add(executable)
     called.note(known, args, lines)
     _gathered(known, names, args, shardings, lines)
+    _made_whole(known, names, args, shardings, lines)
     for what in ("scanned", "shuffled"):
         _along_rows(what, known, names, args, shardings, lines)
     taken = [
@@ -215,6 +216,11 @@ def placed_by(one: Any) -> list[Any]:
     return _lines_in(_put, one)
 
 
+def decided_by(one: Any) -> list[Any]:
+    """The lines that decided how an array lies."""
+    return _lines_in(_decided, one)
+
+
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
@@ -278,6 +284,16 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
         if lost and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
             write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)
+
+
+def _made_whole(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """What is computed and made whole on all devices, though all arguments of its shape and type lie split."""
+    for shape, dtype, where in known["made_whole"]:
+        like = [at for at, one in enumerate(args) if list(one.shape) == shape and str(one.dtype) == dtype]
+        split = [shardings[at] is not None and held(args[at], shardings[at]) < nbytes(args[at]) for at in like]
+        if like and all(split) and nbytes(args[like[0]]) >= _LEAST:
+            facts = leaf(names[like[0]] if like[0] < len(names) else f"argument {like[0]}", args[like[0]], like[0])
+            write("made-whole", name=known["name"], defined=known["defined"], lines=where, called=lines, leaf=facts)
 
 
 def _along_rows(what: str, known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
@@ -79,6 +79,30 @@ def shuffled(events: Events, least: int) -> Iterator[Found]:
             "shuffle on the host, where the batch is made, or each device its own rows: a permutation of the part in "
             "jax.shard_map. If the order of all rows is meant to be drawn anew, nothing is wrong",
             sum(leaf["bytes"] for leaf in leaves), see=(("called", called),) if called.file else (),
+        )  # fmt: skip
+
+
+def made_whole(events: Events, least: int, told: Collection[Line]) -> Iterator[Found]:
+    """Constraints that have what belongs to split state, as its gradients do, whole on all devices; `told` are lines of
+    which it is said already.
+    """
+    groups: dict[Line, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for one in events.of("made-whole"):
+        back = any(
+            ran["name"] == one["name"] and array(given) == array(one["leaf"])
+            for ran in events.of("ran") for given in ran["given"]
+        )  # fmt: skip
+        if back and one["leaf"]["bytes"] >= least and first(one["lines"]) not in told:
+            groups[first(one["lines"])].setdefault(array(one["leaf"]), one)
+    for place, found in groups.items():
+        one = max(found.values(), key=lambda each: int(each["leaf"]["bytes"]))
+        leaf = one["leaf"]
+        yield Found(
+            "gathered", function(one["lines"][0]), place,
+            f"this constraint makes {array(leaf)} whole on every device, and what is of this shape in the state of "
+            f"{one['name']} lies split: {leaf['name']} is {leaf['spec']}",
+            tuple(found), "constrain it as the state that it belongs to lies", leaf["bytes"],
+            see=(("called", first(one["called"])),) if one["called"] else (),
         )  # fmt: skip
 
 
