@@ -48,3 +48,14 @@ def test_where_the_number_of_rounds_is_given_twice(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text("def run(x, n):\n    n = n + 1\n    n = n - 1\n    return jax.lax.fori_loop(0, n, body, x)\n")
     assert counted(Line(str(path), 4, "run")).line == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
+def test_steps_that_look_like_mistakes(tmp_path: Path) -> None:
+    pytest.importorskip("optax")
+    path = DATA / "steps_right.py"
+    one = run([path], tmp_path)[path]
+    assert one.code == 0, one.output
+    assert one.facts.notes == []
+    # The same weights lie in several ways in this one program.
+    assert [(found.kind, found.line.line) for found in one.facts.found if "of distil" not in found.message] == []
