@@ -14,7 +14,20 @@ from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
 from shardlint.run.left_whole import left_whole
-from shardlint.run.observed import alone, batches, carried, devices, names, promised, regions, requests, taken
+from shardlint.run.observed import (
+    alone,
+    batches,
+    beside,
+    carried,
+    devices,
+    fetched,
+    names,
+    padded,
+    promised,
+    regions,
+    requests,
+    taken,
+)  # fmt: skip
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
@@ -100,6 +113,10 @@ class _Lines:
         self._tests = events.tests
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
+        self._retyped = {
+            (str(one["defined"][0]), int(one["defined"][1])): seen.first(one["retyped"])
+            for one in events.of("donates") if one.get("retyped")
+        }  # fmt: skip
         self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         self._made: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         self._decided: dict[tuple[str, int], dict[str, list[Line]]] = defaultdict(dict)
@@ -158,6 +175,9 @@ class _Lines:
                 found = self._where_made(found, {word for word, _ in known})
         known = [(word, keyword(line, found.kind) if word == "jitted" else line) for word, line in known]
         tests = self._tests.get((found.line.file, found.line.line), ())
+        retyped = self._retyped.get((found.line.file, found.line.line))
+        if found.kind == "donation" and retyped is not None:
+            known = [("of another type", retyped), *known]
         at = [line for word, line in known if word == "jitted"]
         if found.kind == "donation" and len(at) == 1:  # what is donated is said where the function is jitted
             found = replace(found, line=at[0], see=(("defined", found.line), *found.see))
@@ -218,8 +238,14 @@ def _all(
     takers = {place for one in brought for place in _see(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought
+    at = {(one.line.file, one.line.line) for one in (*found, *whole)}
+    whole += (one for one in fetched.fetched(events, large) if (one.line.file, one.line.line) not in at)
+    told |= {one.function for one in whole}
+    whole += (
+        one for one in beside.part_of_batch_whole(events, compiled, large) if one.function not in told
+    )
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
-    return [*found, *whole, *_seen(found, events, large, looped)]
+    return [*found, *whole, *_seen(found, compiled, events, large, looped)]
 
 
 def _same_loop(found: Found, looped: Sequence[Found]) -> bool:
@@ -236,7 +262,9 @@ def _see(found: Found) -> set[tuple[str, int]]:
     return {(line.file, line.line) for line in (found.line, *(line for _, line in found.see))}
 
 
-def _seen(found: Sequence[Found], events: Events, large: int, looped: Sequence[Found]) -> Iterator[Found]:
+def _seen(
+    found: Sequence[Found], compiled: Sequence[Compiled], events: Events, large: int, looped: Sequence[Found]
+) -> Iterator[Found]:
     """What the processes saw (`looped` are the scans of it), without what the compiler's dumps have said already."""
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
@@ -247,14 +275,20 @@ def _seen(found: Sequence[Found], events: Events, large: int, looped: Sequence[F
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
     yield from regions.manual(events)
     yield from alone.alone(events)
+    yield from padded.padded(events)
     yield from devices.spelled(events)
     yield from names.logical(events)
     yield from looped
+    yield from taken.shuffled(events, large)
+    yield from taken.made_whole(events, large, {one.line for one in found})
     yield from taken.donated_inside(events, large)
     yield from taken.donated_by_keyword(events, large)
     yield from promised.promised(events, large)
     yield from devices.meshes(events)
-    yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
+    behind = [*devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})]
+    yield from behind
+    places = {(one.line.file, one.line.line) for one in (*found, *requests_made, *behind)}
+    yield from beside.unplaced_beside(events, compiled, large, places)
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(
         one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ _CHURN = 4
 _AGAIN = 3
 _COSTLY = 10_000
 _SUBSTANTIAL = 100
+_CHOSEN = 8
 
 
 def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
@@ -28,7 +30,7 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         if what:
             why = ": the same shapes came placed differently"
             advice = "place the arrays before the first call as the function returns them"
-        elif cost >= _COSTLY or _in_a_loop(mine) or _by_a_number(mine):
+        elif cost >= _COSTLY or _in_a_loop(mine) or _by_a_number(mine) or _by_a_length(mine):
             why, advice = _again(mine)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
         else:
@@ -65,6 +67,27 @@ def _by_a_number(mine: Sequence[Compiled]) -> bool:
         for sizes in calls.values()
         for size in sizes.values()
     )
+
+
+def _by_a_length(mine: Sequence[Compiled]) -> bool:
+    """Whether one line had a function compiled again and again because a dimension of what it takes beside its state,
+    or weights, was another size each time. A few sizes that were chosen, as multiples of 8 are, may be meant.
+    """
+    calls: dict[object, list[Compiled]] = defaultdict(list)
+    for one in mine:
+        if one.function.own and one.function.call.file and one.size >= _SUBSTANTIAL:
+            calls[one.function.call, tuple(leaf.where for leaf in one.arguments)].append(one)
+    for each in calls.values():
+        sizes: set[int] = set()
+        same = 0
+        for leaves in zip(*(one.arguments for one in each), strict=True):
+            shapes = {leaf.shape for leaf in leaves}
+            same += len(shapes) == 1 and bool(leaves[0].shape)
+            if len({len(shape) for shape in shapes}) == 1:
+                sizes |= {size for dim in zip(*shapes, strict=True) if len(set(dim)) > _CHURN for size in dim}
+        if same and math.gcd(*sizes) < _CHOSEN and len(sizes) > _CHURN:
+            return True
+    return False
 
 
 def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:

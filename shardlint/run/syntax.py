@@ -36,6 +36,41 @@ def returned(file: str, number: int) -> int:
     return 0
 
 
+def counted(place: Line) -> Line:
+    """Where the number of rounds of a loop is given that stands at a line: that of a name, where one line of the same
+    function gives it; else the line itself.
+    """
+    calls = [one for one in _calls(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    names = {each.id for one in calls for each in _rounds(one)}
+    for node in _functions(place.file):
+        if names and node.lineno <= place.line <= (node.end_lineno or 0):
+            found = [
+                one.lineno
+                for one in ast.walk(node)
+                if isinstance(one, ast.Assign)
+                and any(isinstance(to, ast.Name) and to.id in names for to in one.targets)
+            ]
+            if len(found) == 1:
+                return Line(place.file, found[0], place.function)
+    return place
+
+
+def _rounds(call: ast.Call) -> list[ast.Name]:
+    """The names that say how often a loop goes round: the second argument of `fori_loop`, `length` of `scan`, and what
+    an `arange` that it goes through counts.
+    """
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name == "fori_loop":
+        given = call.args[1:2]
+    elif name in ("arange", "range"):
+        given = call.args[:1] if len(call.args) < 2 else call.args[1:2]
+    elif name == "scan":
+        given = [one.value for one in call.keywords if one.arg == "length"]
+    else:
+        given = []
+    return [one for one in given if isinstance(one, ast.Name)]
+
+
 def _returns(node: ast.AST) -> list[ast.Return]:
     """The returns of a statement that are its function's own."""
     if isinstance(node, ast.Return):

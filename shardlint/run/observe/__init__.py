@@ -23,6 +23,7 @@ from . import (
     placed,
     processes,
     ran,
+    restored,
     rows,
     warned,
 )
@@ -36,7 +37,7 @@ def begin() -> None:
         processes.begin()
     imports.when("jax._src.named_sharding", decided.install_checks)
     imports.when("jax", _with_jax)
-    for name, install in libraries.INSTALLERS.items():
+    for name, install in (*libraries.INSTALLERS.items(), *restored.INSTALLERS.items()):
         imports.when(name, install)
     imports.when("jax.experimental.shard_map", mapped.install_old)
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import region, replicas
+from . import program, region, replicas
 from .sink import quiet, write
-from .values import is_key
+from .values import RANDOM, inner, is_key
+
+_SOME = 16
+_same_keys: set[str] = set()
 
 
 def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
@@ -27,10 +30,12 @@ def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: A
 
 @quiet
 def look(
-    jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]], drawn: Callable[[Any], list[Any]]
-) -> None:
+    jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]], drawn: Callable[[Any], list[Any]],
+    made: Callable[[Any], list[Any]],
+) -> None:  # fmt: skip
     """Judge regions by what their arguments hold; what that says of random numbers is told, and the axes along which
-    nothing differs are noted in `seen`.
+    nothing differs are noted in `seen`. `drawn` gives the lines that drew an array in a region, `made` those that made
+    it.
     """
     for at, one in enumerate(kept):
         if one is None:
@@ -51,6 +56,25 @@ def look(
             told = [{**sums[0], "what": "same-start", "lines": each} for each in lines]
             write("region", **{**found, "seen": told})
         seen[at]["idle"], seen[at]["varying"] = found["idle"], found["varying"]
+        keys = [args[split[number]] for number in sorted(equal) if is_key(args[split[number]])]
+        if keys and not random and not found["varying"] and _draws(eqn) and any(map(_much, eqn.invars)):
+            same = {"what": "same-keys", "axes": sorted(found["axes"]), "lines": (made(keys[0]) or one[1])[:2]}
+            seen[at]["seen"] = [*seen[at]["seen"], same]
+            if (place := str(found["defined"] or one[1][:1])) not in _same_keys:
+                _same_keys.add(place)
+                write("region", **{**found, "seen": [same]})
+
+
+def _much(atom: Any) -> bool:
+    """Whether an argument is more than a key: what is made of keys alone may be meant to be the same on all devices."""
+    aval = getattr(atom, "aval", None)
+    return not is_key(aval) and int(getattr(aval, "size", 0)) >= _SOME
+
+
+def _draws(eqn: Any) -> bool:
+    """Whether a region draws random numbers."""
+    body = inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))
+    return any(one.primitive.name in RANDOM for one, _, _ in program.operations(body))
 
 
 def _equal(jax: Any, one: Any) -> bool:

@@ -29,6 +29,7 @@ from .frames import is_user, stack
 from .sink import quiet, write
 from .stand_in import stand_in
 from .steps import literals, same
+from .unreached import shifts_in_a_loop, unreached
 from .values import RANDOM, is_key
 
 _MOST = 24
@@ -39,6 +40,8 @@ _ELEMENTS = 2**24
 _LEAST = 8
 _INTEGERS = 8
 _CALLS = 3
+_NAMES = 4
+_SEED = 1000
 _OURS = ("f", "mesh", "check_vma", "check_rep")
 _noted: dict[Any, dict[str, Any]] = {}
 _begun: list[bool] = []
@@ -145,14 +148,26 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
         region = _region(jax, way, folder)
         if region is None:
             return None
-        if not _afforded(region, left):
+        shifts, single = shifts_in_a_loop(region), any(dim == 1 for dim in region.split)
+        if (single and not shifts) or not _afforded(region, left):
+            return None
+        if shifts and _afforded(region, left):
+            other = _region(jax, way, folder, _SEED)
+            if other is not None and (rows := unreached(region, other)) is not None:
+                return rows
+        if single:
             return None
         given = region.results()
         judged = [at for at, one in enumerate(given) if not way["copies"] or _equal(one)]
         first = [one[:1] for one in given] if way["copies"] else given
         found, before = None, None
-        for numbers in (False, True):
-            alone = _alone(jax, way, region, numbers)
+        met: set[str] = set()
+        ways: list[bool | str] = [False, True]
+        for numbers in ways:
+            alone = _alone(jax, way, region, numbers, met)
+            # Which of several numbers is that of the devices is not known where all of them together come to nothing.
+            if alone is None and numbers is True and 1 < len(met) <= _NAMES:
+                ways += sorted(met)
             if alone is None or alone.same(before):
                 continue
             before = alone
@@ -217,12 +232,12 @@ def _times(one: Any, other: Any) -> float | None:
     return middle if float(np.std(ratios)) < 1e-2 * abs(middle) else None
 
 
-def _region(jax: Any, way: dict[str, Any], folder: str) -> Region | None:
+def _region(jax: Any, way: dict[str, Any], folder: str, first: int = 0) -> Region | None:
     """A region with arrays to run it on, as it was mapped over its mesh."""
     mesh, values = way["mesh"], way["values"]
     if mesh is None or mesh.size < 2 or sum(one.size for one in values) > _ELEMENTS:
         return None
-    arrays = [_made_up(jax, one, values, seed) for seed, one in enumerate(values)]
+    arrays = [_made_up(jax, one, values, seed) for seed, one in enumerate(values, first)]
     if any(one is None for one in arrays):
         return None
     devices = getattr(mesh, "devices", None)
@@ -234,7 +249,7 @@ def _region(jax: Any, way: dict[str, Any], folder: str) -> Region | None:
     names = {eqn.primitive.name for eqn, _, _ in program.operations(region.body)}
     if names & (RANDOM | {"sort"} if any(map(_integers, values)) else RANDOM) or any(map(_outside, names)):
         return None
-    return None if any(dim == 1 for dim in region.split) else region
+    return region
 
 
 def _integers(aval: Any) -> bool:
@@ -287,12 +302,14 @@ def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
     return mapper(way["function"], mesh=mesh, **way["options"], **{check: False})
 
 
-def _alone(jax: Any, way: dict[str, Any], region: Region, numbers: bool) -> Region | None:
+def _alone(
+    jax: Any, way: dict[str, Any], region: Region, numbers: bool | str, met: set[str]
+) -> Region | None:
     """The region for one device; None where it cannot be traced so."""
     mesh = _mesh(jax, region.several, [region.several.devices.flat[0]])
     alone = Region(jax, mesh, region.args, region.folder)
     try:
-        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers), _context(jax, mesh):
+        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers, met), _context(jax, mesh):
             alone.trace(_mapped(jax, way, mesh))
     except Exception:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import program
 from .frames import of_traceback
-from .steps import COLLECTIVES, Steps, counted_each, evaluate, origin, pairs, relation, steps_of
+from .steps import COLLECTIVES, Steps, counted_each, evaluate, origin, pairs, relation, steps_of, used_at
 from .values import inner
 
 _ELEMENTS = 2**25
@@ -194,7 +194,10 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
     if found is None:
         return None
     step, taken = found
-    lines = (counted_each(several, step, fits) if taken == "counted" else step.lines)[:4]
+    lines = counted_each(several, step, fits) if taken == "counted" else step.lines
+    if step.name == "axis_index":
+        lines = used_at(several, step, fits) or lines
+    lines = lines[:4]
     if not lines:
         return None
     inside = [

@@ -118,6 +118,21 @@ def discarded(frame: FrameType | None) -> list[Any] | None:
     return None
 
 
+def kept_at(frame: FrameType | None, most: int = 4) -> list[list[Any]]:
+    """The user's lines that led to the call that `frame` is in the middle of, from that on which keeps its result:
+    functions that return it at once only hand it on.
+    """
+    lines = []
+    handed = True
+    for one in walk(frame):
+        if not is_user(one.f_code.co_filename):
+            continue
+        handed = handed and _next(one.f_code, one.f_lasti) == "RETURN_VALUE"
+        if not handed:
+            lines.append(line_of(one))
+    return lines[:most]
+
+
 @functools.lru_cache(maxsize=4096)
 def _next(code: CodeType, at: int) -> str:
     """The instruction after the call at `at`; `unread x` where it keeps the result as x, which nothing reads."""

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import called
+from . import called, fetched
 from .frames import stack
 from .program import nbytes, spec_text
 from .sink import quiet, write
@@ -37,17 +37,21 @@ def install(jax: Any) -> None:
 
     __array__.__doc__ = array.__doc__
     kind.__array__ = __array__
+    fetched.install(jax)
 
 
 @quiet
 def _note(one: Any, result: Any) -> None:
-    if len(_fetched) >= _MOST or len(one.sharding.device_set) < 2 or one.sharding.is_fully_replicated:
+    if len(one.sharding.device_set) < 2 or one.sharding.is_fully_replicated:
         return
     lines = stack()
     if not lines:
         return
     facts = {"lines": lines[:4], "spec": spec_text(one.sharding)}
+    fetched.note(lines[:4], one, spec_text(one.sharding), nbytes(one))
     key = (tuple(one.shape), str(one.dtype))
+    if len(_fetched) >= _MOST:
+        return
     _types[key] = (facts, _rows(result) if _looks.setdefault(key, 0) < _FEW else None)
     _looks[key] += 1
     try:

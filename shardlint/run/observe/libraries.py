@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import called, meshes, replicas
+from . import called, meshes, ran, replicas
 from .frames import discarded, stack
 from .placed import bytes_of
 from .sink import quiet, write
@@ -158,6 +158,7 @@ def _unreplicated(frame: Any, result: Any, tree: Any, *args: Any, **kwargs: Any)
                     shape=list(one.shape),
                     dtype=str(one.dtype),
                     lines=stack(),
+                    made=ran.varying.get((tuple(one.shape), str(one.dtype)), []),
                 )
 
 

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from . import again, mapped, processes, program, region
-from .frames import place, stack
+from .frames import of_traceback, place, stack
 from .sink import quiet, write
 from .taken import taken
 
@@ -83,8 +83,11 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         "again": [],
         "pmap": pmap,
         "moves": program.only_moves(jaxpr),
+        "closed": closed if hasattr(closed, "in_avals") else None,
         "whole": [],
         "scanned": [],
+        "shuffled": [],
+        "made_whole": program.made_whole(jaxpr),
         "reshaped": program.cut_apart(jaxpr),
         "constrained": program.constrained(jaxpr),
         "bytes": sum(
@@ -120,10 +123,11 @@ def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
     given = [names[at] for at, one in enumerate(donated or ()) if one and at < len(names)]
     if given and facts["defined"] and len(donated) == len(names):
         # What no result can take jax does not hand on to the compiler.
-        write("donates", name=facts["name"], defined=facts["defined"], arguments=given[:400])
+        retyped = _retyped(jaxpr, [jaxpr.invars[at].aval for at, one in enumerate(donated) if one])
+        write("donates", name=facts["name"], defined=facts["defined"], arguments=given[:400], retyped=retyped)
     for one in taken(jaxpr, donated):
-        if one["what"] == "scanned":
-            facts["scanned"] += [[at, one["lines"]] for at in one["arguments"]]
+        if one["what"] in ("scanned", "shuffled"):
+            facts[one["what"]] += [[at, one["lines"]] for at in one["arguments"]]
             continue
         size = sum(program.nbytes(jaxpr.invars[at].aval) for at in one["arguments"])
         shown = [names[at] if at < len(names) else f"argument {at}" for at in one["arguments"]]
@@ -131,6 +135,18 @@ def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
             "donated-inside", inner=one["inner"], name=facts["name"], defined=facts["defined"], lines=one["lines"],
             arguments=shown[:4], count=len(shown), bytes=size,
         )  # fmt: skip
+
+
+def _retyped(jaxpr: Any, given: list[Any]) -> list[Any]:
+    """The user's line that makes a result of the shape of what is donated, and of another type."""
+    types = {(aval.shape, aval.dtype) for aval in given}
+    shapes = {aval.shape for aval in given if aval.shape}
+    makers = {variable: eqn for eqn in jaxpr.eqns for variable in eqn.outvars}
+    for atom in jaxpr.outvars:
+        aval = atom.aval
+        if aval.shape in shapes and (aval.shape, aval.dtype) not in types and atom in makers:
+            return of_traceback(makers[atom].source_info.traceback)[:1]
+    return []
 
 
 @quiet

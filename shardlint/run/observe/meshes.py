@@ -14,6 +14,8 @@ from .sink import quiet, write
 _plain: list[bool] = []
 """Not empty within a `make_mesh` that is given no devices."""
 _INTERNAL = f"{os.sep}jax{os.sep}_src{os.sep}"
+_MOST = 100
+_orders: dict[tuple[int, ...], list[Any]] = {}
 built: dict[tuple[tuple[str, int], ...], list[Any]] = {}
 
 
@@ -53,6 +55,9 @@ def _made(mesh: Any, caller: Any) -> None:
         return
     key = tuple((str(name), int(size)) for name, size in mesh.shape.items())
     frame = user_frame()
+    order = _order(mesh)
+    if frame is not None and list(order) != sorted(order) and len(_orders) < _MOST:
+        _orders.setdefault(order, line_of(frame))
     if frame is not None and key not in built:
         built[key] = line_of(frame)
         of = mesh.devices.flat[0].client.device_count()
@@ -61,6 +66,17 @@ def _made(mesh: Any, caller: Any) -> None:
             "mesh", axes=[list(one) for one in key], line=built[key], of=of, told=_told(frame, dict(key)),
             short=plain and environ.told_devices() and mesh.size < of, lines=stack(3),
         )  # fmt: skip
+
+
+def _order(mesh: Any) -> tuple[int, ...]:
+    return tuple(int(one.id) for one in mesh.devices.flat)
+
+
+def other_order(*shardings: Any) -> list[Any]:
+    """The line that built the mesh of one of some shardings, whose devices are not in the order of their numbers."""
+    meshes = [one.mesh for one in shardings if hasattr(getattr(one, "mesh", None), "devices")]
+    found = [_orders[order] for order in map(_order, meshes) if order in _orders]
+    return found[0] if len(found) == 1 else []
 
 
 def _told(frame: Any, sizes: dict[str, int]) -> list[Any] | None:

@@ -8,10 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .averaged import averaged
 from .dims import Part, after
 from .flat import LOOP, Flat, Op, flat
 from .sink import quiet
+from .slots import counts_places, slots
 from .values import GATHER, MOVE, NONE, REDUCE, SCATTER, Names, Region, axes_of
+from .whole_first import each_round, whole_first
 
 _COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
 _BENDS = frozenset(("tanh", "logistic", "erf", "exp", "exp2", "expm1", "sin", "cos", "erfc"))
@@ -57,6 +60,10 @@ def own_parts(body: Any, dimensions: Sequence[Sequence[Names]], region: Region) 
         seen.look(op)
         known.update(zip(op.gives, after(op, ops, known, region.sizes), strict=False))
     seen.results()
+    averaged(ops, known, region)
+    slots(ops, known, region)
+    whole_first(ops, region)
+    each_round(body, region)
 
 
 class _Seen:
@@ -204,7 +211,9 @@ class _Seen:
             or self.region.pmap
         ):
             return
-        if not any(self._carried(each, axes, _CARRIED) for each in (op.takes[0], op.gives[0])):
+        if any(self._carried(each, axes, _CARRIED) for each in (op.takes[0], op.gives[0])):
+            return
+        if not counts_places(op.gives[0], self.ops):
             self.tell("own-running", op, axes, name=op.name)
 
     def _carried(self, number: int, axes: Names, past: Names) -> bool:

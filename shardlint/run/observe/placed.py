@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import decided, meshes, ran, replicas
+from . import decided, fetched, meshes, padded, ran, replicas
 from .frames import discarded, is_user, stack
 from .program import nbytes, spec_text
 from .sink import quiet, write
@@ -134,8 +134,11 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
         pairs = list(leaves)[:400]
         if len(args) < 2 and kwargs.get("device") is None:
             _left_there(jax, pairs)
-        _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
+        lines = _lies(jax, result, args[1] if len(args) > 1 else kwargs.get("device"))
+        fetched.note_placed(lines)
+        padded.note_put(pairs, lines)
         _undone(pairs)
+        _placed_again(pairs, lines)
         _moved_on(jax, pairs)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
@@ -166,8 +169,24 @@ def _undone(pairs: list[tuple[Any, Any]]) -> None:
         )  # fmt: skip
 
 
-def _lies(jax: Any, result: Any, target: Any = None) -> None:
-    """Where arrays lie that were placed on several devices, one of each type and spec."""
+def _placed_again(pairs: list[tuple[Any, Any]], lines: list[Any]) -> None:
+    """Arrays that a call has just placed split, and that are placed otherwise by another one: all is sent once more."""
+    for before, after in pairs:
+        by = ran.placed_by(before)
+        if not by or nbytes(before) < _LEAST or by == lines[:2]:
+            continue
+        lay, lies = before.sharding, after.sharding
+        if lay.is_fully_replicated or lies.is_fully_replicated or lay.is_equivalent_to(lies, before.ndim):
+            continue
+        write(
+            "placed-again", lines=lines[:4], before=by, put=lines[:2], decided=ran.decided_by(before),
+            mesh=meshes.other_order(lay, lies), spec=spec_text(lay), now=spec_text(lies), shape=list(before.shape),
+            dtype=str(before.dtype), bytes=nbytes(before),
+        )  # fmt: skip
+
+
+def _lies(jax: Any, result: Any, target: Any = None) -> list[Any]:
+    """Where arrays lie that were placed on several devices, one of each type and spec; the lines that placed some."""
     lines: list[Any] = []
     known = dict(decided.leaves(jax, target)) if target is not None else {}
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
@@ -187,6 +206,7 @@ def _lies(jax: Any, result: Any, target: Any = None) -> None:
                 "put",
                 **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")},
             )
+    return lines
 
 
 def _moved_on(jax: Any, pairs: list[tuple[Any, Any]]) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from .frames import of_traceback
 from .values import inner
 
+_LAID = frozenset(("convert_element_type", "copy", "slice", "squeeze", "dynamic_slice", "transpose", "reshape"))
+
 
 def operations(jaxpr: Any, times: int = 1, manual: int = 1) -> Iterator[tuple[Any, int, int]]:
     """Each operation of a program, also inside of others, how often it runs, and on how many devices at once."""
@@ -59,6 +61,34 @@ def only_moves(jaxpr: Any) -> bool:
 def constrained(jaxpr: Any) -> dict[int, list[Any]]:
     """The lines of the constraints that give results as they are, by their numbers."""
     return {at: of_traceback(eqn.source_info.traceback)[:2] for at, eqn in _given_by(jaxpr, "sharding_constraint")}
+
+
+def made_whole(jaxpr: Any) -> list[list[Any]]:
+    """The shapes, types and lines of constraints that have something computed whole on all devices. What is laid there
+    as it was taken is gathered to be used, and the second half of a gradient asks as the first did.
+    """
+    found: dict[str, list[Any]] = {}
+    for body in _bodies(jaxpr):
+        made = {variable: eqn.primitive.name for eqn in body.eqns for variable in eqn.outvars}
+        for eqn in body.eqns:
+            sharding = eqn.params.get("sharding") if eqn.primitive.name == "sharding_constraint" else None
+            if sharding is None or not sharding.is_fully_replicated or len(sharding.device_set) < 2:
+                continue
+            computed = not hasattr(eqn.invars[0], "val") and made.get(eqn.invars[0], "slice") not in _LAID
+            lines = of_traceback(eqn.source_info.traceback)[:4]
+            if computed and lines and "transpose" not in str(eqn.source_info.name_stack):
+                aval = eqn.outvars[0].aval
+                found.setdefault(str((lines[0], aval)), [list(aval.shape), str(aval.dtype), lines])
+    return [*found.values()]
+
+
+def _bodies(jaxpr: Any) -> Iterator[Any]:
+    yield jaxpr
+    for eqn in jaxpr.eqns:
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                if hasattr(inner(each), "eqns"):
+                    yield from _bodies(inner(each))
 
 
 def cut_apart(jaxpr: Any) -> dict[int, list[Any]]:

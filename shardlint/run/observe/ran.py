@@ -9,11 +9,12 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, apart, called, decided, host, replicas, rows
+from . import again, apart, called, decided, host, padded, replicas, rows
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
 from .sink import quiet, write
+from .values import is_key
 
 _LEAST = 256
 _MOST = 400
@@ -25,6 +26,8 @@ _drawn: dict[int, tuple[Any, list[Any]]] = {}
 _put: dict[int, tuple[Any, list[Any]]] = {}
 _decided: dict[int, tuple[Any, list[Any]]] = {}
 _reshaped: dict[int, tuple[Any, list[Any]]] = {}
+varying: dict[Any, list[Any]] = {}
+"""Where results of regions are made that differ by device, by their shape and type."""
 split_taken: list[Any] = []
 """The first function of the user's that took what is split."""
 
@@ -68,7 +71,9 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     _ran.add(executable)
     called.note(known, args, lines)
     _gathered(known, names, args, shardings, lines)
-    _scanned(known, names, args, shardings, lines)
+    _made_whole(known, names, args, shardings, lines)
+    for what in ("scanned", "shuffled"):
+        _along_rows(what, known, names, args, shardings, lines)
     taken = [
         leaf(names[at] if at < len(names) else f"argument {at}", one, at)
         for at, one in enumerate(args[:_MOST])
@@ -77,8 +82,9 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     if not split_taken and called.of_user(known) and any(one["held"] < one["bytes"] for one in taken):
         split_taken.append(lines)
     host.taken(known, names, args, lines, leaf)
+    padded.note_program(known, args, lines)
     kept = known.pop("again", ())
-    again.look(jax, kept, args, known["regions"], _drawn_by)
+    again.look(jax, kept, args, known["regions"], _drawn_by, _made_by)
     equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else ()}
 
@@ -95,12 +101,16 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
         name = "out" + (names[at] if at < len(names) else f"[{at}]")
         if _has_pmap(known):
             rows.note(jax, one, name)
+        if is_key(one):
+            _note_made(one, before["lines"], known["name"])
         if nbytes(one) >= _LEAST:
             note_decided(one, known["constrained"].get(at) or decided.of_result(known["defined"], name[3:]))
             if at in known["reshaped"]:
                 _reshaped[id(one)] = (weakref.ref(one), known["reshaped"][at])
             given.append(leaf(name, one, at))
             _note_made(one, before["lines"], known["name"])
+            if len(known["regions"]) == 1 and (lines := known["regions"][0].get("varying", {}).get(at)):
+                varying[tuple(one.shape), str(one.dtype)] = lines
             drawn = known["regions"][0].get("drawn", {}) if len(known["regions"]) == 1 else {}
             if at in drawn and len(_drawn) < _NOTED:
                 _drawn[id(one)] = (weakref.ref(one), drawn[at])
@@ -139,7 +149,8 @@ def _idle(known: dict[str, Any]) -> dict[str, Any]:
     """The axes along which all devices multiply the same, where regions do most of what a program multiplies."""
     regions = [each for each in known["regions"] if each.get("work")]
     # Where all draw the same, that they do the same work is what comes of it.
-    drawn = any(one["what"] in ("same-random", "same-parts") for each in regions for one in each.get("seen", ()))
+    seen = {one["what"] for each in regions for one in each.get("seen", ())}
+    drawn = seen & {"same-random", "same-parts", "same-keys"}
     if not regions or drawn or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
         return {}
     axes = set(regions[0]["idle"]).intersection(*(each["idle"] for each in regions))
@@ -203,6 +214,11 @@ def _lines_in(notes: dict[int, tuple[Any, list[Any]]], one: Any) -> list[Any]:
 def placed_by(one: Any) -> list[Any]:
     """The lines that placed an array by hand; none of others."""
     return _lines_in(_put, one)
+
+
+def decided_by(one: Any) -> list[Any]:
+    """The lines that decided how an array lies."""
+    return _lines_in(_decided, one)
 
 
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
@@ -270,9 +286,19 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
             write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)
 
 
-def _scanned(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
-    """Arguments that are split along the dimension a scan goes through."""
-    for at, where in known["scanned"]:
+def _made_whole(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """What is computed and made whole on all devices, though all arguments of its shape and type lie split."""
+    for shape, dtype, where in known["made_whole"]:
+        like = [at for at, one in enumerate(args) if list(one.shape) == shape and str(one.dtype) == dtype]
+        split = [shardings[at] is not None and held(args[at], shardings[at]) < nbytes(args[at]) for at in like]
+        if like and all(split) and nbytes(args[like[0]]) >= _LEAST:
+            facts = leaf(names[like[0]] if like[0] < len(names) else f"argument {like[0]}", args[like[0]], like[0])
+            write("made-whole", name=known["name"], defined=known["defined"], lines=where, called=lines, leaf=facts)
+
+
+def _along_rows(what: str, known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """Arguments that are split along the dimension a scan goes through, or whose rows come in another order."""
+    for at, where in known[what]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
         first = spec[0] if spec is not None and len(spec) else None
         axes = [name for name in (first if isinstance(first, tuple) else (first,)) if isinstance(name, str)]
@@ -280,4 +306,4 @@ def _scanned(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines
         axes = [name for name in axes if sizes.get(name, 1) > 1]
         if axes and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
-            write("scanned", name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)
+            write(what, name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)

@@ -12,7 +12,7 @@ from .manual import walk
 from .own_part import own_parts
 from .parameters import parameters
 from .parts import parts_scaled
-from .values import NONE, Names, Region, Value, inner, only_counts
+from .values import NONE, ROUNDS, TYPES, Names, Region, Value, inner, only_counts
 
 
 def regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
@@ -202,6 +202,12 @@ def _varying(values: Any, body: Any, region: Region) -> dict[int, list[Any]]:
     found = {}
     for at, (value, atom) in enumerate(zip(values, body.outvars, strict=False)):
         if value.given and value.over and not hasattr(atom, "val"):
+            # What pmap does to put its results together has no line of the user's.
+            for _ in range(ROUNDS):
+                made = region.maker.get(atom)
+                if region.where.get(atom) or made is None or made.primitive.name not in TYPES:
+                    break
+                atom = made.invars[0]
             found[at] = [list(line) for line in region.where.get(atom, ())[:2]]
     return found
 

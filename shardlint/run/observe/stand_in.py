@@ -16,9 +16,12 @@ _MOST = 200
 
 
 @contextmanager
-def stand_in(jax: Any, function: Callable[..., Any], mesh: Any, alone: Any, numbers: bool) -> Iterator[None]:
+def stand_in(
+    jax: Any, function: Callable[..., Any], mesh: Any, alone: Any, numbers: bool | str, met: set[str] | None = None
+) -> Iterator[None]:
     """While `function` is traced, `mesh` is `alone` in the globals and closures of it and of what it calls, and jax
-    counts one device. With `numbers`, so are whole numbers that are the size of an axis, and pairs of a shift over one.
+    counts one device. With `numbers`, so are whole numbers that are the size of an axis, and pairs of a shift over one:
+    all of them, or those of one name: a number of heads may be that of the devices by chance. `met` gets their names.
     """
     sizes = {int(size) for size in dict(mesh.shape).values() if size > 1}
     sizes |= {math.prod(sizes), int(mesh.size)} - {1}
@@ -26,7 +29,13 @@ def stand_in(jax: Any, function: Callable[..., Any], mesh: Any, alone: Any, numb
     counted = jax.device_count, jax.local_device_count
     jax.device_count = jax.local_device_count = lambda *_, **__: 1
     try:
-        _change(function, lambda value: _other(value, mesh, alone, sizes if numbers else set()), undo)
+        def other(value: Any, name: str) -> Any:
+            stands = _other(value, mesh, alone, sizes if numbers in (True, name) else set())
+            if met is not None and type(value) is int and stands is not value:
+                met.add(name)
+            return stands
+
+        _change(function, other, undo)
         yield
     finally:
         jax.device_count, jax.local_device_count = counted
@@ -53,7 +62,7 @@ def _is_pair(one: Any) -> bool:
     return isinstance(one, tuple) and len(one) == 2 and all(type(number) is int for number in one)
 
 
-def _change(function: Any, other: Callable[[Any], Any], undo: list[Callable[[], None]]) -> None:
+def _change(function: Any, other: Callable[[Any, str], Any], undo: list[Callable[[], None]]) -> None:
     waiting, done = [function], set[int]()
     while waiting and len(done) < _MOST:
         one = waiting.pop()
@@ -67,15 +76,20 @@ def _change(function: Any, other: Callable[[Any], Any], undo: list[Callable[[], 
         done.add(id(one))
         names = set(_names(one.__code__))
         for name in names & set(one.__globals__):
-            _one(one.__globals__[name], other, functools.partial(_set_global, one.__globals__, name), undo, waiting)
-        for cell in one.__closure__ or ():
+            put = functools.partial(_set_global, one.__globals__, name)
+            _one(one.__globals__[name], name, other, put, undo, waiting)
+        for name, cell in zip(one.__code__.co_freevars, one.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet filled
                 continue
-            _one(value, other, functools.partial(_set_cell, cell), undo, waiting)
+            _one(value, name, other, functools.partial(_set_cell, cell), undo, waiting)
         defaults = one.__defaults__ or ()
-        changed = tuple(other(value) for value in defaults)
+        count = one.__code__.co_argcount
+        changed = tuple(
+            other(value, name)
+            for name, value in zip(one.__code__.co_varnames[count - len(defaults) : count], defaults, strict=True)
+        )
         if any(new is not old for new, old in zip(changed, defaults, strict=True)):
             undo.append(functools.partial(setattr, one, "__defaults__", defaults))
             one.__defaults__ = changed
@@ -83,12 +97,13 @@ def _change(function: Any, other: Callable[[Any], Any], undo: list[Callable[[], 
 
 def _one(
     value: Any,
-    other: Callable[[Any], Any],
+    name: str,
+    other: Callable[[Any, str], Any],
     put: Callable[[Any], None],
     undo: list[Callable[[], None]],
     waiting: list[Any],
 ) -> None:
-    new = other(value)
+    new = other(value, name)
     if new is not value:
         undo.append(functools.partial(put, value))
         put(new)

@@ -24,6 +24,7 @@ _OWN = frozenset(
 )  # fmt: skip
 COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
 _ADDING = frozenset(("add", "add_any", "sub"))
+_USES = 12
 _PARTIAL = ("sum", "mean", "max", "min")
 
 
@@ -257,6 +258,44 @@ def counted_each(several: Steps, step: Step, fits: Fits) -> list[Any]:
     equal, term = (makers.get(step.takes[how.index(one)] or 0, []) for one in ("", "sum"))
     within = {(place[0], place[2]) for place in term}
     return next((equal[at:] for at, place in enumerate(equal) if (place[0], place[2]) in within), equal)
+
+
+def used_at(several: Steps, step: Step, fits: Fits) -> list[Any]:
+    """The lines that use this device's number where one use alone comes to nothing that fits; none where several do."""
+    users: dict[int, list[Step]] = {}
+    for one in several.steps:
+        for number in one.takes:
+            if number is not None:
+                users.setdefault(number, []).append(one)
+    left: dict[str, list[Any]] = {}
+    for user in users.get(step.gives[0], []):
+        waiting, done = list(user.gives), set[int]()
+        while waiting and len(done) < _USES:
+            number = waiting.pop(0)
+            if number not in done:
+                done.add(number)
+                waiting += [give for one in users.get(number, ()) for give in one.gives]
+        body = inner(user.eqn.params.get("body_jaxpr", user.eqn.params.get("jaxpr")))
+        if hasattr(body, "eqns"):
+            at = [place for place, one in enumerate(user.takes) if one == step.gives[0]]
+            for place in _inside(body, len(user.eqn.invars), at):
+                left[str(place[:1])] = place
+        elif not any(fits.get(number) is not None for number in done):
+            left[str(user.lines[:1])] = user.lines
+    return next(iter(left.values())) if len(left) == 1 else []
+
+
+def _inside(body: Any, given: int, places: Sequence[int]) -> Iterator[list[Any]]:
+    """The lines of a loop's body that use some of its arguments: those of its test come before them."""
+    names = {body.invars[at - given] for at in places if at - given + len(body.invars) >= 0}
+    for eqn in body.eqns:
+        taken = [at for at, one in enumerate(eqn.invars) if not hasattr(one, "val") and one in names]
+        if not taken:
+            continue
+        called = inner(body_of(eqn)) if body_of(eqn) is not None else None
+        here = of_traceback(eqn.source_info.traceback)
+        inside = list(_inside(called, len(eqn.invars), taken)) if called is not None else []
+        yield from inside or [here]
 
 
 def pairs(several: Steps, alone: Steps) -> list[tuple[int, int]]:

@@ -1,11 +1,13 @@
-"""What parts of a program take of its arguments as they are: scans that go through one, calls that donate one."""
+"""What parts of a program take of its arguments as they are: scans that go through one, calls that donate one, lookups
+that put all of its rows in another order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .frames import of_traceback
+from .frames import of_traceback, place
 from .values import CALLS, inner, scan_counts
 
 _SAME = frozenset(("convert_element_type", "copy", "copy_p"))
@@ -16,7 +18,9 @@ def taken(jaxpr: Any, donated: Sequence[bool]) -> Iterator[dict[str, Any]]:
     yield from _walk(jaxpr, {variable: at for at, variable in enumerate(jaxpr.invars)}, donated)
 
 
-def _walk(jaxpr: Any, numbers: dict[Any, int], donated: Sequence[bool]) -> Iterator[dict[str, Any]]:
+def _walk(
+    jaxpr: Any, numbers: dict[Any, int], donated: Sequence[bool], within: Sequence[Any] = ()
+) -> Iterator[dict[str, Any]]:
     def number(atom: Any) -> int | None:
         return None if hasattr(atom, "val") else numbers.get(atom)
 
@@ -34,6 +38,8 @@ def _walk(jaxpr: Any, numbers: dict[Any, int], donated: Sequence[bool]) -> Itera
                 yield {"what": "scanned", "arguments": through, "lines": _lines(eqn)}
             body = inner(eqn.params["jaxpr"])
             yield from _walk(body, _inside(body.invars[:consts], given[:consts]), donated)
+        elif name == "gather" and given[0] is not None and _reorders(eqn):
+            yield {"what": "shuffled", "arguments": [given[0]], "lines": within or _lines(eqn)}
         elif name in CALLS:
             lost = sorted(set(_lost(eqn, given, donated)))
             if lost:
@@ -42,7 +48,18 @@ def _walk(jaxpr: Any, numbers: dict[Any, int], donated: Sequence[bool]) -> Itera
             for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
                 body = inner(eqn.params.get(key))
                 if hasattr(body, "eqns"):
-                    yield from _walk(body, _inside(body.invars, given), donated)
+                    # What a library does stands at the line that called it.
+                    source = str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
+                    lines = within or ([] if place(source) else _lines(eqn))
+                    yield from _walk(body, _inside(body.invars, given), donated, lines)
+
+
+def _reorders(eqn: Any) -> bool:
+    """Whether a lookup gives as many rows of the first dimension as there are, by numbers that are not known."""
+    shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    by_row = tuple(numbers.start_index_map) == (0,) and sizes[:1] == (1,) and tuple(sizes[1:]) == tuple(shape[1:])
+    return by_row and shape == out and shape[0] > 1 and not hasattr(eqn.invars[1], "val")
 
 
 def _lost(eqn: Any, given: Sequence[int | None], donated: Sequence[bool]) -> Iterator[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, first, function, line
+from shardlint.run.syntax import counted
 
 _MEANT = "if each device is meant to work by itself here, nothing is wrong"
 
@@ -19,8 +20,9 @@ def alone(events: Events) -> Iterator[Found]:
     for one in events.of("alone"):
         if known & {str(place) for place in (one["defined"], one["made"], *one["lines"][:1])}:
             continue
-        place = first(one["lines"])
-        see = [("mapped", line(one["made"])), ("called", first(one["called"]))]
+        place = counted(first(one["lines"])) if one["taken"] == "unreached" else first(one["lines"])
+        see = [("the loop", first(one["lines"]))] if one["taken"] == "unreached" else []
+        see += [("mapped", line(one["made"])), ("called", first(one["called"]))]
         see += [("inside, called", line(each)) for each in one["lines"][1:3]]
         message, advice = _said(one)
         see += [("in the loop", line(each)) for each in one["inside"]]
@@ -41,6 +43,13 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
         f"what the same function gives on one device instead of {devices}: "
     )
     step, taken = one["step"], one["taken"]
+    if taken == "unreached":
+        return (
+            f"rows {one['rows']} of result {one['result'] or one['shape']} of {function(one['defined'])}, run once "
+            "more on other arrays, are the same for all of them: "
+            f"this loop, which hands pieces on along {axes}, ends before anything comes to them",
+            "a pipeline takes a round for each microbatch and one more for each stage but the first",
+        )
     if step == "iota":
         return (
             message + f"this counts from 0 on each, whatever part along {axes} it has",

@@ -31,7 +31,7 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
             and not leaf["placed"]
             and leaf["bytes"] >= min(least, _BATCH)
             and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
-            and _whole(leaf, one, compiled)
+            and is_whole(leaf, one, compiled)
         ]
         if lost:
             told.add(place)
@@ -51,7 +51,7 @@ def _like(leaf: dict[str, Any]) -> Any:
     return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
 
 
-def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
+def is_whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
     """Whether a function, compiled, has an argument whole on every device."""
     file, number, _ = one["defined"]
     return any(

@@ -9,6 +9,9 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.syntax import returned
 from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+
+_SHARE = 16
 
 
 def manual(events: Events) -> Iterator[Found]:
@@ -18,6 +21,8 @@ def manual(events: Events) -> Iterator[Found]:
     for region in events.of("region"):
         for seen in _at_return(_joined([_at_sum(one, region) for one in region["seen"]]), region):
             if not seen["lines"] and not region["made"]:
+                continue
+            if seen.get("bytes", events.largest) * _SHARE < events.largest:
                 continue
             found = _found(seen, region)
             key = (found.kind, found.line, found.message)
@@ -35,7 +40,8 @@ def manual(events: Events) -> Iterator[Found]:
             f"{one['name']} keeps what the first device holds of {one['result'] or 'the array'} "
             f"{array(one)}, and the others hold other numbers",
             advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
-            see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+            see=tuple(("made", line(each)) for each in one.get("made", ())[:1])
+            + tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
 
@@ -98,6 +104,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     place = first(seen["lines"])
     made = line(region["made"]) if region["made"] else Line()
     axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
+    shape, much = seen.get("shape"), size_text(seen.get("bytes", 0))
     see = tuple(
         (word, where)
         for word, where in (("mapped", made), ("called", first(region["called"])))
@@ -109,6 +116,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     for word, key in (
         ("summed over other axes", "summed"), ("divided", "divided"), ("of each device's own rows", "reduced"),
+        ("averaged", "met"), ("written", "written"),
     ):  # fmt: skip
         where = line(next(iter(seen.get(key) or ()), None))
         if where.file and (where.file, where.line) not in known:
@@ -185,6 +193,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "ones in those after it, and the loop goes on with them",
             "close it: [(i, (i + 1) % n) for i in range(n)]", "SL408",
         ),
+        "same-keys": (
+            "same-random", f"every device along {axes} gets the same key, and nothing else that differs: all draw the "
+            "same numbers and do the same with them",
+            "give each its own: jax.random.split(key, devices)", "SL407",
+        ),
         "same-parts": (
             "same-random", f"result {seen.get('result')} of {name} is put together of parts that hold the same random "
             f"numbers: each device along {axes} draws them with the same key",
@@ -239,6 +252,44 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "untiled": (
             "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",
             "give it tiled=True to put them together", "SL411",
+        ),
+        "summed-then-cut": (
+            "whole-first", f"the sum over {axes} brings all of {shape} ({much}) to every device, and each keeps its "
+            f"own {seen.get('size')}th of it",
+            f"jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True) gives that part alone",
+            "",
+        ),
+        "gathered-then-summed": (
+            "whole-first", f"this gathers {shape} ({much}) from all devices along {axes}, and every device then does "
+            "the same with all of its rows and sums them up",
+            f"work on the device's own rows and sum up what comes of them: jax.lax.psum(x.sum(...), {axis}), or pmean "
+            "of a mean", "",
+        ),
+        "each-round": (
+            "each-round", f"this gathers {shape} ({much}) along {axes} in each "
+            f"{'of ' + str(seen['rounds']) + ' rounds' if seen.get('rounds') else 'round'} of a loop that does not "
+            "change it: the same is sent again every time",
+            "gather it once, before the loop", "",
+        ),
+        "own-bent": (
+            "averaged-late", f"each device makes {seen.get('name')} of a sum or mean of its own rows here, and these "
+            f"are averaged over {axes}: that is not {seen.get('name')} of the mean over all rows",
+            f"average before: jax.lax.pmean(mean, {axis}), and then {seen.get('name')} of it", "",
+        ),
+        "own-variance": (
+            "averaged-late", f"this is {seen.get('name')} of each device's own rows around their own mean, and it is "
+            f"averaged over {axes}: how far the means lie apart is left out",
+            f"mean = jax.lax.pmean(x.mean(0), {axis}), and then jax.lax.pmean(((x - mean) ** 2).mean(0), {axis})", "",
+        ),
+        "own-rank": (
+            "averaged-late", f"this takes a place in the order of each device's own rows, as of a quantile, and these "
+            f"are averaged over {axes}: that is not the one of all rows",
+            f"sort all of them: jax.lax.all_gather(x, {axis}, tiled=True)", "",
+        ),
+        "own-slots": (
+            "of-part", f"this counts the rows of each device from 0, and what is written to the places it gives is "
+            f"added up over {axes}: rows of several devices come to one place",
+            f"add the counts of the devices before: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),
         "bias-summed": (
             "summed-twice", f"what is added here is the same on every device along {axes}, and the sum after it counts "

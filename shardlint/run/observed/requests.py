@@ -14,6 +14,7 @@ from shardlint.run.syntax import keyword, returned, tree
 from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 
+_OFTEN = 3
 _WHAT_IS_READ = {
     "backend": "jax has made its devices and does not read it any more",
     "import": "jax reads it when it is imported, and has been",
@@ -60,6 +61,38 @@ def undone(events: Events, least: int) -> Iterator[Found]:
             f"and that no function has taken yet: {array(one)} lay as {one['spec']}",
             advice="leave out what is placed already, or give this the same shardings", bytes=one["bytes"],
             see=(("placed split", first(one["before"])),),
+        )  # fmt: skip
+    yield from _placed_again(events, least)
+
+
+def _placed_again(events: Events, least: int) -> Iterator[Found]:
+    """Batches that one line places split, and another one otherwise, time after time."""
+    times = {str(one["lines"]): int(one["times"]) for one in events.of("placed-times")}
+    told = set()
+    for one in events.of("placed-again"):
+        place, before = first(one["lines"]), first(one["before"])
+        often = min(times.get(str(one[key]), 1) for key in ("put", "before"))
+        if often < _OFTEN or one["bytes"] < least or place in told:
+            continue
+        told.add(place)
+        same = one["spec"] == one["now"]
+        see = [("placed first", before), *(("its first sharding", line(each)) for each in one["decided"])]
+        if same and one["mesh"]:
+            see, place = [("placed again", place), *see], line(one["mesh"])
+            yield Found(
+                "undone", function(one["mesh"]), place,
+                f"this mesh has its devices in another order than the one that {array(one)} is used over: what is "
+                f"placed over one is sent to other devices for the other ({size_text(one['bytes'])}, {often} times)",
+                advice="make one mesh, and place the arrays over it", bytes=one["bytes"], see=tuple(see),
+            )  # fmt: skip
+            continue
+        how = f"from {one['spec']} to {one['now']}" if not same else "to devices in another order"
+        yield Found(
+            "undone", function(one["lines"][0]), place,
+            f"this brings {array(one)} {how} ({size_text(one['bytes'])}, {often} times), which another line has just "
+            "placed: all of it is sent twice",
+            advice="place it once, by the sharding that the function wants", bytes=one["bytes"],
+            see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
 
 

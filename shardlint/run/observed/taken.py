@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
@@ -52,6 +52,57 @@ def scanned(events: Events, least: int) -> Iterator[Found]:
             advice,
             sum(leaf["bytes"] for leaf in leaves),
             see=tuple(see),
+        )  # fmt: skip
+
+
+def shuffled(events: Events, least: int) -> Iterator[Found]:
+    """Batches whose rows, split over devices, are put in another order across all of them."""
+    groups: dict[Line, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for one in events.of("shuffled"):
+        leaf = one["leaf"]
+        state = any(
+            ran["name"] == one["name"] and array(given) == array(leaf)
+            for ran in events.of("ran") for given in ran["given"]
+        )  # fmt: skip
+        if leaf["bytes"] >= least and leaf["bytes"] * _SHARE >= events.largest and not state:
+            groups[first(one["lines"])].setdefault(leaf["name"], one)
+    for place, found in groups.items():
+        leaves = [one["leaf"] for one in found.values()]
+        one = next(iter(found.values()))
+        axes = " and ".join(map(repr, one["axes"]))
+        called = first(one["called"])
+        yield Found(
+            "shuffled", function(one["lines"][0]), place,
+            f"this takes the rows of {leaves[0]['name']} {array(leaves[0])}, which are split over {axes}, in another "
+            f"order: at each call rows of all devices are brought together for it ({size_text(leaves[0]['bytes'])})",
+            tuple(f"{leaf['name']} {array(leaf)} {leaf['spec']}" for leaf in leaves),
+            "shuffle on the host, where the batch is made, or each device its own rows: a permutation of the part in "
+            "jax.shard_map. If the order of all rows is meant to be drawn anew, nothing is wrong",
+            sum(leaf["bytes"] for leaf in leaves), see=(("called", called),) if called.file else (),
+        )  # fmt: skip
+
+
+def made_whole(events: Events, least: int, told: Collection[Line]) -> Iterator[Found]:
+    """Constraints that have what belongs to split state, as its gradients do, whole on all devices; `told` are lines of
+    which it is said already.
+    """
+    groups: dict[Line, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for one in events.of("made-whole"):
+        back = any(
+            ran["name"] == one["name"] and array(given) == array(one["leaf"])
+            for ran in events.of("ran") for given in ran["given"]
+        )  # fmt: skip
+        if back and one["leaf"]["bytes"] >= least and first(one["lines"]) not in told:
+            groups[first(one["lines"])].setdefault(array(one["leaf"]), one)
+    for place, found in groups.items():
+        one = max(found.values(), key=lambda each: int(each["leaf"]["bytes"]))
+        leaf = one["leaf"]
+        yield Found(
+            "gathered", function(one["lines"][0]), place,
+            f"this constraint makes {array(leaf)} whole on every device, and what is of this shape in the state of "
+            f"{one['name']} lies split: {leaf['name']} is {leaf['spec']}",
+            tuple(found), "constrain it as the state that it belongs to lies", leaf["bytes"],
+            see=(("called", first(one["called"])),) if one["called"] else (),
         )  # fmt: skip
 
 

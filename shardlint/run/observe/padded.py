@@ -1,0 +1,193 @@
+"""Rows of zeros that fill up a batch, and functions whose results change with what those rows hold: they are counted.
+
+Seen where batches are placed: at one line most come without such rows, and some end in them. When the program has
+ended, the function that took the batch is run twice more on it, with the rows as they were and with others in them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from . import called, program, sink
+from .flat import flat
+from .frames import of_traceback
+from .sink import quiet, write
+from .steps import evaluate
+
+_ROWS = 16
+_MOST = 2**22
+_PROGRAMS = 32
+_OPERATIONS = 1500
+_WORK = 2e10
+_SMALL = 4096
+_FIRST = 3
+_placed: dict[int, tuple[Any, tuple[Any, ...], int]] = {}
+_puts: dict[tuple[Any, ...], dict[str, Any]] = {}
+_programs: list[dict[str, Any]] = []
+
+
+@quiet
+def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
+    """Arrays of the host were placed by one call: whether they end in rows of zeros."""
+    arrays = [before for before, _ in pairs]
+    rows = {one.shape[0] for one in arrays if getattr(one, "shape", ())}
+    if sink.still or not lines or len(rows) != 1 or min(rows) < _ROWS:
+        return
+    if any(hasattr(one, "sharding") for one in arrays) or sum(one.nbytes for one in arrays) > _MOST:
+        return
+    key = (tuple(lines[0]), tuple((one.shape, str(one.dtype)) for one in arrays))
+    known = _puts.setdefault(key, {"full": 0, "padded": 0, "lines": lines[:4], "arrays": None, "count": 0})
+    if known["full"] + known["padded"] < _FIRST:
+        _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
+    ends = [one for one in arrays if _data(one)]
+    if not ends or any(one[-1].any() for one in arrays if not _mask(one)):
+        known["full"] += 1
+        return
+    count = min(_zeros(one) for one in ends)
+    known["padded"] += 1
+    if 0 < count < min(rows):
+        known.update(count=count, arrays=[one.copy() for one in arrays])
+
+
+def _data(one: Any) -> bool:
+    """Whether an array is one of examples, of several numbers each."""
+    return one.dtype.kind == "f" and one.ndim > 1 and not _mask(one)
+
+
+def _mask(one: Any) -> bool:
+    """Whether it is of zeros and ones alone."""
+    return one.dtype.kind == "b" or bool(((one == 0) | (one == 1)).all() and one.any())
+
+
+def _zeros(one: Any) -> int:
+    """How many rows of zeros an array ends in."""
+    some = one.reshape(one.shape[0], -1).any(axis=1)
+    return int(some[::-1].argmax()) if some.any() else len(some)
+
+
+@quiet
+def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
+    """A program runs for the first time: which of its arguments were placed by which call."""
+    closed = known.pop("closed", None)
+    if closed is None or not called.of_user(known) or len(_programs) >= _PROGRAMS or len(args) != len(closed.in_avals):
+        return
+    by: dict[tuple[Any, ...], dict[int, int]] = {}
+    for at, one in enumerate(args):
+        place = _placed.get(id(one))
+        if place is not None and place[0]() is one:
+            by.setdefault(place[1], {})[at] = place[2]
+    scalars = any(not aval.shape and getattr(aval.dtype, "kind", "") == "f" for aval in closed.out_avals)
+    if not by or not scalars or known["work"] > _WORK or known["pmap"]:
+        return
+    if not _programs:
+        atexit.register(_at_end)
+    kept = [one if one.nbytes <= _SMALL else None for one in args]
+    shardings = [getattr(one, "sharding", None) for one in args]
+    _programs.append({
+        "closed": closed, "by": by, "kept": kept, "shardings": shardings, "name": known["name"],
+        "defined": known["defined"], "called": lines[:4],
+    })  # fmt: skip
+
+
+@quiet
+def _at_end() -> None:
+    import jax
+
+    if "SHARDLINT_RUN_PROCESS" in os.environ:
+        return
+    folder = tempfile.mkdtemp(prefix="shardlint-run-")
+    try:
+        for key, put in _puts.items():
+            if put["arrays"] is None or not 0 < put["padded"] <= put["full"]:
+                continue
+            for one in _programs:
+                if key in one["by"]:
+                    sink.still.append(True)
+                    try:
+                        found = _counted(jax, one, one["by"][key], put, folder)
+                    finally:
+                        sink.still.clear()
+                    if found is not None:
+                        told = {key: one[key] for key in ("name", "defined", "called")}
+                        rows = put["arrays"][0].shape[0]
+                        write("padded", put=put["lines"], rows=rows, count=put["count"], **told, **found)
+                        break
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _counted(
+    jax: Any, one: dict[str, Any], at: dict[int, int], put: dict[str, Any], folder: str
+) -> dict[str, Any] | None:
+    """The result that changes with what the rows of zeros hold, and the line that takes the rows together."""
+    import numpy as np
+
+    closed = one["closed"]
+    rows = put["arrays"][0].shape[0]
+    if sum(1 for _ in program.operations(closed.jaxpr)) > _OPERATIONS:
+        return None
+    back = {(aval.shape, aval.dtype) for aval in closed.out_avals}
+    args: list[Any] = []
+    for number, aval in enumerate(closed.in_avals):
+        kept = one["kept"][number]
+        if number in at:
+            args.append(put["arrays"][at[number]])
+        elif aval.shape[:1] == (rows,) and not (aval.ndim > 1 and (aval.shape, aval.dtype) in back):
+            return None  # may say which rows are there
+        elif kept is not None and not (hasattr(kept, "is_deleted") and kept.is_deleted()):
+            args.append(kept)
+        elif getattr(aval.dtype, "kind", "") == "f" or "bfloat16" in str(aval.dtype):
+            args.append(np.random.default_rng(number).normal(size=aval.shape).astype(aval.dtype) * 0.1)
+        else:
+            return None
+    changed = list(args)
+    for number in at:
+        if _data(args[number]):
+            changed[number] = args[number].copy()
+            size = changed[number][-put["count"] :].shape
+            changed[number][-put["count"] :] = np.random.default_rng(1).normal(size=size)
+
+    def again(*given: Any) -> Any:
+        return tuple(evaluate(closed.jaxpr, closed.consts, given, {}, None))
+
+    run = jax.jit(again, compiler_options={"xla_dump_to": folder, "xla_backend_optimization_level": 0})
+    try:
+        results = [_run(jax, run, each, one["shardings"]) for each in (args, changed)]
+    except Exception:  # what cannot be run again is not judged
+        if os.environ.get("SHARDLINT_RUN_DEBUG"):
+            raise
+        return None
+    for number, (first, second) in enumerate(zip(*results, strict=True)):
+        if not first.shape and first.dtype.kind == "f" and np.isfinite(first) and np.isfinite(second):
+            if abs(first - second) > 1e-3 * abs(first):
+                lines = _together(closed, number, rows)
+                return {"lines": lines} if lines else None
+    return None
+
+
+def _run(jax: Any, run: Any, args: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    given = [one if lies is None else jax.device_put(one, lies) for one, lies in zip(args, shardings, strict=True)]
+    return [jax.device_get(one) for one in run(*given)]
+
+
+def _together(closed: Any, result: int, rows: int) -> list[Any]:
+    """The user's lines of the last operation before a result that makes one of all the rows."""
+    ops = flat(closed.jaxpr)
+    waiting, done = [ops.results[result]], set[int]()
+    while waiting:
+        number = waiting.pop(0)
+        op = ops.makers.get(number) if number is not None and number not in done else None
+        if op is None or number is None:
+            continue
+        done.add(number)
+        lines = op.at or of_traceback(op.eqn.source_info.traceback)
+        if op.name == "reduce_sum" and rows in ops.shape(op.takes[0]) and lines:
+            return lines[:4]
+        waiting += op.takes
+    return []

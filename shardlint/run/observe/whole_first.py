@@ -1,0 +1,243 @@
+"""What a region makes whole on every device though each needs a part of it, or a sum over it; and what it gathers in
+each round of a loop though it is the same in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from . import program
+from .flat import LOOP, Flat, Op
+from .sink import quiet
+from .values import CALLS, GATHER, REDUCE, ROUNDS, TYPES, Names, Region, axes_of, inner, scan_counts
+
+_SUMS = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_prod"))
+_SAME = TYPES - {"reshape", "broadcast_in_dim"} | {LOOP, "neg", "stop_gradient"}
+_PAIRED = frozenset(("add", "sub", "mul", "div", "max", "min", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and", "or"))
+_CUTS = frozenset(("dynamic_slice", "gather"))
+_MOST = 400
+
+
+@quiet
+def whole_first(ops: Flat, region: Region) -> None:
+    """Tell what is seen in a region."""
+    if region.back or region.differentiated:
+        return
+    own = _differing(ops, region)
+    gathers: dict[Names, list[Op]] = {}
+    for op in ops.ops:
+        axes = frozenset(axes_of(op.eqn)) if op.name in REDUCE | GATHER else frozenset()
+        size = math.prod(region.sizes.get(axis, 1) for axis in axes)
+        if size < 2 or not axes <= set(region.sizes) or op.params.get("axis_index_groups") is not None:
+            continue
+        if op.name in GATHER:
+            gathers.setdefault(axes, []).append(op)
+        elif op.name not in ("pmax", "pmin"):
+            _then_cut(op, axes, size, ops, region)
+    for axes, each in gathers.items():
+        _then_summed(each, axes, ops, own, region)
+
+
+def _differing(ops: Flat, region: Region) -> dict[int, Names]:
+    """The axes along which each value may differ."""
+    known = {
+        number: frozenset().union(*dims) & frozenset(region.sizes)
+        for number, dims in zip(ops.arguments, region.dimensions.values(), strict=False)
+    }
+    for op in ops.ops:
+        axes = frozenset(axes_of(op.eqn)) if op.name in REDUCE | GATHER else frozenset()
+        joined = frozenset().union(*(known.get(one, frozenset()) for one in op.takes if one is not None)) - axes
+        joined |= frozenset(axes_of(op.eqn)) if op.name == "axis_index" else frozenset()
+        known.update(dict.fromkeys(op.gives, joined))
+    return known
+
+
+def _tell(what: str, op: Op, axes: Names, region: Region, **facts: Any) -> None:
+    region.tell(what, op.eqn, op.at or region.lines(op.eqn), axes=sorted(axes), **facts)
+
+
+def _then_cut(op: Op, axes: Names, size: int, ops: Flat, region: Region) -> None:
+    """A sum over devices of which each device keeps its own part."""
+    for number in op.gives:
+        waiting, cuts, dim = [number], list[Op](), -1
+        while waiting and len(cuts) < _MOST:
+            one = waiting.pop()
+            users = ops.users.get(one, [])
+            for user in users:
+                others = [each for each in user.takes if each != one and each is not None and ops.shape(each)]
+                if user.name in _CUTS and user.takes[0] == one and _by_number(user, axes, ops):
+                    cuts.append(user)
+                    dim = next(
+                        (at for at, (a, b) in enumerate(zip(ops.shape(one), user.params["slice_sizes"], strict=False))
+                         if a == b * size or a == size), dim,
+                    )  # fmt: skip
+                elif (user.name in _SAME | {"mul", "div", "reshape"}) and not others:
+                    waiting += user.gives
+                else:
+                    return
+            if not users or one in ops.results:
+                return
+        if cuts:
+            aval = ops.avals[number]
+            bytes_ = program.nbytes(aval)
+            _tell("summed-then-cut", op, axes, region, size=size, dim=max(dim, 0), bytes=bytes_, shape=_text(aval))
+            return
+
+
+def _by_number(op: Op, axes: Names, ops: Flat) -> bool:
+    """Whether a cut begins where the number of the device says."""
+    for one in op.takes[1:]:
+        if one is not None:
+            for each in ops.behind(one):
+                made = ops.makers.get(each)
+                if made is not None and made.name == "axis_index" and set(axes_of(made.eqn)) <= axes:
+                    return True
+    return False
+
+
+def _text(aval: Any) -> str:
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
+
+
+def _then_summed(gathers: Sequence[Op], axes: Names, ops: Flat, own: dict[int, Names], region: Region) -> None:
+    """What is gathered from all devices along some axes, and that each then only sums up along its rows."""
+    rows = {op.gives[0]: int(op.params.get("all_gather_dimension", 0)) for op in gathers}
+    summed = set[int]()
+    for op in ops.ops:
+        mine = [one for one in op.takes if one in rows]
+        if not mine or op in gathers:
+            continue
+        if op.name in _SUMS and rows[mine[0]] in op.params["axes"]:
+            summed.update(op.gives)
+            continue
+        to = {_row(op, one, rows[one], axes, ops, own) for one in mine if one is not None}
+        if len(to) == 1 and (row := to.pop()) is not None and all(_fits(one, op, row, rows, ops) for one in op.takes):
+            rows.update(dict.fromkeys(op.gives, row))
+    for op in gathers:
+        if _only(op.gives[0], rows, summed, ops):
+            aval = ops.avals[op.gives[0]]
+            size = math.prod(region.sizes[axis] for axis in axes)
+            _tell("gathered-then-summed", op, axes, region, size=size, bytes=program.nbytes(aval), shape=_text(aval))
+
+
+def _only(number: int, rows: dict[int, int], summed: set[int], ops: Flat) -> bool:
+    """Whether all that is made of a value works on each row by itself, and ends in sums over them."""
+    waiting, done = [number], set[int]()
+    while waiting:
+        one = waiting.pop()
+        done.add(one)
+        if one in ops.results or len(done) > _MOST or not ops.users.get(one):
+            return False
+        gives = {give for user in ops.users[one] for give in user.gives} - summed
+        if not gives <= set(rows):
+            return False
+        waiting += gives - done
+    return True
+
+
+def _row(op: Op, one: int, row: int, axes: Names, ops: Flat, own: dict[int, Names]) -> int | None:
+    """The dimension of the rows after an operation that works on each by itself; None after another one."""
+    shape, name = ops.shape(one), op.name
+    out = ops.shape(op.gives[0])
+    if name in _SUMS or name in ("argmax", "argmin"):
+        return None if row in op.params["axes"] else row - sum(at < row for at in op.params["axes"])
+    if name == "broadcast_in_dim":
+        to = op.params["broadcast_dimensions"][row]
+        return int(to) if out[to] == shape[row] else None
+    if name == "reshape":
+        if math.prod(out[: row + 1]) == math.prod(shape[: row + 1]) and len(out) > row and out[row] == shape[row]:
+            return row
+        return None
+    if name == "transpose":
+        return int(op.params["permutation"].index(row))
+    if name == "squeeze":
+        return None if row in op.params["dimensions"] else row - sum(at < row for at in op.params["dimensions"])
+    if name == "dot_general":
+        (left, right), (left_batch, right_batch) = op.params["dimension_numbers"]
+        mine = op.takes.index(one)
+        other = op.takes[1 - mine]
+        contracted, batch = ((left, left_batch), (right, right_batch))[mine]
+        if row in contracted or batch or other is None or axes & own.get(other, frozenset()):
+            return None
+        free = [at for at in range(len(shape)) if at not in contracted]
+        before = 0 if mine == 0 else len(ops.shape(op.takes[0])) - len(left)
+        return before + free.index(row)
+    same = len(out) == len(shape) and out == shape
+    return row if same and (name in _SAME | _PAIRED | {"select_n"} or len(op.takes) == 1) and not _mixes(name) else None
+
+
+def _mixes(name: str) -> bool:
+    """Whether an operation of one array takes its rows together."""
+    return name.startswith(("cum", "sort", "rev", "fft", "top_k", "all_", "ppermute", "p", "reduce")) and name != "pow"
+
+
+def _fits(other: int | None, op: Op, row: int, rows: dict[int, int], ops: Flat) -> bool:
+    """Whether what stands beside the rows in an operation is made of rows, too, or the same for all of them."""
+    if other is None or other in rows or op.name == "dot_general" or not ops.shape(other):
+        return True
+    made = ops.makers.get(other)
+    for _ in range(ROUNDS):
+        if made is None or made.name not in ("convert_element_type", "copy", "pvary", "pcast"):
+            break
+        made = ops.makers.get(made.takes[0]) if made.takes[0] is not None else None
+    return made is not None and made.name == "broadcast_in_dim" and row not in made.params["broadcast_dimensions"]
+
+
+@quiet
+def each_round(body: Any, region: Region) -> None:
+    """Tell of loops that gather, in each round, one large array that no round changes. Where they gather several in
+    turn, as a step does that keeps no more than one layer whole, it is meant.
+    """
+    if region.back:
+        return
+    for eqn, inside, constants in _loops(body):
+        gathers = [(one, region.sizes) for one in _all(inside) if one.primitive.name in GATHER]
+        sizes = [program.nbytes(one.outvars[0].aval) for one, _ in gathers]
+        kept = _constant(inside, constants)
+        for (one, _), size in zip(gathers, sizes, strict=True):
+            axes = frozenset(axes_of(one)) & set(region.sizes)
+            if axes and one.invars[0] in kept and 2 * size > sum(sizes):
+                rounds = eqn.params.get("length")
+                shape = _text(one.outvars[0].aval)
+                region.tell("each-round", one, axes=sorted(axes), bytes=size, shape=shape, rounds=rounds)
+
+
+def _loops(body: Any) -> Iterator[tuple[Any, Any, frozenset[int]]]:
+    """Loops, their bodies, and which arguments of those are the same in each round."""
+    for eqn in body.eqns:
+        if eqn.primitive.name == "scan" and eqn.params.get("length", 2) > 1:
+            yield eqn, inner(eqn.params["jaxpr"]), frozenset(range(scan_counts(eqn)[0]))
+        elif eqn.primitive.name == "while":
+            yield eqn, inner(eqn.params["body_jaxpr"]), frozenset(range(eqn.params["body_nconsts"]))
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                if hasattr(inner(each), "eqns"):
+                    yield from _loops(inner(each))
+
+
+def _all(body: Any) -> Iterator[Any]:
+    for eqn in body.eqns:
+        yield eqn
+        if eqn.primitive.name in CALLS:
+            for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+                if hasattr(inner(eqn.params.get(key)), "eqns"):
+                    yield from _all(inner(eqn.params[key]))
+
+
+def _constant(body: Any, constants: frozenset[int]) -> set[Any]:
+    """The variables of a loop's body, also inside of calls, that no round changes."""
+    kept = {body.invars[at] for at in constants}
+    for eqn in body.eqns:
+        taken = [None if hasattr(atom, "val") else atom for atom in eqn.invars]
+        if eqn.primitive.name in TYPES and taken[0] in kept:
+            kept.update(eqn.outvars)
+        elif eqn.primitive.name in CALLS:
+            for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+                called = inner(eqn.params.get(key))
+                if hasattr(called, "eqns"):
+                    first = len(taken) - len(called.invars)
+                    inside = (at - first for at, one in enumerate(taken) if one in kept and at >= first)
+                    kept |= _constant(called, frozenset(inside))
+    return kept

@@ -1,0 +1,66 @@
+"""Large arrays that come to the host in each step, as often as batches are placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function
+from shardlint.run.run import last_key
+from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+
+_OFTEN = 0.8
+_SHARE = 4
+_ONLY = "out"
+"""The name of the one result of a function that gives no tree."""
+
+
+def fetched(events: Events, least: int) -> Iterator[Found]:
+    """State of a step, and what it gives beside it. What other functions give is for the host, as a rule."""
+    steps = [(one, _state(one)) for one in events.of("ran")]
+    found: dict[Line, list[tuple[dict[str, Any], dict[str, Any], bool]]] = {}
+    for one in events.of("fetched"):
+        givers = [(ran, kept) for ran, kept in steps if any(array(leaf) == array(one) for leaf in ran["given"])]
+        often = one["times"] / one["steps"] / max((_alike(ran, one) for ran, _ in givers), default=1)
+        givers = [(ran, kept) for ran, kept in givers if kept and one["bytes"] >= _least(ran, kept, one, least)]
+        if givers and often >= _OFTEN:
+            ran, kept = givers[0]
+            found.setdefault(first(one["lines"]), []).append((one, ran, array(one) in kept))
+    for place, each in found.items():
+        one, ran, state = max(each, key=lambda one: int(one[0]["bytes"]))
+        total = sum(each["bytes"] * each["times"] // each["steps"] for each, _, _ in each)
+        yield Found(
+            "fetched", function(one["lines"][0]), place,
+            f"this brings {'the state of' if state else 'what is given by'} {ran['name']}, {array(one)} which lies as "
+            f"{one['spec']}, to the host in each step ({size_text(total)} each time, {one['steps']} times): every step "
+            "waits for it",
+            (array(one),),
+            "do with jnp, in a jitted function, what is done with it, and leave it on the devices" if state
+            else "compute what is needed of it in the step, and give that back", total,
+            see=(("called", first(ran["lines"])),) if ran["lines"] else (),
+        )  # fmt: skip
+
+
+def _state(ran: dict[str, Any]) -> set[str]:
+    """The types of what a function takes and gives back."""
+    taken = {(array(leaf), last_key(leaf["name"])) for leaf in ran["taken"]}
+    return {
+        array(leaf) for leaf in ran["given"]
+        if leaf["name"] != _ONLY and (array(leaf), last_key(leaf["name"].removeprefix(_ONLY))) in taken
+    }  # fmt: skip
+
+
+def _least(ran: dict[str, Any], state: set[str], one: dict[str, Any], least: int) -> int:
+    """The least size of what is worth a word: beside its state a step may give a number for each row."""
+    if array(one) in state:
+        return least
+    return max(least, max(int(leaf["bytes"]) for leaf in ran["given"] if array(leaf) in state) // _SHARE)
+
+
+def _alike(ran: dict[str, Any], one: dict[str, Any]) -> int:
+    """How many arrays of a type a function gives in one tree: of the state of an optimizer there may be more."""
+    leaves = [leaf["name"] for leaf in ran["given"] if array(leaf) == array(one)]
+    return min(Counter(name.rstrip("]").rpartition("[")[0] or name for name in leaves).values())
