@@ -22,7 +22,7 @@ def summed_copies(site: Site) -> tuple[ast.expr, PerDevice] | None:
     if given is None or made is None or made.function is None:
         return None
     found = list(results(site.program, made))
-    if not found or any(one.over or one.maybe or one.open or not one.reduced for one in found):
+    if not found or any(one.over or one.maybe or not one.reduced for one in found):
         return None
     return None if _by_another(site, made) else (given, made)
 
