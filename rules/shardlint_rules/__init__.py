@@ -133,6 +133,7 @@ RULES = {
     "SL426": "shardlint_rules.shard_map.shard_offset:ShardOffset",
     "SL427": "shardlint_rules.shard_map.copies_saved:CopiesSaved",
     "SL428": "shardlint_rules.shard_map.partition_reads_deleted:PartitionReadsDeleted",
+    "SL429": "shardlint_rules.shard_map.met_by_some:MetBySome",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
     "SL503": "shardlint_rules.flax.sharded_init_incomplete:ShardedInitIncomplete",

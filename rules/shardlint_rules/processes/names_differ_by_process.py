@@ -5,11 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import ASKING_SAYS, INDEX, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import (
+    ASKING_SAYS,
+    INDEX,
+    SEVERAL_SAYS,
+    asks_itself,
+    guard,
+    is_index,
+    several,
+)
 from shardlint.model.process.whole_program import FLAX_SAVE
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._compiled_in import compiled_in
 from shardlint_rules.processes._folders import DATED, FOLDERS, beside, dated, folder_of, made_of
 from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
@@ -33,7 +42,7 @@ class NamesDifferByProcess(Rule):
     Reports a time, a random number, a uuid or the id of a process, also through names, helpers, f-strings, arguments
     that calls in sight give, and fields of configurations and their defaults, in
 
-    - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
+    - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`, there also the index of the process;
     - what becomes part of the compiled program: `set_xla_metadata(...)`;
     - the folder of a checkpoint manager (likely), reported where the time is read;
     - a key: `jax.random.key(int(time.time()))`;
@@ -93,6 +102,8 @@ class NamesDifferByProcess(Rule):
             if site.api in DATES:
                 yield from self._clock(site)
             return
+        if site.api == _BARRIER:
+            yield from self._numbered(site)
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))
             if found is not None and self._matters(site):
@@ -114,6 +125,22 @@ class NamesDifferByProcess(Rule):
                 certainty=Certainty.POSSIBLE,
                 why="the function names a mapped axis" if how.form == "mapped" else "the function is always traced",
             )
+
+    def _numbered(self, site: Site) -> Iterator[Finding]:
+        """The index of this process in the name of a barrier."""
+        for node in self._asked(site):
+            named = (ast.Name, ast.Attribute, ast.Call)
+            parts = [one for one in walk(node) if isinstance(one, named)]
+            own = next((one for one in parts if is_index(site.program, Place(site.file, one))), None)
+            if own is not None and self._matters(site):
+                yield site.finding(
+                    node,
+                    f"`{site.text(own)}` is another number in each process",
+                    "sync_global_devices compares the names and raises: all processes must give the same one.",
+                    help="leave the index out of the name",
+                    harm=Harm.CRASH,
+                )
+                return
 
     def _clock(self, site: Site) -> Iterator[Finding]:
         """A condition that each process answers by its own clock, on a way to what they do together."""

@@ -17,6 +17,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
 from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.sharded_datasets import shuffled_before
 from shardlint_rules.processes.starting import at, short
 
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -36,7 +37,8 @@ class OrderDiffersByProcess(Rule):
     `enumerate(files)`), that the list is a set, the listing of a folder that nobody sorted (`os.listdir`, `glob.glob`,
     `Path.glob`), or shuffled without a seed, also where a call in sight gives it; and loops over such a list that make
     a call which all processes must make together (`sync_global_devices(name)`). Likely: an order that is drawn with a
-    seed of the process' own, and then shared out by its index. Possible: sets that devices are
+    seed of the process' own, and then shared out by its index; and `dataset.shuffle(n).shard(count, index)` without a
+    seed, or of `list_files`, which shuffles. Possible: sets that devices are
     collected in, in a function that asks them for their process.
 
     ## Why it hurts
@@ -56,12 +58,13 @@ class OrderDiffersByProcess(Rule):
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("devices", "own-order")
+    likely = ("devices", "own-order", "shuffled")
     triggers = (
         Calls(*INDEX, *COLLECTIVES),
         Calls(*_SHUFFLES, _SETS, file_says=_NEAR),
         Calls(*KEYED, file_says=_TOLD),
         Methods(*DRAWS, file_says=_TOLD),
+        Methods("shard", file_says=_NEAR),
     )
     in_tests = False
     fixes = "none"
@@ -71,7 +74,9 @@ class OrderDiffersByProcess(Rule):
         """At most one finding for a call."""
         if self._of_one(site):
             return
-        if site.form == "method" or site.api in KEYED:
+        if site.form == "method" and last_name(site.call.func) == "shard":
+            yield from self._sharded(site)
+        elif site.form == "method" or site.api in KEYED:
             yield from self._own_order(site)
         elif site.api in INDEX:
             yield from self._shared_out(site)
@@ -101,6 +106,25 @@ class OrderDiffersByProcess(Rule):
             help="draw the order with a seed that all processes have, or take the part first and shuffle that",
             form="own-order",
             why="what it is drawn with is made of the index of the process",
+        )
+
+    def _sharded(self, site: Site) -> Iterator[Finding]:
+        """A dataset that each process shuffles for itself, and then takes its part of."""
+        found = shuffled_before(site) if site.wants("shuffled") and not seeded(site.file) else None
+        if found is None:
+            return
+        shuffled, index = found
+        what = last_name(shuffled.func)
+        yield site.finding(
+            index,
+            f"its part of what {what} at line {shuffled.end_lineno} has in another order in each process",
+            f"`{what}` has no seed, so each process takes its part of an order of its own: some examples are read "
+            "twice and others never.",
+            help="take the part first (.shard), then shuffle"
+            if what == "shuffle"
+            else "write list_files(pattern, shuffle=False), take the part, then shuffle",
+            form="shuffled",
+            why="nothing in the file sets a seed",
         )
 
     def _shared_out(self, site: Site) -> Iterator[Finding]:

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.values import CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes.sharded_datasets import swapped
 
 _LOCAL = "jax.local_devices"
 _SINGLE = "jax.make_array_from_single_device_arrays"
@@ -25,7 +26,8 @@ class WrongProcessArgument(Rule):
     - `jax.local_devices("cpu")`: the first parameter is the index of a process;
     - `host_local_array_to_global_array(x, mesh, None)` and its reverse without the specs (SL319 has None);
     - `make_array_from_single_device_arrays(shape, sharding, arrays)` with arrays of numpy, or made on one device all
-      of them (SL822 has one for each device of all processes).
+      of them (SL822 has one for each device of all processes);
+    - `dataset.shard(process_index(), process_count())` of tf.data, or with `num_shards=process_index()`.
 
     ## Why it hurts
     Each of them raises: `TypeError` for the name of a platform and for arrays of numpy, `ValueError` for the others.
@@ -40,20 +42,33 @@ class WrongProcessArgument(Rule):
     code = "SL815"
     name = "wrong-process-argument"
     harm = Harm.CRASH
-    triggers = (Calls(_LOCAL, _SINGLE, *_CONVERTING),)
+    triggers = (Calls(_LOCAL, _SINGLE, *_CONVERTING), Methods("shard", file_says=("process_index",)))
     fixes = "safe"
-    forms = ("call",)
+    forms = ("call", "method")
     closed = ("positional", "keywords")
     in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.api == _LOCAL:
+        if site.form == "method":
+            yield from self._swapped(site)
+        elif site.api == _LOCAL:
             yield from self._platform(site)
         elif site.api in _CONVERTING:
             yield from self._specs(site)
         else:
             yield from self._arrays(site)
+
+    def _swapped(self, site: Site) -> Iterator[Finding]:
+        given = swapped(site)
+        if given is not None:
+            yield site.finding(
+                given,
+                "the index where the number of parts must stand",
+                "This raises ValueError, or the equivalent of tensorflow: the index is not smaller than the number "
+                "of parts, which is 0 on process 0.",
+                help="write .shard(jax.process_count(), jax.process_index())",
+            )
 
     def _platform(self, site: Site) -> Iterator[Finding]:
         if not site.call.args:

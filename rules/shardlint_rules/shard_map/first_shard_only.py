@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
+from shardlint.model.manual.varying import Leaf
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Uses
 from shardlint.rules_api.site import Site
-from shardlint.syntax import last_name
 from shardlint_rules.shard_map._first_entries import first_measures
 from shardlint_rules.shard_map._unsynced import EVALUATES, EVALUATING, TAKEN, TAKES, unsynced
-from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, taken_first
+from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, results, taken_first
 
 _UNREPLICATE = "flax.jax_utils.unreplicate"
 
@@ -67,7 +65,7 @@ class FirstShardOnly(Rule):
         made = per_device(site.program, site.file, given) if given is not None else None
         if made is None or made.function is None or given is None or _same_everywhere(site, made):
             return
-        if any(_differs(site, made, one) for one in _results(site, made)):
+        if any(_differs(site, made, one) for one in results(site.program, made)):
             yield site.finding(
                 given,
                 "each device has its own",
@@ -112,7 +110,7 @@ class FirstShardOnly(Rule):
             made = per_device(site.program, site.file, read.value)
             if made is None or made.function is None or _same_everywhere(site, made):
                 continue
-            if any(_differs(site, made, one) for one in _results(site, made)):
+            if any(_differs(site, made, one) for one in results(site.program, made)):
                 name = site.text(read.value)
                 yield site.finding(
                     read,
@@ -129,27 +127,6 @@ def _same_everywhere(site: Site, made: PerDevice) -> bool:
     """Whether all that the function is called with is replicated."""
     found = [per_device(site.program, made.file, one) for one in made.call.args]
     return bool(found) and all(one is not None and one.by == "replicate" for one in found)
-
-
-def _results(site: Site, made: PerDevice) -> Iterator[Leaf]:
-    """The leaves of the result that is meant."""
-    place = made.function.settings.place if made.function is not None else None
-    if place is None or not isinstance(place.node, ast.expr):
-        return
-    form = "name"
-    if isinstance(place.node, ast.Call):
-        form = "partial" if last_name(place.node.func) == "partial" else "call"
-    for ran in site.program.ran(place.file, place.node, form, False):
-        if ran.mapped.api != PMAP:
-            continue
-        result: Local | None = ran.result
-        if made.index is not None:
-            items = result.items if isinstance(result, Tree) else ()
-            result = items[made.index] if made.index < len(items) else None
-        for key in made.path:
-            result = result.get(key) if isinstance(result, Record) else None
-        if result is not None:
-            yield from leaves(result)
 
 
 def _differs(site: Site, made: PerDevice, leaf: Leaf) -> bool:

@@ -34,9 +34,11 @@ class PerShardStatistics(Rule):
     - a `softmax` of a matrix product whose columns are split, and one whose result alone is summed over the axis;
     - `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard;
     - a mean, sum or variance along the last dimension that meets it again, as a layer norm takes it;
-    - a division by the norm or spread of each device's part, and what `psum_scatter` gave, scaled by such a norm;
+    - a division by the norm or spread of each device's part, also by the root of a mean of squares, as a layer norm
+      over the columns of a product takes it, and what `psum_scatter` gave, scaled by such a norm;
     - `roll`, `flip`, `diff` along such a dimension beyond the first, and `x[:, 1:]`, where nothing but sums goes over
-      the axis: the neighbour at the border is another device's;
+      the axis: the neighbour at the border is another device's. So do convolutions along it, and along the first one
+      `roll` both ways, as a stencil has it;
     - the `batch_stats` that a pmapped step updates on each device, where nothing averages them and one device's are
       kept.
 
@@ -136,7 +138,9 @@ class PerShardStatistics(Rule):
     def _shifted(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         """Neighbours along a split dimension, of which those at a border are another device's."""
         bodies: set[tuple[int, tuple[Axis, ...]]] = set()
-        for ran, event, node in events(site, "shifted") if site.wants("shifted", "shifted-last") else ():
+        for ran, event, node in events(site, "shifted", "rolled") if site.wants("shifted", "shifted-last") else ():
+            if event.kind == "rolled" and not _both_ways(ran, event):
+                continue
             # `x[:, 1:] - x[:, :-1]` is one mistake.
             body = id(defined_around(event.place)), event.axes
             if node in done or body in bodies or ran.mapped.api != "jax.shard_map" or _exchanges(ran, event):
@@ -150,7 +154,7 @@ class PerShardStatistics(Rule):
                 "from the piece of the next device, does not, and nothing in the body brings it.",
                 help=f"bring the border with jax.lax.ppermute over {shown(event.axes)}, or do this outside of the body",
                 certainty=Certainty.POSSIBLE,
-                form="shifted" if not event.note else "shifted-last",
+                form="shifted-last" if event.note == "?" else "shifted",
                 why="the in_specs split that dimension",
             )
 
@@ -187,6 +191,12 @@ class PerShardStatistics(Rule):
             form="own-maximum",
             why="no maximum goes over the axis before it is subtracted",
         )
+
+
+def _both_ways(ran: Ran, event: Event) -> bool:
+    """Whether an array is rolled both ways along its first dimension."""
+    ways = {one.note for one in ran.events if (one.kind, one.axes) == (event.kind, event.axes)}
+    return len(ways) > 1
 
 
 def _form(event: Event, again: bool, later: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran
-from shardlint.model.manual.varying import OWN_SUM, Event, leaves
+from shardlint.model.manual.varying import BY_OWN, OWN_SUM, Event, leaves
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
@@ -52,7 +52,8 @@ class WrongReducer(Rule):
     a root, a logarithm or an exponential of a mean.
     Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
     and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
-    Likely, too: a sum of one device in a `pmap`, divided by a count over all, which nothing adds up later.
+    Likely, too: a sum of one device in a `pmap`, divided by a count over all, which nothing adds up later; and a sum
+    over all devices, divided by the rows (`x.shape[0]`) or by a sum of one.
     Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
@@ -69,7 +70,10 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside", "own-sum")
+    likely = (
+        "masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside", "own-sum",
+        "own-count",
+    )  # fmt: skip
     assumes = True
     triggers = (
         *MAPPING,
@@ -128,6 +132,23 @@ class WrongReducer(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="own-sum",
                 why="nothing on the way to the result adds it up over the devices",
+            )
+        for ran, event, node in _in_results(site, BY_OWN, done, None):
+            rows = event.note == "rows"
+            yield site.finding(
+                node,
+                f"a sum over {shown(event.axes)}, divided by {'the rows' if rows else 'a sum'} of one device"
+                f"{elsewhere(site, event)}",
+                f"On {site.release('jax')} what is divided is the sum of all devices, and the count that of one: the "
+                + (
+                    f"result is {devices(ran, event.axes)} times the mean."
+                    if rows
+                    else "result is no mean, and another one on each device."
+                ),
+                help="sum both over the devices: psum(sum) / psum(count)",
+                certainty=Certainty.POSSIBLE,
+                form="own-count",
+                why="no sum over the devices goes over the count",
             )
         for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
             if node in done:

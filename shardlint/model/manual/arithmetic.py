@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.manual.varying import (
     ADDED,
     ALONG,
+    BY_OWN,
     COLUMN_SUM,
     COLUMNS,
     COUNTED,
@@ -27,10 +28,12 @@ from shardlint.model.manual.varying import (
     SCATTERED,
     SUMMED,
     Axes,
+    Columns,
     Event,
     Known,
     Leaf,
     Local,
+    Part,
     Product,
     Shape,
     Size,
@@ -58,12 +61,16 @@ class Arithmetic(ABC):
         self.evaluator = evaluator
         self.events: list[Event] = []
         self.cancelled: set[int] = set()
+        self.rooted: set[int] = set()
+        """The statistics of `along` of which a root was taken."""
         self.along: list[tuple[Place, Axes, Leaf, str]] = []
         """Statistics along a split dimension: where, the axes it is split over, what of, and which."""
         self.wholes: Wholes | None = None
         """The arrays around the body of which it has shards."""
         self.sums: list[Axes] = []
         """The axes of each sum over devices."""
+        self.summed_of: dict[int, str] = {}
+        """What kind each of them is made of."""
         self.rows: list[tuple[Axes, Place, tuple[Place, ...]]] = []
         """The axes of each dimension whose part on a device was counted from 0, where that is, and the calls to it."""
         self.norms: list[tuple[Place, tuple[Place, ...]]] = []
@@ -112,7 +119,9 @@ class Arithmetic(ABC):
         result = self.calls.still_random(combined([left, right], kind), left, right)
         if isinstance(op, ast.Div | ast.FloorDiv):
             result = self._divided(result, left, right, place)
-        spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
+        if isinstance(op, ast.Pow) and isinstance(right, Known) and right.value in (Constant(0.5), Constant(-0.5)):
+            self.root_of(left)
+        spec = product_spec(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
         return replace(result, spec=spec)
 
     def multiplied(self, *values: Local) -> None:
@@ -132,12 +141,33 @@ class Arithmetic(ABC):
             if own:
                 number = self.calls.note(OWN_SUM, place, tuple(own), left)
                 return replace(result, marks=result.marks | {number})
+        own = self._of_own(left, right)
+        if own:
+            note = "" if isinstance(right, Leaf) else "rows"
+            number = self.calls.note(BY_OWN, place, tuple(own), combined([left]), note)
+            return replace(result, marks=result.marks | {number})
         counted = _counted(self.evaluator, right.value) if isinstance(right, Known) else None
         if counted is None or not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
             return result
         axes = self.sums[int(left.kind.removeprefix(SUMMED))]
         number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
         return replace(result, marks=result.marks | {number})
+
+    def _of_own(self, left: Local, right: Local) -> Axes:
+        """The axes over which what is divided was added up, and along which the count is that of one device."""
+        if not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
+            return NONE
+        number = int(left.kind.removeprefix(SUMMED))
+        kind = self.summed_of.get(number, "")
+        along = self.along[int(kind.removeprefix(ALONG))][3] if kind.startswith(ALONG) else ""
+        if kind not in ("sum", COLUMN_SUM) and not along.startswith("sum"):
+            return NONE
+        match right:
+            case Size(axes=axes) | Part(axes=axes):
+                return axes & self.sums[number]
+            case Leaf(kind="sum"):
+                return right.sure & self.sums[number]
+        return NONE
 
     def but_own_sums(self, marks: frozenset[int], over: Axes | None = None) -> frozenset[int]:
         """Marks without those of own sums divided by a count of all, or those of them along some axes."""
@@ -208,6 +238,12 @@ class Arithmetic(ABC):
             sure = at > 0 or isinstance(spec, Told)
             self.calls.note("shifted", place, tuple(spec[at]), whole, "" if sure else "?")
 
+    def turned_round(self, whole: Leaf, way: object, place: Place) -> None:
+        """Note a roll of a split first dimension: one each way is a stencil, and its rows are none of a batch."""
+        spec = whole.spec or ()
+        if isinstance(way, int) and spec and spec[0] and whole.kind in ("", "key") and not isinstance(spec, Columns):
+            self.calls.note("rolled", place, tuple(spec[0]), whole, "on" if way > 0 else "back")
+
     def _scaled(self, left: Local, right: Local) -> None:
         """Note what was scattered over the devices, multiplied by a norm of the part that each device has."""
         for one, other in ((left, right), (right, left)):
@@ -221,10 +257,19 @@ class Arithmetic(ABC):
         for one, other in ((left, right), (right, left)):
             if not isinstance(one, Leaf) or not one.kind.startswith(ALONG):
                 continue
-            place, axes, of, which = self.along[int(one.kind.removeprefix(ALONG))]
+            number = int(one.kind.removeprefix(ALONG))
+            place, axes, of, which = self.along[number]
             if isinstance(other, Leaf) and any(axes <= part for part in other.spec or ()):
                 by_norm = isinstance(op, ast.Div) and one is right and _of_spread(place.node)
-                self.calls.note("along a split dimension", place, tuple(axes), of, "norm+" if by_norm else f"{which}+")
+                by_norm = by_norm or (number in self.rooted and isinstance(op, ast.Div | ast.Mult))
+                at = self.calls.note("along a split dimension", place, tuple(axes), of, f"{which}+")
+                if by_norm:  # which says more than that it met the dimension
+                    self.events[at] = replace(self.events[at], note="norm+")
+
+    def root_of(self, value: Local) -> None:
+        """Remember that a root was taken of a statistic along a split dimension: what it divides is normalised."""
+        if isinstance(value, Leaf) and value.kind.startswith(ALONG):
+            self.rooted.add(int(value.kind.removeprefix(ALONG)))
 
     def counted(self, index: Local) -> Axes:
         """The axes over which the dimension is split that these numbers count from 0."""
@@ -279,10 +324,14 @@ def _listed(axes: Axes) -> str:
     return " and ".join(sorted(f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes))
 
 
-def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:
+def product_spec(left: Local, right: Local) -> tuple[Axes, ...] | None:
     """How a matrix product is split, of arrays whose specs name their dimensions."""
     one = left.spec if isinstance(left, Leaf) else None
     two = right.spec if isinstance(right, Leaf) else None
+    if not one and two is not None and len(two) == 2 and two[1]:
+        return Columns((two[1],))
+    if isinstance(one, Columns) or isinstance(two, Columns):
+        return None
     if one is not None and len(one) == 1 and (two is None or len(two) == 2) and _whole_over(right, one[0]):
         return one  # rows that are split, by a matrix that is not
     if one is None or two is None or len(one) < 2 or len(two) != 2:

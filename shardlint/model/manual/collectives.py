@@ -40,6 +40,8 @@ AXIS_AT = {
     "axis_index": 0,
     "axis_size": 0,
 }
+# What brings devices together with nobody.
+_TOLD_APART = ("axis_index", "pvary", "pcast", "pbroadcast")
 COLLECTIVES = frozenset(f"jax.lax.{name}" for name in AXIS_AT)
 
 
@@ -67,6 +69,10 @@ class Collectives:
         self.calls.note(
             "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
         )
+        if name not in _TOLD_APART:
+            for apart in self.calls.body.apart:
+                if apart & over:
+                    self.calls.note("met by some", place, tuple(apart & over), NOTHING, name)
         if name == "axis_index":
             return Leaf(over, traced=True, origin=place, kind="index")
         value = named.get("x") or (given[0] if given else HIDDEN)
@@ -167,6 +173,7 @@ class Collectives:
         sums = self.calls.body.sums
         before = sums[int(leaf.kind.removeprefix(SUMMED))] if leaf.kind.startswith(SUMMED) else NONE
         sums.append(over | before)
+        self.calls.body.summed_of[len(sums) - 1] = leaf.kind
         return f"{SUMMED} {len(sums) - 1}"
 
     def _note(self, name: str, value: Local, over: Axes, place: Place) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.manual.arithmetic import is_count
+from shardlint.model.manual.arithmetic import is_count, product_spec
 from shardlint.model.manual.collectives import COLLECTIVES
+from shardlint.model.manual.local_control import LocalControl
 from shardlint.model.manual.varying import (
     ALONG,
     COLUMN_SUM,
@@ -23,6 +24,7 @@ from shardlint.model.manual.varying import (
     SCATTERED,
     Axes,
     Closure,
+    Columns,
     Gathered,
     Known,
     Leaf,
@@ -33,8 +35,6 @@ from shardlint.model.manual.varying import (
     Told,
     Tree,
     combined,
-    each,
-    either,
     kept_kind,
     kept_spec,
     leaves,
@@ -121,14 +121,15 @@ class LibraryCalls:
 
     def __init__(self, calls: LocalCalls) -> None:
         self.calls = calls
+        self.control = LocalControl(calls)
         self._special: dict[str, Callable[[list[Local], Named, Place], Local]] = {
             "jax.tree.map": self._tree_map,
-            "jax.lax.scan": self._scan,
-            "jax.lax.fori_loop": self._fori_loop,
-            "jax.lax.while_loop": self._while_loop,
-            "jax.lax.cond": self._cond,
-            "jax.lax.switch": self._switch,
-            "jax.lax.map": self._map,
+            "jax.lax.scan": self.control.scan,
+            "jax.lax.fori_loop": self.control.fori_loop,
+            "jax.lax.while_loop": self.control.while_loop,
+            "jax.lax.cond": self.control.cond,
+            "jax.lax.switch": self.control.switch,
+            "jax.lax.map": self.control.map,
             "builtins.tuple": self._same,
             "builtins.list": self._same,
             "builtins.dict": lambda given, named, _: given[0] if given else Record(tuple(named.items())),
@@ -153,7 +154,7 @@ class LibraryCalls:
             self.calls.note("constraint", place, (), combined(given[:1]))
         if name == "builtins.len" and len(given) == 1:
             first = given[0]
-            if isinstance(first, Leaf) and first.spec and not first.kind:
+            if isinstance(first, Leaf) and first.spec and not first.kind and not isinstance(first.spec, Columns):
                 return Size(Unknown("the size of a dimension"), first.spec[0])
         if name in _SILENT:
             return NOTHING
@@ -214,8 +215,12 @@ class LibraryCalls:
             constant = all(isinstance(one, Known) for one in (*given[1:], *named.values()))
             if constant and (given[0].kind == "sum" or is_count(given[0])):
                 return given[0]  # a count that is kept from being 0
+        if last in ("sqrt", "rsqrt") and given:
+            self.calls.body.root_of(given[0])
         if last in ("matmul", "dot"):
             self.calls.body.multiplied(*given)
+            if len(given) == 2:
+                return replace(combined(values), spec=product_spec(given[0], given[1]))
         if last == "einsum":
             self._too_few_letters(given)
             if len(given) == 3 and (turned := self.calls.body.turned(None, given[1], given[2])):
@@ -261,6 +266,29 @@ class LibraryCalls:
         axis = named.get("axis") or (given[_MOVING[last]] if last in _MOVING and len(given) > _MOVING[last] else None)
         if last in _MOVING and isinstance(one, Leaf) and isinstance(axis, Known) and isinstance(axis.value, Constant):
             self.calls.body.shifted(one, axis.value.value, place)
+            way = given[1] if len(given) > 1 else named.get("shift")
+            if last == "roll" and axis.value.value == 0 and isinstance(way, Known) and isinstance(way.value, Constant):
+                self.calls.body.turned_round(one, way.value.value, place)
+        if last.startswith("conv") and isinstance(one, Leaf):
+            self._convolved(last, one, given, named, place)
+
+    def _convolved(self, last: str, one: Leaf, given: list[Local], named: Named, place: Place) -> None:
+        """Note a convolution along a split dimension."""
+        if last == "convolve":
+            if isinstance(one.spec, tuple) and len(one.spec) == 1 and one.spec[0] and one.kind in ("", "key"):
+                self.calls.note("shifted", place, tuple(one.spec[0]), one)
+            return
+        order = named.get("dimension_numbers")
+        at = list(range(2, len(one.spec or ())))
+        if isinstance(order, Known) and isinstance(order.value, Items) and order.value.items:
+            letters = order.value.items[0]
+            if not isinstance(letters, Constant) or not isinstance(letters.value, str):
+                return
+            at = [index for index, letter in enumerate(letters.value) if letter not in "NC"]
+        elif order is not None:
+            return
+        for dimension in at:
+            self.calls.body.shifted(one, dimension, place)
 
     def _along(self, last: str, given: list[Local], named: Named, place: Place) -> str:
         """Note what goes along one dimension of an argument as it came, if that dimension is split.
@@ -281,6 +309,8 @@ class LibraryCalls:
         # There may be more dimensions than entries: what is last is known only of a spec that names several.
         last_one = isinstance(at, int) and at < 0 and len(spec) > 1
         index = at + len(spec) if isinstance(at, int) and last_one else at
+        if isinstance(spec, Columns):
+            last_one, index = True, 0 if at == -1 else None
         if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
             note = f"{last}?" if last_one and not isinstance(spec, Told) else last
             if last in _STATISTICS:
@@ -349,53 +379,6 @@ class LibraryCalls:
         leaf = [one if isinstance(one, Leaf) else combined([one]) for one in (first, *rest)]
         return self._apply(function, list(leaf), place)
 
-    def _scan(self, given: list[Local], named: Named, place: Place) -> Local:
-        function = given[0] if given else named.get("f", HIDDEN)
-        carry = named.get("init") or (given[1] if len(given) > 1 else HIDDEN)
-        xs = named.get("xs") or (given[2] if len(given) > 2 else NOTHING)
-        item = xs if not isinstance(xs, Known) else NOTHING
-        ys: Local = NOTHING
-        for _ in range(2):
-            result = self._apply(function, [carry, item], place)
-            if not isinstance(result, Tree) or len(result.items) != 2:
-                return Tree((combined([carry, item, result, HIDDEN]),) * 2)
-            carry, ys = result.items
-        return Tree((carry, ys))
-
-    def _fori_loop(self, given: list[Local], named: Named, place: Place) -> Local:
-        function = given[2] if len(given) > 2 else named.get("body_fun", HIDDEN)
-        carry = given[3] if len(given) > 3 else named.get("init_val", HIDDEN)
-        for _ in range(2):
-            carry = self._apply(function, [NOTHING, carry], place)
-        return carry
-
-    def _while_loop(self, given: list[Local], named: Named, place: Place) -> Local:
-        function = given[1] if len(given) > 1 else named.get("body_fun", HIDDEN)
-        carry = given[2] if len(given) > 2 else named.get("init_val", HIDDEN)
-        for _ in range(2):
-            carry = either(carry, self._apply(function, [carry], place))
-        return carry
-
-    def _cond(self, given: list[Local], named: Named, place: Place) -> Local:
-        if len(given) < 3:
-            return combined([*given, *named.values(), HIDDEN])
-        operands = given[3:]
-        one, two = (self._apply(function, operands, place) for function in given[1:3])
-        return _chosen(given[0], either(one, two))
-
-    def _switch(self, given: list[Local], named: Named, place: Place) -> Local:
-        branches = given[1] if len(given) > 1 else HIDDEN
-        if not isinstance(branches, Tree) or not branches.items:
-            return combined([*given, *named.values(), HIDDEN])
-        found = [self._apply(function, given[2:], place) for function in branches.items]
-        result = found[0]
-        for other in found[1:]:
-            result = either(result, other)
-        return _chosen(given[0], result)
-
-    def _map(self, given: list[Local], named: Named, place: Place) -> Local:
-        return self._apply(given[0], [combined([given[1]])], place) if len(given) > 1 else HIDDEN
-
 
 _ELEMENTWISE = frozenset(
     "exp expm1 log log1p sqrt rsqrt square power abs tanh negative where maximum minimum add subtract multiply divide "
@@ -433,18 +416,11 @@ def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:
         return None
     split: dict[str, Axes] = {}
     for letters, one in zip(taken.split(","), given[1:], strict=True):
-        if not isinstance(one, Leaf) or one.spec is None:
+        if not isinstance(one, Leaf) or one.spec is None or isinstance(one.spec, Columns):
             return None
         for letter, axes in zip(letters, one.spec, strict=False):
             split[letter] = split.get(letter, NONE) | axes
     return Told(split.get(letter, NONE) for letter in result)
-
-
-def _chosen(index: Local, result: Local) -> Local:
-    by = combined([index])
-    if isinstance(index, Known) or not (by.over or by.maybe or by.open):
-        return result
-    return each(result, lambda leaf: replace(combined([leaf, by]), kind=""))
 
 
 def _listed(value: Local) -> tuple[Local, ...] | None:

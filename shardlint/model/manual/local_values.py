@@ -20,11 +20,13 @@ from shardlint.model.manual.varying import (
     NOTHING,
     Axes,
     Closure,
+    Columns,
     Frame,
     Gathered,
     Known,
     Leaf,
     Local,
+    Part,
     Record,
     Shape,
     Size,
@@ -78,8 +80,12 @@ class LocalValues(Arithmetic):
         self.calls = LocalCalls(self)
         self.branches = 0
         """How many branches that may not be taken are open."""
+        self.apart: list[Axes] = []
+        """The axes along which devices go different ways here, by what a `cond` or a `while_loop` asks."""
         self.split: Axes = NONE
         """The axes over which some argument of the body is split, keys aside."""
+        self.by_rows = False
+        """Whether what differs between devices has rows of its own on each, as in a pmap."""
         self.steps = 0
         self.limit = STEPS
         """Up to which step the function that runs now is looked at."""
@@ -201,6 +207,8 @@ class LocalValues(Arithmetic):
             return _size(whole, index)
         if isinstance(whole, Gathered):
             return whole
+        if isinstance(whole, Part) and index == 0:
+            return whole
         if isinstance(whole, Record) and index is not None:
             return whole.get(index) or combined([whole])
         if isinstance(whole, Leaf) and whole.kind == COPIES and isinstance(index, str):
@@ -243,9 +251,12 @@ class LocalValues(Arithmetic):
             found = [self.calls.member(option, node.attr) for option in options(base.value)]
             return Known(found[0] if len(found) == 1 else Unknown("one of several"))
         if node.attr == "shape" and isinstance(base, Leaf) and base.spec is not None and not base.kind:
-            return Shape(Unknown("the shape of an array"), base.spec)
+            if not isinstance(base.spec, Columns):
+                return Shape(Unknown("the shape of an array"), base.spec)
         if node.attr == "shape" and isinstance(base, Leaf) and base.reduced - base.over - base.maybe:
             return Gathered(Unknown("the shape of an array"), base.reduced - base.over - base.maybe)
+        if node.attr == "shape" and self.by_rows and isinstance(base, Leaf) and base.sure and not base.reduced:
+            return Part(Unknown("the shape of an array"), base.sure)
         if node.attr in _STATIC:
             return Known(Unknown("the shape of an array"))
         if isinstance(base, Leaf) and base.value is not None:
@@ -303,6 +314,8 @@ class LocalValues(Arithmetic):
                 return _size(whole, index)
             case Gathered():
                 return whole
+            case Part():
+                return whole if index == 0 else Known(whole.value)
         return combined([whole])
 
     def _collected(

@@ -179,6 +179,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
         told, copies = _copied_keys(program, one, given, carried)
         body = Body(program.evaluator, program.followed, manual, by_jax)
         body.split, body.wholes = split, Wholes(program, inner, told)
+        body.by_rows = one.api == "jax.pmap"
         result = body.calls.apply(Known(inner), told, {}, one.settings.place)
         ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
         body.end()

@@ -29,6 +29,8 @@ SCATTERED = "scattered"
 OWN_NORM = "own norm"
 OWN_SUM = "own sum by all"
 """What one device adds up of its own data, divided by a count over all of them."""
+BY_OWN = "sum by own"
+"""What all devices add up, divided by a count of one of them."""
 COLUMN_SUM = "column sum"
 COUNTED = "counted"
 REMAINDER = "remainder"
@@ -137,6 +139,13 @@ class Size(Known):
 
 
 @dataclass(frozen=True)
+class Part(Known):
+    """The shape of what differs between devices, or the number of its rows: of those of one device."""
+
+    axes: Axes = NONE
+
+
+@dataclass(frozen=True)
 class Gathered(Known):
     """The shape, or the size of a dimension, of what was gathered over some axes."""
 
@@ -151,6 +160,12 @@ class Told(tuple[Axes, ...]):
 
 class Product(tuple[Axes, ...]):
     """The axes along the dimensions of a matrix product: the last one is that of the second matrix."""
+
+    __slots__ = ()
+
+
+class Columns(Product):
+    """The axes along the last dimension of a matrix product; of those before it nothing is told."""
 
     __slots__ = ()
 
@@ -258,7 +273,11 @@ def kept_spec(values: Iterable[Local]) -> tuple[Axes, ...] | None:
     A statistic that dropped a dimension is repeated along it.
     """
     specs = {one.spec for one in values if isinstance(one, Leaf) and not one.kind.startswith(ALONG)}
-    return specs.pop() if len(specs) == 1 else None
+    if len(specs) != 1:
+        return None
+    # A vector beside a product goes along the last dimension of it.
+    alike = (one.spec for one in values if isinstance(one, Leaf) and isinstance(one.spec, Columns))
+    return next(alike, specs.pop())
 
 
 def kept_kind(values: Iterable[Local]) -> str:
