@@ -13,8 +13,8 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint_rules.jit._placed_later import places_over_a_mesh
 from shardlint_rules.jit.optimizers import init_by_name, init_of
+from shardlint_rules.jit.placing_later import places_over_a_mesh
 from shardlint_rules.jit.repeated import is_test
 
 _PUTTING = ("put", "shard", "place", "replicate", "distribute")

@@ -1,4 +1,4 @@
-"""Parameters that are placed after the optimizer's state was made of them: by a helper, in fields. For SL205."""
+"""Parameters that are placed after the optimizer's state was made of them, and what places them: a helper, fields."""
 
 from __future__ import annotations
 
