@@ -14,6 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._closures import carried, split_at
+from shardlint_rules.equinox._reassigned import reassigned
 from shardlint_rules.equinox.jitted import Jitted, jitted
 from shardlint_rules.jit.placed import PLACED_WORDS
 
@@ -38,7 +39,8 @@ class WeightsBecomeConstants(Rule):
     ## What it does
     Reports `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls
     `model`, where `model` is an Equinox Module with arrays; and jitted functions that use a variable from
-    around them which was placed on a mesh. Filtered transforms are fine: `filter_jit(model)`,
+    around them which was placed on a mesh. And a method or lambda that is jitted once for an object and reads its
+    `self.params`, which another method assigns later. Filtered transforms are fine: `filter_jit(model)`,
     `filter_jit(model.method)`, `filter_jit(eqx.filter_vmap(model))`.
 
     ## Why it hurts
@@ -65,11 +67,13 @@ class WeightsBecomeConstants(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
     triggers = (Calls("jax.jit", _FILTER, file_says=_NEAR), Uses("jax.jit", _FILTER, file_says=_NEAR))
+    likely = ("reassigned",)
     where = "host"
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit."""
+        yield from self._reassigned(site)
         found = jitted(site)
         if found is None:
             return
@@ -86,6 +90,22 @@ class WeightsBecomeConstants(Rule):
                 f"On {site.release('jax')} `{variable.name}` becomes a constant of the compiled program: whole on "
                 "every device that runs it, its sharding lost.",
                 help=f"make `{variable.name}` an argument of the function",
+            )
+
+    def _reassigned(self, site: Site) -> Iterator[Finding]:
+        """Weights of the object, which the compiled function keeps as they were when it was called first."""
+        found = reassigned(site) if site.wants("reassigned") else None
+        if found is not None:
+            text = site.text(found.read)
+            yield site.finding(
+                found.read,
+                f"`{text}` is read when this is compiled, and `{found.method}` assigns it later",
+                f"On {site.release('jax')} `{text}` becomes a constant of the compiled program, whole on every device: "
+                f"what line {found.line} assigns is never seen, as nothing is compiled anew for it.",
+                help=f"make `{found.read.attr}` an argument of the function",
+                certainty=Certainty.POSSIBLE,
+                form="reassigned",
+                why=f"`{found.method}` gives it anew at line {found.line}, and the object is no traced argument",
             )
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:

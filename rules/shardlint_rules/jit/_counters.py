@@ -61,7 +61,9 @@ class Counters:
                     self._varies(one, names, file, depth) or self._is_number(file, one) for one in sides
                 )
             case ast.Call(func=ast.Name(id=name), args=inner) if name in _PLAIN:
-                return any(self._varies(one, names, file, depth) for one in inner)
+                return any(self._varies(one, names, file, depth) for one in inner) or (
+                    name == "float" and self._scheduled(inner, names, file, depth)
+                )
             case ast.Call() if not node.keywords and any(self._varies(one, names, file, depth) for one in node.args):
                 return self._returned(node, names, file, depth)
         return False
@@ -78,6 +80,13 @@ class Counters:
             for one in walk(self.loops[0])
             if isinstance(one, ast.Assign) and any(isinstance(to, ast.Name) and to.id == name for to in one.targets)
         ]
+
+    def _scheduled(self, inner: list[ast.expr], names: frozenset[str], file: FileFacts, depth: int) -> bool:
+        """`float(schedule(step))`: what a call makes of a counter is a fraction, and seldom the same one twice."""
+        return any(
+            isinstance(one, ast.Call) and any(self._varies(given, names, file, depth - 1) for given in one.args)
+            for one in inner
+        )
 
     def _returned(self, call: ast.Call, names: frozenset[str], file: FileFacts, depth: int) -> bool:
         """Whether a function of the project makes such a number of one."""

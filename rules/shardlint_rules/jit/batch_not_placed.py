@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.signatures import JITS
 from shardlint.model.values import Parameter, Place, Unknown, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
@@ -16,6 +17,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._batch_elsewhere import class_around, comes_from_the_host, placing_loop
 from shardlint_rules.jit._placed_copy import host_copies
 from shardlint_rules.jit._put_beside import put_beside
+from shardlint_rules.jit._whole_batch import Whole, put_whole, taken_whole
 from shardlint_rules.jit.batch_loops import (
     PLACING,
     Loop,
@@ -75,7 +77,9 @@ class BatchNotPlaced(Rule):
     too, or where the loop that puts its batches stands in another file and this one goes over arrays of numpy; and of a
     batch that is put with a spec of no axes (`P()`) where the other loop splits its own. And a batch that is given to
     a jitted function as it came, where the line above puts it over the mesh under another name; and `jax.device_put(x)`
-    without a sharding, where another function of the class or module puts what the same call makes over a mesh.
+    without a sharding, where another function of the class or module puts what the same call makes over a mesh. And a
+    loop's batch that is put with `P()`, or has it as its entry of `in_shardings`, on a mesh with an axis for batches,
+    where nothing in the program splits arrays inside of compiled functions.
 
     ## Why it hurts
     A batch from a loader lies on the host, bound to no device. jit puts it whole on every device of the mesh that the
@@ -94,9 +98,10 @@ class BatchNotPlaced(Rule):
     name = "batch-not-placed"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("beside", "elsewhere", "one-device", "host-copy")
+    likely = ("beside", "elsewhere", "one-device", "host-copy", "whole-batch")
     triggers = (
         Calls(*_WHERE),
+        Calls(*JITS, file_says=("in_shardings",)),
         Lines(
             r"for\s+[^#\n]+\sin\s",
             file_says=_RUNS,
@@ -105,16 +110,25 @@ class BatchNotPlaced(Rule):
         Lines(rf"[^#\n]*(?:{'|'.join(_OVER)})", file_says=_RUNS, saying=_OVER),
         Lines(rf"[\w, ]+=[^=#\n]*(?:{'|'.join(_PUTTING)})\w*\(", file_says=_RUNS, saying=_PUTTING),
     )
-    forms = ("call", "line")
-    project_says = ("device_put", "make_array_from_process", "sharding_constraint", "filter_shard", "host_local_array")
+    forms = ("call", "partial", "line")
+    project_says = (
+        "device_put", "in_shardings", "make_array_from_process", "sharding_constraint", "filter_shard",
+        "host_local_array",
+    )  # fmt: skip
     where = "host"
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls of the loops that do not place."""
-        if site.form != "call":
+        if site.form == "line":
             yield from self._host_copies(site)
             yield from self._elsewhere(site)
+            return
+        if site.api in JITS:
+            for whole in taken_whole(site) if site.wants("whole-batch") else ():
+                yield self._whole(site, whole)
+            return
+        if site.form == "partial":
             return
         if site.api == "jax.device_put" and len(site.call.args) == 1 and not asks_for_a_place(site):
             yield from self._beside(site)
@@ -128,6 +142,11 @@ class BatchNotPlaced(Rule):
         ):
             return
         where = site.argument(_WHERE[site.api]) or (site.call.args[-1] if site.api in _TO_GLOBAL else None)
+        if where is not None and site.api == "jax.device_put" and site.wants("whole-batch"):
+            found = put_whole(site, loop, where, _placed(site))
+            if found is not None:
+                yield self._whole(site, found)
+                return
         named = site.api in _TO_GLOBAL or _placing_name(site.text(where)) if where is not None else False
         if where is None or not (named or site.shardings.shards(site.value(where))):
             return
@@ -151,6 +170,17 @@ class BatchNotPlaced(Rule):
                 form="beside" if fed.surely else "step-beside",
                 why=f"the loop at line {loop.line} puts its batch with `{text}`",
             )
+
+    def _whole(self, site: Site, found: Whole) -> Finding:
+        """A batch of a loop goes whole to every device of a mesh with an axis for it."""
+        return site.finding(
+            found.node,
+            f"`{found.name}` of the loop at line {found.line} is whole on every device",
+            f"On {site.release('jax')} every device gets all of it and computes all of it: the spec names no axis.",
+            help=f'split it: NamedSharding(mesh, P("{found.axis}"))',
+            form="whole-batch",
+            why=f"the mesh has an axis `{found.axis}`, and nothing in the program splits the batch later",
+        )
 
     def _beside(self, site: Site) -> Iterator[Finding]:
         """A method that puts on the default device what another one puts over the mesh."""

@@ -10,6 +10,7 @@ from shardlint.model.signatures import JITS, Definition, wrappings
 from shardlint.model.values import CallResult, Function, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._carried import carried
 from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
 
 
@@ -18,7 +19,9 @@ class InInsteadOfOut(Rule):
 
     ## What it does
     Reports `jax.jit(lambda x: x, in_shardings=...)` without `out_shardings`, where a call gives it an array that the
-    text shows to be placed otherwise. Where no call shows that, the finding is possible.
+    text shows to be placed otherwise. Where no call shows that, the finding is possible. And a jit whose calls give
+    and bind again the same name (`params, loss = step(params, batch)`), where the entries of `in_shardings` and
+    `out_shardings` for it are different shardings, or a tree of shardings and one that names no axis.
 
     ## Why it hurts
     Such a function is written to place arrays. But `in_shardings` says how its arguments are placed already: for one
@@ -39,6 +42,7 @@ class InInsteadOfOut(Rule):
     code = "SL213"
     name = "in-instead-of-out"
     harm = Harm.CRASH
+    likely = ("carried",)
     triggers = (Calls(*JITS, file_says=("in_shardings",)),)
     closed = ("keywords",)
     in_version_checks = False
@@ -49,6 +53,7 @@ class InInsteadOfOut(Rule):
         keyword = site.keyword("in_shardings")
         if keyword is None:
             return
+        yield from self._carried(site)
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if len(functions) != 1 or functions[0].setting("out_shardings") is not None:
             return
@@ -80,6 +85,23 @@ class InInsteadOfOut(Rule):
             if sure is not None
             else "it returns its argument as it is, which is of use only to place it",
         )
+
+
+    def _carried(self, site: Site) -> Iterator[Finding]:
+        """What a call binds again to its result comes back with another sharding than it is taken with."""
+        for one in carried(site, _placement) if site.wants("carried") else ():
+            taken, given = (" ".join(site.text(node).split()) for node in (one.taken, one.given))
+            yield site.finding(
+                one.given,
+                f"`{one.name}` comes back as `{given}`, and is taken as `{taken}`",
+                f"On {site.release('jax')} the next call raises ValueError, as the sharding that jit was given is not "
+                f"that of `{one.name}` by then: nothing moves it.",
+                help="give both the same sharding",
+                certainty=Certainty.POSSIBLE,
+                form="carried",
+                why=f"{site.where(one.place)} gives `{one.name}` and binds it to the result",
+            )
+            return
 
 
 def _returns_arguments(function: Value) -> int | None:

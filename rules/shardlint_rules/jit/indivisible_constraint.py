@@ -23,6 +23,7 @@ _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
 _CALLS = 3
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
+_CREATING = ("jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.full", "jax.numpy.empty")
 
 
 class IndivisibleConstraint(Rule):
@@ -56,6 +57,7 @@ class IndivisibleConstraint(Rule):
     likely = ("in-calls", "divided-already")
     triggers = (
         Calls(*_WAKING),
+        Calls(*_CREATING, file_says=("device=",)),
         Calls(*_JITS, file_says=("out_shardings",)),
         Keywords(*KEYWORDS, function_says=SAYING),
     )
@@ -71,8 +73,14 @@ class IndivisibleConstraint(Rule):
             return
         if site.form == "partial":
             return
-        target = site.argument(PLACING[site.api])
-        array = site.argument("x")
+        creating = site.keyword("device") if site.api in _CREATING else None
+        if site.api in _CREATING:
+            if any(site.file.says(word) for word in SAYING):
+                yield from self._again(site)
+            if creating is None:
+                return
+        target = creating.value if creating is not None else site.argument(PLACING[site.api])
+        array = site.call if creating is not None else site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
             return
         found = options(site.value(target))
@@ -84,7 +92,7 @@ class IndivisibleConstraint(Rule):
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
-        if mesh is None or (site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
+        if mesh is None or (creating is None and site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
             return
         sizes = _sizes(mesh)
         if not sizes:

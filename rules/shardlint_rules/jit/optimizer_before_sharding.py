@@ -12,8 +12,8 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import names_in, walk
-from shardlint_rules.jit._placed_later import placed_later, variables_placed_later
 from shardlint_rules.jit.optimizers import init_of
+from shardlint_rules.jit.placing_later import placed_later, variables_placed_later
 from shardlint_rules.jit.reads import name_of, reads
 
 _OPTIMIZERS = ("flax.nnx.Optimizer", "flax.nnx.ModelAndOptimizer")

@@ -19,7 +19,7 @@ _CONVERTING = (
     "process_allgather", "broadcast_one_to_all", "make_array_from_process_local_data", "psum", "pmean", "pmax",
     "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast", "reshard", "replicate", "unreplicate",
     "device_put_replicated", "device_put_sharded", "filter_shard", "shard_array", "shard_batch", "shard", "auto_shard",
-    "array_split",
+    "array_split", "wsc", "constrain", "constraint", "constrain_act", "put",
 )  # fmt: skip
 _CALL = regex(rf"^_?(?!shard_?map)(?:maybe_)?(?:{'|'.join(_CONVERTING)})(?:_\w+)?$")
 _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("

@@ -84,11 +84,12 @@ def made_too_short(site: Site) -> TooMany | None:
 def variable_too_short(site: Site) -> TooMany | None:
     """An array that a variable of nnx is given, with fewer dimensions than the names beside it.
 
-    Not where it says that they are not to be applied yet: a transform may add to the array, or take names away.
+    Not where it says more than these: that they are not applied yet, as a transform adds to the array, or which name is
+    that of the stack. And not in tests, which make what never is.
     """
     given = {one.arg: one for one in site.call.keywords}
     names = next((given[one] for one in _NAMING if one in given), None)
-    if names is None or not site.call.args or "eager_sharding" in given:
+    if names is None or not site.call.args or len(given) > 1 or site.program.project.is_test(site.file.path):
         return None
     count = _counted(site, site.value(names.value))
     shape = shape_of(site.program.evaluator, Place(site.file, site.call.args[0]))

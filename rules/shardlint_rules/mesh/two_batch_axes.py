@@ -8,6 +8,7 @@ from shardlint.model.values import Constant, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint_rules.jit.reads import reads
 
 # Axes that split rows as a rule. Those of the second kind split weights too, but no other dimension of a batch.
 _ROWS = regex(r"dp|data|batch|replica|data_parallel|dp_replicate|dcn_data|dcn")
@@ -24,12 +25,12 @@ def rows_apart(site: Site) -> tuple[str, str] | None:
     one, two = names
     if one is None or two is None or not _both_split_rows(one, two):
         return None
-    return (one, two) if of_a_batch(site) else None
+    return (one, two) if of_a_batch(site, by_use=True) else None
 
 
-def of_a_batch(site: Site) -> bool:
-    """Whether a spec is said to be for a batch."""
-    subject = _subject(site)
+def of_a_batch(site: Site, by_use: bool = False) -> bool:
+    """Whether a spec is said to be for a batch; `by_use`: also by what a sharding of no telling name is given to."""
+    subject = _subject(site, by_use)
     return bool(_BATCH.search(subject)) and not _WEIGHT.search(subject)
 
 
@@ -47,7 +48,7 @@ def _axis(site: Site, node: ast.expr) -> str | None:
     return only.value if isinstance(only, Constant) and isinstance(only.value, str) else None
 
 
-def _subject(site: Site) -> str:
+def _subject(site: Site, by_use: bool) -> str:
     """What the spec is said to be for: a key, a keyword, the name that it is bound to, or the array that is placed."""
     inner: ast.AST = site.call
     for outer in site.file.ancestors(site.call):
@@ -59,6 +60,8 @@ def _subject(site: Site) -> str:
                 return name.lower()
             case ast.Call(args=[first, *_]) if first is not inner and _BATCH.search(last_name(first).lower()):
                 return last_name(first).lower()
+            case ast.Assign(targets=[ast.Name() as target]) if by_use:
+                return f"{target.id}_{_placed_with(site, target)}".lower()
             case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
                 return last_name(target).lower()
             case ast.Return():
@@ -67,4 +70,18 @@ def _subject(site: Site) -> str:
             case ast.Tuple() | ast.List() | ast.stmt():
                 return ""
         inner = outer
+    return ""
+
+
+def _placed_with(site: Site, target: ast.Name) -> str:
+    """What a sharding of no telling name is given to: the array beside it in the first call that reads it."""
+    if _BATCH.search(target.id.lower()) or _WEIGHT.search(target.id.lower()):
+        return ""
+    for use in reads(site.file, target):
+        call = site.file.parent(use)
+        if isinstance(call, ast.Call) and call.args and call.args[0] is not use:
+            owner = site.scope.function()
+            node = owner.node if owner is not None else None
+            taken = node.args.args[:1] if isinstance(node, ast.FunctionDef) else []
+            return "_".join((last_name(call.args[0]), *(one.arg for one in taken)))
     return ""

@@ -1,4 +1,4 @@
-"""Parameters that are placed after the optimizer's state was made of them: by a helper, in fields. For SL205."""
+"""Parameters that are placed after the optimizer's state was made of them, and what places them: a helper, fields."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from shardlint_rules.jit.optimizers import init_by_name, init_of, keeps_state, o
 
 _OPTIMIZER = ("model", "tx")
 _UPDATE = "flax.nnx.update"
+_MERGE = "flax.nnx.merge"
 _SAYS = regex(r"(?i)shard|place|put|constrain|distribut|restore|load")
 _MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 
@@ -48,9 +49,12 @@ def placed_later(site: Site) -> Later | None:
         return None
     for call in sorted(site.file.walked(scope).calls, key=lambda one: one.lineno):
         placed = _target(site.file, call)
+        if call.lineno > site.call.lineno and _own_method_places(site, call, text):
+            found = Later(text, text, state, call)
+            return found if _left_alone(site, scope, found) else None
         if call.lineno <= site.call.lineno or placed is None or not _given(site.file, call, text):
             continue
-        if state in (placed, text) or _given(site.file, call, state) or not _places(site, call):
+        if state in (placed, text) or _given(site.file, call, state) or not places_over_a_mesh(site, call):
             continue
         if placed == text and isinstance(params, ast.Name) and _api(site, call) in PLACING:
             return None  # that placement is a trigger of its own
@@ -83,6 +87,8 @@ def variables_placed_later(site: Site) -> Later | None:
 
 def _moves_variables(site: Site, call: ast.Call, model: str) -> bool:
     """Whether a call puts the variables of a model over a mesh: itself, or in a function of the project."""
+    if _target(site.file, call) == model and _api(site, call) == _MERGE:
+        return any(site.shardings.seems_spread(site.value(one)) for one in call.args)
     if not _given(site.file, call, model):
         return _own_method_moves(site, call, model)
     if _api(site, call) == _UPDATE:
@@ -101,6 +107,22 @@ def _own_method_moves(site: Site, call: ast.Call, model: str) -> bool:
         return False
     return any(
         isinstance(inner, ast.Call) and _given(site.file, inner, model) and _moves_variables(site, inner, model)
+        for option in options(site.value(call.func))
+        if isinstance(option, Function) and option.place.file is site.file
+        for inner in walk(option.node)
+        if inner is not call
+    )
+
+
+def _own_method_places(site: Site, call: ast.Call, params: str) -> bool:
+    """Whether `self._place()` puts parameters that the object holds over a mesh, and gives them back to it."""
+    if not params.startswith("self.") or not site.file.text(call.func).startswith("self."):
+        return False
+    return any(
+        isinstance(inner, ast.Call)
+        and _target(site.file, inner) == params
+        and _given(site.file, inner, params)
+        and places_over_a_mesh(site, inner)
         for option in options(site.value(call.func))
         if isinstance(option, Function) and option.place.file is site.file
         for inner in walk(option.node)
@@ -187,7 +209,7 @@ def _assigns(statement: ast.stmt, file: FileFacts, text: str) -> bool:
     return any(file.text(one) == text for one in targets)
 
 
-def _places(site: Site, call: ast.Call) -> bool:
+def places_over_a_mesh(site: Site, call: ast.Call) -> bool:
     """Whether a call places what it is given over a mesh: itself, by a tree map, or in a function of the project."""
     if site.shardings.spread(site.value(call)):
         return True
