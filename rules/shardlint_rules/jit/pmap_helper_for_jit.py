@@ -47,11 +47,10 @@ class PmapHelperForJit(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
-        files = list(site.program.together(site.file))
-        if any(file.says(word) for file in files for word in _ONE_DEVICE_EACH):
-            return
         if not all(any(site.file.says(word) for word in words) for words in (_MESHES, ("jit",))):
             return  # a library of helpers: who uses them is not in sight
+        if site.program.project.holds(site.file.path, *_ONE_DEVICE_EACH):
+            return
         name = site.api.rpartition(".")[2]
         state = site.api in _REPLICATES
         yield site.finding(
