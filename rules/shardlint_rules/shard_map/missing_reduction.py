@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran, against, definition
-from shardlint.model.manual.varying import Axes, Event, Leaf, Local, Record, Tree, leaves
+from shardlint.model.manual.varying import Axes, Axis, Event, Leaf, Local, Record, Tree, leaves
 from shardlint.model.values import Function, Place, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -19,20 +19,22 @@ from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, runs, shown, to
 # Axes along which the examples of one batch are split; members of a population have another.
 _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
 _UNREDUCED = ("unreduced gradient", "own gradient")
+_MAKE_SAME = ("psum", "pmean", "pmax", "pmin", "all_gather")
 
 
 class MissingReduction(Rule):
     """A result of `shard_map` is declared the same on all devices, and each computes its own.
 
     ## What it does
-    Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from the
-    arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
-    not name, where no collective over that axis is on its way. Likely: gradients in the body of a `pmap` with an axis
-    name that are given to the optimizer as each device has them, where the file makes copies of a state for all
-    devices, or takes one of them, or the axis is called that of a batch, data or devices; possible elsewhere: each
-    device may train a model of its own. Likely too: such gradients in the body of a `shard_map` whose check is off, of
-    a loss that calls a model which is not seen; and, reported at the `psum`, a sum over the axis that the out spec
-    names in place of the one along which the result differs.
+    Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from
+    the arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec
+    does not name, where no collective over that axis is on its way. Likely: where collectives that make values the
+    same are on its way, and each device computes with its own part again behind them. And gradients in the body of
+    a `pmap` with an axis name that are given to the optimizer as each device has them, where the file makes copies
+    of a state for all devices, or takes one of them, or the axis is called that of a batch, data or devices;
+    possible elsewhere: each device may train a model of its own. Likely too: such gradients in the body of a
+    `shard_map` whose check is off, of a loss that calls a model which is not seen; and, reported at the `psum`, a
+    sum over the axis that the out spec names in place of the one along which the result differs.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
@@ -49,7 +51,8 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    likely = ("pmap", "pmap-named", "gradients", "other-axis")
+    behind = ("SL403",)
+    likely = ("pmap", "pmap-named", "gradients", "other-axis", "again")
     triggers = IN_BODIES
     fixes = "none"
 
@@ -147,14 +150,17 @@ class MissingReduction(Rule):
                 form="check-not-known" if not off else "other-axis" if assumed else "",
                 why="the out spec names the axis that it is summed over, and not the one along which it differs",
             )
+        again = not updated and bool(axes & leaf.reduced)
+        on_the_way = "each device computes with its own part again" if again else "no collective is on its way"
         return site.finding(
             node,
             label,
             f"On {site.release('jax')} the result counts as replicated over {shown(axes)}, and every device holds its "
-            "own: no collective is on its way, and the check that would raise is off.",
+            f"own: {on_the_way}, and the check that would raise is off.",
             help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
-            certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
-            form="check-not-known" if not off else "gradients" if updated and assumed else "",
+            certainty=Certainty.PROVEN if off and not again else Certainty.POSSIBLE,
+            form="check-not-known" if not off else "again" if again else "gradients" if updated and assumed else "",
+            why="the collectives over it stand before that" if again else "",
         )
 
 
@@ -191,7 +197,9 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, Axes, ast.AST
     sizes = _sizes(ran)
     for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
         left = frozenset(
-            axis for axis in leaf.sure - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
+            axis
+            for axis in leaf.sure - named
+            if sizes.get(str(axis)) != 1 and (axis not in leaf.reduced or _varies_again(ran, leaf, axis))
         )
         if not left:
             continue
@@ -226,6 +234,17 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, Axes, ast.AST
             else site.call
         )
         yield leaf, named, left, at if settings is None or settings.file is site.file else site.call
+
+
+def _varies_again(ran: Ran, leaf: Leaf, axis: Axis) -> bool:
+    """Whether a result surely differs along an axis though something it is made of was the same along it.
+
+    Not where the body hands arrays round: after as many turns as there are devices all may hold the same.
+    """
+    made_whole = all(
+        event.note in _MAKE_SAME for event in ran.events if event.kind == "collective" and axis in event.axes
+    )
+    return axis in leaf.firm and made_whole
 
 
 def _told_there(site: Site, ran: Ran, leaf: Leaf) -> bool:
