@@ -10,10 +10,15 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, split_axes, texts, whole
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
+from shardlint.source.patterns import regex
 from shardlint.verify.facts import Array, Collective, Line, Warned
 from shardlint.verify.report import size_text
 
 _SHARE = 16
+# What is gathered inside counts from this share of the data that it is computed of.
+_INSIDE = 4
+# Along these what lies before or behind is needed.
+_ORDERED = regex(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|cols)(_|\b|\d)")
 
 
 def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
@@ -53,8 +58,11 @@ def _moved(one: Compiled, run: Run) -> Iterator[Found]:
                 advice="leave the dimension that is looped over whole, and split another: for microbatches reshape to "
                 "(batch // n, n, ...) and swap the first two", bytes=warned.bytes,
             )  # fmt: skip
-        elif warned.kind == "gathered-result" and (found := _result(one, warned, axes)):
-            yield found
+        elif warned.kind in ("gathered-result", "gathered-inside"):
+            result = warned.kind == "gathered-result"
+            found = _result(one, warned, axes) if result else _rows_inside(one, warned)
+            if found is not None:
+                yield found
 
 
 def _reordered(one: Compiled, least: int) -> Iterator[Found]:
@@ -124,6 +132,37 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
     )  # fmt: skip
 
 
+def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
+    """The data, or what is computed of its rows, gathered inside: along axes that split those rows and nothing else.
+
+    Where they split weights too, or dimensions of several sizes, gathering is how they are meant to be used.
+    """
+    array, axes, along, of = warned.message.split("|")
+    names = _named(axes)
+    taken = [leaf for leaf in one.arguments if leaf.axes is None or names & set(sum(leaf.axes, ()))]
+    if not taken or any(leaf.axes is None or is_state(leaf, one) for leaf in taken):
+        return None
+    lengths = {
+        leaf.shape[at] for leaf in taken for at, entry in enumerate(leaf.axes or ()) if names & set(entry)
+    }
+    largest = max(leaf.bytes_whole for leaf in taken)
+    if len(lengths) != 1 or str(min(lengths)) not in along.split(",") or warned.bytes * _INSIDE < largest:
+        return None
+    if any(_ORDERED.match(name) for name in names):
+        return None
+    rows = max(taken, key=lambda leaf: leaf.bytes_whole)
+    how = "it lies split" if of else "it was computed split"
+    return Found(
+        "gathered", one.function.name, warned.line,
+        f"{f'{of} ' if of else ''}{array} is made whole on each device here: {how} over {axes} along {min(lengths)}"
+        f"{'' if of else f', as {rows.where} lies'}, and is gathered at each call ({size_text(warned.bytes)})",
+        texts([rows]),
+        "work on the part of each device: keep the split dimension in front where dimensions are joined, choose among "
+        "each part first and then among what was chosen, or constrain the result",
+        warned.bytes, see=(("function", one.function.line),),
+    )  # fmt: skip
+
+
 def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
     """Arguments gathered over an axis that splits nothing of what the function works on."""
     gathers: dict[str, list[tuple[Collective, Array]]] = defaultdict(list)
@@ -145,7 +184,7 @@ def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
             continue
         total = whole(gathered)
         held = whole(leaf for leaf in one.arguments if leaf.axes and axis in sum(leaf.axes, ()))
-        batch = [leaf for leaf in rest if not leaf.donated]
+        batch = [leaf for leaf in rest if not leaf.donated and not is_state(leaf, one)]
         if total < _least(one, run) or not batch or not held:
             continue
         most = max(found, key=lambda each: each[0].moved)[0].line

@@ -45,9 +45,25 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
                 yield from _row_of_loop(one, computation, read, axes)
     yield from _at_the_end(read, collectives, axes)
     for moved, instruction in zip(collectives, read.instructions, strict=True):
-        if moved.kind == "all-gather" and instruction.op_name.rpartition("/")[2] in _UPDATES:
-            text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
+        if moved.kind != "all-gather":
+            continue
+        text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
+        if instruction.op_name.rpartition("/")[2] in _UPDATES:
             yield Warned("updated", text, moved.line, moved.moved)
+        elif not any(word in instruction.op_name for word in (*_ASKED, "all_gather")):
+            sizes = shapes.arrays(instruction.shape)[0].dims
+            along = [str(sizes[at]) for at in instruction.integers("dimensions") if at < len(sizes)]
+            line = _used_at(instruction, read) or moved.line
+            yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved)
+
+
+def _used_at(one: Instruction, read: Read) -> Line | None:
+    """The line that uses what an instruction makes: the compiler gathers where a value is made, for what comes next."""
+    for user in one.computation.users.get(one.name, []):
+        own, inner = read.lines.of(user)
+        if own is not None or inner is not None:
+            return own or inner
+    return None
 
 
 def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:

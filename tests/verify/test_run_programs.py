@@ -22,6 +22,7 @@ ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
 FEW = (
     "003", "015", "026", "045", "047", "053", "061", "073", "091", "098", "107", "110", "127", "132", "137",
     "142", "145", "147", "150", "153", "154", "158", "161", "162", "163", "166", "171", "178",
+    "186",
 )  # fmt: skip
 LEAVES = {
     "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
