@@ -33,6 +33,8 @@ _BINDERS = (
     "haliax.vmap",
     "",
 )
+# A function of another module, or an object's method.
+_OF_ANOTHER = r"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
 # What binds an axis where a function may be called that is not seen.
 _BINDING = (
     *(f"{name}{sign}" for name in ("shard_map", "pmap", "xmap") for sign in ("(", ",")),
@@ -71,8 +73,9 @@ class UnboundAxis(Rule):
     assumes = False
     project_says = _NEAR
     triggers = (
-        Calls(*JITS),
-        Uses(*JITS),
+        Calls(*JITS, file_says=_NEAR),
+        Uses(*JITS, file_says=_NEAR),
+        Calls(*JITS, file_says=(_OF_ANOTHER,)),
         Calls("jax.pmap", "jax.shard_map"),
         Uses("jax.pmap", file_says=_NEAR[2:]),
         Mapped(),
