@@ -327,6 +327,12 @@ def options(value: Value) -> tuple[Value, ...]:
     return (value,)
 
 
+def api_name(value: Value) -> str:
+    """The canonical name of what a value surely is of a library; empty for all else, and where it may be several."""
+    found = options(value)
+    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+
+
 def choice(values: list[Value]) -> Value:
     """One value for several possibilities: itself when they agree."""
     if len(values) == 1 and not isinstance(values[0], Choice):

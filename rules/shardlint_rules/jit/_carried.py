@@ -84,4 +84,4 @@ def _names_no_axis(site: Site, value: Value) -> bool:
     """Whether a sharding is surely replicated."""
     parts = site.sharding_parts(value) if is_sharding(value) else None
     spec = site.spec_of(parts[1]) if parts is not None else None
-    return spec is not None and not spec.open and not any(one.axes or not one.known for one in spec.entries)
+    return spec is not None and spec.splits_nothing

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from shardlint.model import Program
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place, options
+from shardlint.model.values import Function, api_name, options
 from shardlint.syntax import FileFacts
 
 _COPIES = ("copy.deepcopy", "copy.copy", "jax.numpy.copy", "jax.numpy.array")
@@ -75,5 +75,4 @@ def _maker(program: Program, file: FileFacts, value: ast.expr) -> ast.AST | None
 
 
 def _api(program: Program, file: FileFacts, call: ast.Call) -> str:
-    found = options(program.evaluator.value(Place(file, call.func)))
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    return api_name(program.value(file, call.func))

@@ -86,7 +86,7 @@ def _unused_axis(site: Site, sharding: Value) -> str:
     parts = site.sharding_parts(found[0]) if len(found) == 1 and is_sharding(found[0]) else None
     spec = site.spec_of(parts[1]) if parts is not None else None
     mesh = site.mesh_of(site.program.followed(parts[0])) if parts is not None else None
-    if spec is None or spec.open or any(one.axes or not one.known for one in spec.entries):
+    if spec is None or not spec.splits_nothing:
         return ""
     sizes = mesh.sizes if mesh is not None else None
     for at, name in enumerate(mesh.axis_names or () if mesh is not None else ()):
@@ -97,4 +97,4 @@ def _unused_axis(site: Site, sharding: Value) -> str:
 
 def _splits_inside(site: Site) -> bool:
     """Whether code of the program splits arrays inside of compiled functions: it may split what comes whole."""
-    return any(file.says(word) for file in site.program.together(site.file) for word in _SPLITS_INSIDE)
+    return site.program.project.holds(site.file.path, *_SPLITS_INSIDE)

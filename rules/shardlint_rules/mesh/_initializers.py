@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.reach import lookup
+from shardlint.model.reach import readers
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, CallResult, Constant, Items, Place, Value, options, settled
 from shardlint.rules_api.site import Site
@@ -114,12 +114,8 @@ def _shapes(site: Site) -> Iterator[Place]:
 def _read(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """Where a name is read that surely is what a call gives."""
     match site.file.parent(call):
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            for use in site.file.mentions(name):
-                if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                    bindings, _ = lookup(site.file, use, name)
-                    if len(bindings) == 1 and bindings[0].value is call:
-                        yield use
+        case ast.Assign(targets=[ast.Name() as target]):
+            yield from (use for use, alone in readers(site.file, target) if alone)
 
 
 def _names(site: Site, node: ast.expr) -> int | None:

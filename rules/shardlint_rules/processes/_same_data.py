@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model import Program
 from shardlint.model.held import classes, stored
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place, options
+from shardlint.model.values import Function, Place, api_name, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import Binding, FileFacts, last_name
 from shardlint.syntax.nodes import walk
@@ -65,7 +65,8 @@ def _first(program: Program, file: FileFacts, nodes: list[ast.expr], depth: int)
 
 def _call(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Place | None:
     arguments = [*call.args, *(one.value for one in call.keywords)]
-    found = options(program.value(file, call.func))
+    value = program.value(file, call.func)
+    found = options(value)
     if len(found) == 1 and isinstance(found[0], Function) and isinstance(found[0].node, ast.FunctionDef):
         inside = found[0].place.file
         plain = not told_apart(found[0].node) and all(
@@ -74,7 +75,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Plac
         returns = [one.value for one in inside.walked(inside.scope(found[0].node)).returns]
         made = [same_data(program, Place(inside, one), depth + 1) for one in returns if one is not None]
         return made[0] if plain and made and None not in made else None
-    name = found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    name = api_name(value)
     if name in _SEEDED:
         seeded = bool(arguments) and not (isinstance(arguments[0], ast.Constant) and arguments[0].value is None)
         return Place(file, call) if seeded and _plain(program, file, arguments[0]) else None

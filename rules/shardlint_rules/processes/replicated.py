@@ -17,4 +17,4 @@ def whole(site: Site, sharding: Value) -> bool:
 def splits_nothing(site: Site, spec: Value) -> bool:
     """Whether a spec is known to be `P()`, or to hold None alone."""
     found = site.spec_of(spec)
-    return found is not None and not found.open and not any(one.axes or not one.known for one in found.entries)
+    return found is not None and found.splits_nothing

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, options
+from shardlint.model.values import api_name
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map.per_device import PerDevice, per_device, results
@@ -76,5 +76,4 @@ def _first(axis: ast.expr) -> bool:
 
 
 def _name(site: Site, file: FileFacts, node: ast.expr) -> str:
-    found = options(site.program.value(file, node))
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    return api_name(site.program.value(file, node))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Constant, Items, options
+from shardlint.model.values import Constant, Items, api_name
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
@@ -87,5 +87,4 @@ def _words(axes: frozenset[str]) -> str:
 
 
 def _name(site: Site, node: ast.expr) -> str:
-    found = options(site.value(node))
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    return api_name(site.value(node))

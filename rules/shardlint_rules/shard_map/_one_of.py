@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Constant, options
+from shardlint.model.values import Constant, api_name
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding
 from shardlint.syntax.nodes import walk
@@ -63,8 +63,7 @@ def _bound(site: Site, binding: Binding) -> tuple[str, str, int] | None:
 
 
 def _made(site: Site, call: ast.Call, unpacked: Binding | None) -> tuple[str, str, int] | None:
-    found = options(site.value(call.func))
-    name = found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    name = api_name(site.value(call.func))
     if name in _KEYS and unpacked is None:
         return "key", "one key, for all devices", call.lineno
     if name == _SPLIT and unpacked is not None and _into_few(site, call):

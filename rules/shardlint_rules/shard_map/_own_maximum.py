@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, options
+from shardlint.model.values import Function, api_name, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map.returned import returned
@@ -96,5 +96,4 @@ def _whole(part: ast.expr) -> bool:
 
 
 def _name(site: Site, file: FileFacts, node: ast.expr) -> str:
-    found = options(site.program.value(file, node))
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    return api_name(site.program.value(file, node))

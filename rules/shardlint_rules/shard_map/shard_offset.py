@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.manual.varying import Event
-from shardlint.model.values import Api, Place, options
+from shardlint.model.values import Place, api_name
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
@@ -207,5 +207,4 @@ def _mapping(site: Site, place: Place) -> ast.Call | None:
 
 
 def _named(site: Site, place: Place, node: ast.expr) -> str:
-    found = options(site.program.value(place.file, node))
-    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
+    return api_name(site.program.value(place.file, node))

@@ -70,6 +70,11 @@ class Spec:
     open: bool
     place: Place
 
+    @property
+    def splits_nothing(self) -> bool:
+        """Whether it is known to be `P()`, or to hold None alone."""
+        return not self.open and not any(one.axes or not one.known for one in self.entries)
+
 
 def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     """The mesh a value is, or None where it is not known to be one."""

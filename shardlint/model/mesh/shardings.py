@@ -208,9 +208,7 @@ class Shardings:
         if parts is None:
             return False
         specs = [spec_of(one, self._evaluator) for one in options(parts[1])]
-        return any(
-            spec is None or spec.open or any(one.axes or not one.known for one in spec.entries) for spec in specs
-        )
+        return any(spec is None or not spec.splits_nothing for spec in specs)
 
     def mapped(self, call: CallArguments) -> Value:
         """What the function of a `tree.map` makes of a leaf."""

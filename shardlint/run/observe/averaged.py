@@ -142,27 +142,25 @@ def _averaged_sums(axes: Names, ops: Flat) -> list[int]:
     return found
 
 
-def _past(number: int | None, ops: Flat) -> Op | None:
-    """The operation that gives a value, past what only hands it on."""
+def _beneath(number: int | None, ops: Flat) -> tuple[int | None, Op | None]:
+    """A value past what only hands it on, and the operation that makes it."""
     for _ in range(8):
         made = ops.makers.get(number) if number is not None else None
         if made is None or made.name not in TYPES | {LOOP}:
-            return made
+            return number, made
         number = made.takes[0]
-    return None
+    return number, None
+
+
+def _past(number: int | None, ops: Flat) -> Op | None:
+    """The operation that gives a value, past what only hands it on."""
+    return _beneath(number, ops)[1]
 
 
 def _same(one: int | None, other: int | None, ops: Flat) -> bool:
     """Whether two values are one, but for their types."""
-    ends = []
-    for number in (one, other):
-        for _ in range(8):
-            made = ops.makers.get(number) if number is not None else None
-            if made is None or made.name not in TYPES | {LOOP}:
-                break
-            number = made.takes[0]
-        ends.append(number)
-    return ends[0] is not None and ends[0] == ends[1]
+    first, second = (_beneath(number, ops)[0] for number in (one, other))
+    return first is not None and first == second
 
 
 def _ranked(made: Op, axes: Names, ops: Flat, known: dict[int, Part]) -> Op | None:
