@@ -26,6 +26,7 @@ _STEPS = 16
 _EXCHANGES = ("collective-permute", "all-to-all")
 _CUTS = frozenset(("split", "slice", "concatenate", "reshape", "pad", "dynamic_slice", "dynamic_update_slice", "rev"))
 _UPDATES = ("dynamic_update_slice", "scatter", "scatter-add")
+_PRODUCTS = frozenset(("dot", "convolution"))
 # What the program itself asks for by name, and what needs a neighbour's border.
 _ASKED = (
     "ppermute", "all_to_all", "pgather", "psum_scatter", "sharding_constraint", "reshard", "roll", "conv_general",
@@ -50,11 +51,25 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
         text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
         if instruction.op_name.rpartition("/")[2] in _UPDATES:
             yield Warned("updated", text, moved.line, moved.moved)
-        elif not any(word in instruction.op_name for word in (*_ASKED, "all_gather")):
+        elif not any(word in instruction.op_name for word in (*_ASKED, "all_gather")) and not _in_product(instruction):
             sizes = shapes.arrays(instruction.shape)[0].dims
             along = [str(sizes[at]) for at in instruction.integers("dimensions") if at < len(sizes)]
             line = _used_at(instruction, read) or moved.line
             yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved)
+
+
+def _in_product(one: Instruction) -> bool:
+    """Whether a product takes what an instruction makes: weights are split to save memory, and gathered for that."""
+    waiting = list(one.computation.users.get(one.name, []))
+    for _ in range(_STEPS):
+        if not waiting:
+            break
+        user = waiting.pop()
+        if user.opcode in _PRODUCTS or any(word in user.op_name for word in ("dot_general", "conv_general")):
+            return True
+        if user.opcode in ("copy", "convert", "transpose"):
+            waiting += user.computation.users.get(user.name, [])
+    return False
 
 
 def _used_at(one: Instruction, read: Read) -> Line | None:
