@@ -51,7 +51,11 @@ def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -
         text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
         if instruction.op_name.rpartition("/")[2] in _UPDATES:
             yield Warned("updated", text, moved.line, moved.moved)
-        elif not any(word in instruction.op_name for word in (*_ASKED, "all_gather")) and not _in_product(instruction):
+        elif (
+            not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
+            and not _in_product(instruction)
+            and not _given_back(instruction)
+        ):
             sizes = shapes.arrays(instruction.shape)[0].dims
             along = [str(sizes[at]) for at in instruction.integers("dimensions") if at < len(sizes)]
             line = _used_at(instruction, read) or moved.line
@@ -70,6 +74,19 @@ def _in_product(one: Instruction) -> bool:
         if user.opcode in ("copy", "convert", "transpose"):
             waiting += user.computation.users.get(user.name, [])
     return False
+
+
+def _given_back(one: Instruction, depth: int = 0) -> bool:
+    """Whether what an instruction makes is a result as it is, and nothing else."""
+    users, root = one.computation.users.get(one.name, []), one.computation.root
+    return one is root or (
+        depth < _STEPS
+        and bool(users)
+        and all(
+            user is root if user.opcode == "tuple" else user.opcode in _CARRY and _given_back(user, depth + 1)
+            for user in users
+        )
+    )
 
 
 def _used_at(one: Instruction, read: Read) -> Line | None:
