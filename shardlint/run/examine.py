@@ -268,7 +268,7 @@ def _seen(
     """What the processes saw (`looped` are the scans of it), without what the compiler's dumps have said already."""
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
-        *requests.flags(events), *requests.asked(events), *requests.filled_alike(events),
+        *requests.flags(events), *requests.asked(events), *requests.drawn_whole(events), *requests.filled_alike(events),
         *requests.filled_apart(events), *requests.undone(events, large),
     ]  # fmt: skip
     yield from requests_made

@@ -16,11 +16,14 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
+from shardlint.source.patterns import regex
 from shardlint.verify.facts import Array
 
 _WORK = 2**16
 _PART = 8
 _LEAST = 256
+_COPIES = regex(r"(?i)(replica|data|dp|ddp|batch)(_|s?\b|\d)")
+"""What an axis is called along which whole models are copied."""
 
 
 def idle(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]) -> Iterator[Found]:
@@ -68,6 +71,8 @@ def _in_products(
             copies = math.prod(free.values())
             if any(DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
                 return found
+            if found := _copies_of_groups(one, compiled, made):
+                return found
             # An axis for another day, beside a larger one that does the work, is no mistake.
             if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):
                 continue
@@ -106,6 +111,42 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
         f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves), code="SL235",
         see=(("defined", line(one["defined"])),),
+    )  # fmt: skip
+
+
+def _copies_of_groups(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
+    """A training step whose batch is split over the axis of the weights alone, beside an axis of copies by its name,
+    over which nothing is split or sent.
+    """
+    names = {name for leaf in compiled.program.arrays for each in leaf.axes or () for name in each}
+    names |= {name for moved in compiled.program.collectives for name in moved.axes}
+    free = {name: size for name, size in compiled.program.mesh.items() if size > 1 and name not in names}
+    copies = math.prod(free.values())
+    known = all(leaf.axes is not None for leaf in compiled.program.arrays)
+    if not free or not known or not all(_COPIES.match(name) for name in free):
+        return None
+    if not any(is_state(leaf, compiled) for leaf in compiled.arguments):
+        return None
+    rows = {
+        leaf.where: set(leaf.axes[0])
+        for leaf in compiled.arguments
+        if leaf.axes and leaf.axes[0] and not is_state(leaf, compiled) and leaf.bytes_whole >= _LEAST
+        and not leaf.shape[0] % (copies * math.prod(compiled.program.mesh.get(name, 1) for name in leaf.axes[0]))
+    }  # fmt: skip
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in rows and array(leaf) not in made]
+    if not leaves:
+        return None
+    over, axes = " and ".join(map(repr, sorted(rows[leaves[0]["name"]]))), " and ".join(map(repr, free))
+    decided = first(leaves[0]["decided"])
+    called = first(one["lines"])
+    return Found(
+        "replicated", one["name"], decided if decided.file else called,
+        f"{leaves[0]['name']} {array(leaves[0])} is split over {over} alone, and nothing that {one['name']} multiplies "
+        f"is split over {axes}: {copies} groups of devices do the same work",
+        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
+        f"split the batch over both: P({(*free, *sorted(rows[leaves[0]['name']]))})",
+        sum(leaf["bytes"] for leaf in leaves), code="SL235",
+        see=(("called", called), ("defined", line(one["defined"]))),
     )  # fmt: skip
 
 

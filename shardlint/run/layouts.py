@@ -25,7 +25,9 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """What is found in the compilations of a function."""
     told: set[tuple[str, Line]] = set()
     for one in different(each):
-        for found in (*_moved(one, run), *_stored_only(one, run), *_kept_whole(one, run), *_rows_whole(one, run)):
+        least = _least(one, run)
+        state = (*_kept_whole(one, least), *_written(one, least), *_flattened(one, least))
+        for found in (*_moved(one, run), *_stored_only(one, run), *state, *_rows_whole(one, run)):
             if (found.kind, found.line) not in told:
                 told.add((found.kind, found.line))
                 yield found
@@ -201,9 +203,8 @@ def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
         )  # fmt: skip
 
 
-def _kept_whole(one: Compiled, run: Run) -> Iterator[Found]:
+def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
     """State that lies whole and is updated a row at a time with what is split, as a cache is: all of it is gathered."""
-    least = _least(one, run)
     for leaf in one.arguments:
         if leaf.copies != one.partitions or leaf.bytes_whole < least or not is_state(leaf, one):
             continue
@@ -220,6 +221,52 @@ def _kept_whole(one: Compiled, run: Run) -> Iterator[Found]:
                 see=(("function", one.function.line),),
             )  # fmt: skip
             return
+
+
+def _written(one: Compiled, least: int) -> Iterator[Found]:
+    """State that lies split and of which a part is written that the split does not follow: all of it is gathered."""
+    for warned in one.program.warned:
+        shown, _, axes = warned.message.partition("|")
+        if warned.kind != "updated" or warned.bytes < least or not warned.line.file:
+            continue
+        leaf = next((leaf for leaf in one.arguments if leaf.array == shown and is_state(leaf, one)), None)
+        if leaf is not None and leaf.axes and _named(axes) & set(sum(leaf.axes, ())):
+            at = next(at for at, names in enumerate(leaf.axes) if _named(axes) & set(names))
+            yield Found(
+                "gathered", one.function.name, warned.line,
+                f"this writes a part of {shown}, as {leaf.where} is that lies split over {axes} along dimension {at}: "
+                f"all of it is gathered on every device for that ({size_text(warned.bytes)} at each call)",
+                texts([leaf]),
+                f"choose the elements by their number: jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), shaped "
+                f"along dimension {at}; or write the part inside shard_map", warned.bytes,
+                see=(("function", one.function.line),),
+            )  # fmt: skip
+
+
+def _flattened(one: Compiled, least: int) -> Iterator[Found]:
+    """Arrays of the state's sizes that are made one row of numbers: each is gathered whole for that."""
+    lines: dict[Line, list[Warned]] = defaultdict(list)
+    for warned in one.program.warned:
+        if warned.kind == "flattened" and warned.line.file:
+            lines[warned.line].append(warned)
+    for place, each in lines.items():
+        axes = _named(each[0].message.partition("|")[2])
+        leaves = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and is_state(leaf, one)]
+        leaves = [leaf for leaf in leaves if leaf.axes and axes & set(sum(leaf.axes, ()))]
+        sizes = {f"[{math.prod(leaf.shape)}]" for leaf in leaves}
+        lost = [warned for warned in each if any(size in warned.message for size in sizes)]
+        total = sum(warned.bytes for warned in lost)
+        if lost and total >= max(least, max(leaf.bytes_whole for leaf in leaves)):
+            over = " and ".join(map(repr, sorted(axes)))
+            yield Found(
+                "gathered", one.function.name, place,
+                f"this makes one row of numbers of arrays that lie split over {over}, as {leaves[0].where} "
+                f"{leaves[0].array}: {len(lost)} array{' is' if len(lost) == 1 else 's are'} gathered whole on every "
+                f"device for it ({size_text(total)} at each call)",
+                texts(leaves[:6]),
+                "work on each array as it is and add up what comes of them: optax.global_norm(tree), or "
+                "jax.tree.map and sum", total, see=(("function", one.function.line),),
+            )  # fmt: skip
 
 
 def _rows_whole(one: Compiled, run: Run) -> Iterator[Found]:

@@ -36,23 +36,34 @@ _ASKED = (
 
 def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -> Iterator[Warned]:
     """All of it, each thing at its line."""
-    if not any(one.opcode in ("dot", "convolution") for each in read.module.computations.values() for one in each):
-        return
-    yield from _exchanged(read, collectives)
-    axes = Axes(mesh)
-    for computation in read.module.computations.values():
-        for one in computation:
-            if one.opcode == "all-gather":
-                yield from _row_of_loop(one, computation, read, axes)
-    yield from _at_the_end(read, collectives, axes)
+    products = any(one.opcode in _PRODUCTS for each in read.module.computations.values() for one in each)
+    if products:
+        yield from _exchanged(read, collectives)
+        axes = Axes(mesh)
+        for computation in read.module.computations.values():
+            for one in computation:
+                if one.opcode == "all-gather":
+                    yield from _row_of_loop(one, computation, read, axes)
+        yield from _at_the_end(read, collectives, axes)
+    yield from _gathered(read, collectives, products)
+
+
+def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iterator[Warned]:
+    """What is gathered in the midst of a program, by what is done with it: in one that multiplies nothing, for writing
+    a part of it alone.
+    """
     for moved, instruction in zip(collectives, read.instructions, strict=True):
         if moved.kind != "all-gather":
             continue
         text = f"{moved.array}|{' and '.join(map(repr, moved.axes))}"
-        if instruction.op_name.rpartition("/")[2] in _UPDATES:
+        name = instruction.op_name.rpartition("/")[2]
+        if products and name == "reshape" and len(shapes.arrays(instruction.shape)[0].dims) == 1:
+            yield Warned("flattened", text, moved.line, moved.moved)
+        if name in _UPDATES:
             yield Warned("updated", text, moved.line, moved.moved)
         elif (
-            not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
+            products
+            and not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
             and not _in_product(instruction)
             and not _given_back(instruction)
         ):

@@ -10,8 +10,19 @@ from typing import Any
 
 from . import program
 from .frames import of_traceback
-from .steps import COLLECTIVES, Steps, counted_each, evaluate, origin, pairs, relation, steps_of, used_at
-from .values import inner
+from .steps import (
+    COLLECTIVES,
+    Steps,
+    counted_each,
+    evaluate,
+    origin,
+    pairs,
+    relation,
+    sample,
+    steps_of,
+    used_at,
+)
+from .values import axes_of, inner
 
 _ELEMENTS = 2**25
 _AT_ONCE = 600
@@ -31,7 +42,7 @@ class Region:
         self.counts: dict[int, int] = {}
         """Counts of rows that one device has of what is split, and those of all devices."""
         self.names: list[str] = []
-        self.work = self.operations = 0
+        self.work = self.operations = self.held = 0
 
     def trace(self, mapped: Any) -> None:
         """Take down the operations of a mapped function."""
@@ -47,6 +58,7 @@ class Region:
         sizes = dict(self.several.shape).items()
         self.sizes = {str(name): int(size) for name, size in sizes if name in manual and size > 1}
         self.work = program.work(closed.jaxpr)
+        self.held = sum(one.aval.size for one in self.body.invars) * self.several.size
         self.operations = sum(1 for _ in program.operations(self.body))
         paths = self.jax.tree_util.tree_flatten_with_path(shapes)[0]
         self.names = [self.jax.tree_util.keystr(path) for path, _ in paths]
@@ -109,17 +121,21 @@ class Region:
         """The mesh as that of the program."""
         return self.jax.set_mesh(self.several) if hasattr(self.jax, "set_mesh") else self.several
 
-    def values(self, places: Sequence[int]) -> list[Any]:
-        """What some operations give on each device, a row for each, by their places among all results in order."""
+    def values(self, places: dict[int, Sequence[Any]]) -> list[Any]:
+        """What some operations give on each device, a row for each, by their places among all results in order: of
+        each dimension the elements that are named, by number.
+        """
         spec = self.jax.sharding.PartitionSpec
 
         def run(*given: Any) -> Any:
             kept: dict[int, Any] = {}
             count = itertools.count()
-            wanted = frozenset(places)
 
             def keep(one: Any) -> None:
-                if (at := next(count)) in wanted:
+                if (at := next(count)) in places:
+                    for dim, rows in enumerate(places[at]):
+                        if len(rows) < one.shape[dim]:
+                            one = self.jax.numpy.take(one, rows, axis=dim)
                     kept[at] = one[None]
 
             evaluate(self.body, (), given, {}, keep)
@@ -142,8 +158,13 @@ def shard_map(jax: Any) -> Any:
 class _Fits:
     """How each value of the region on several devices makes up that on one; looked at when it is asked for."""
 
-    def __init__(self, region: Region, alone: Region, several: Steps, places: dict[int, int]) -> None:
-        self._region, self._alone, self._places = region, alone, places
+    def __init__(self, region: Region, alone: Region, several: Steps, single: Steps) -> None:
+        self._region, self._alone, self._places = region, alone, dict(pairs(several, single))
+        self._wholes = {
+            give: variable.aval.shape
+            for step in single.steps
+            for give, variable in zip(step.gives, step.eqn.outvars, strict=True)
+        }
         self._makers = {give: step for step in several.steps for give in step.gives}
         self._arguments = len(region.body.invars)
         self._rounds = 0
@@ -164,7 +185,7 @@ class _Fits:
 
     def _load(self, number: int) -> None:
         """Look at a value and those it is made of, as many as are not too large together."""
-        taken: list[int] = []
+        taken: dict[int, tuple[list[Any], list[Any]]] = {}
         waiting, size, done = [number], 0, set[int]()
         while waiting and len(taken) < _AT_ONCE:
             one = waiting.pop(0)
@@ -173,13 +194,17 @@ class _Fits:
                 continue
             done.add(one)
             if one not in self._known and one in self._places:
-                more = step.eqn.outvars[step.gives.index(one)].aval.size * self._region.several.size
-                if not taken or size + more <= _ELEMENTS:
+                local = step.eqn.outvars[step.gives.index(one)].aval.shape
+                rows = sample(local, self._wholes[self._places[one]])
+                more = math.prod(len(each) for each in (rows or ((), ()))[1]) * self._region.several.size
+                if rows is None:
+                    self._known[one] = None
+                elif not taken or size + more <= _ELEMENTS:
                     size += more
-                    taken.append(one)
+                    taken[one] = rows
             waiting += [each for each in step.takes if each is not None]
-        parts = self._region.values([one - self._arguments for one in taken])
-        wholes = self._alone.values([self._places[one] - self._arguments for one in taken])
+        parts = self._region.values({one - self._arguments: rows for one, (rows, _) in taken.items()})
+        wholes = self._alone.values({self._places[one] - self._arguments: rows for one, (_, rows) in taken.items()})
         for one, part, whole in zip(taken, parts, wholes, strict=True):
             self._known[one] = relation(part, whole[0], self._region.sizes)
 
@@ -189,7 +214,7 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
     may be meant.
     """
     several, one = steps_of(region.body), steps_of(alone.body)
-    fits = _Fits(region, alone, several, dict(pairs(several, one)))
+    fits = _Fits(region, alone, several, one)
     found = origin(several, wrong, fits)
     if found is None:
         return None
@@ -206,8 +231,8 @@ def where_they_part(region: Region, alone: Region, wrong: Sequence[int]) -> dict
         if eqn.primitive.name in COLLECTIVES
     ]
     return {
-        "step": step.name, "taken": taken, "collective": step.name in COLLECTIVES,
-        "devices": region.several.size,
+        "step": step.name, "taken": taken, "over": list(map(str, axes_of(step.eqn))),
+        "collective": step.name in COLLECTIVES, "devices": region.several.size,
         "lines": lines, "inside": [each[0] for each in inside if each][:4],
     }  # fmt: skip
 

@@ -74,6 +74,8 @@ def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> 
         return [Part((NONE,) * len(outs[0]), counted=(op.params["dimension"],))]
     if name in REDUCE or name in SCATTER or name in GATHER or name in MOVE:
         axes = frozenset(axes_of(op.eqn)) & manual
+        if name in REDUCE and axes == manual:  # whatever it was, it is the same on all devices now
+            return [Part((NONE,) * len(out), maker=one.maker) for one, out in zip(takes, outs, strict=False)]
         return [_moved(op, name, one, axes, len(out)) for one, out in zip(takes, outs, strict=False)]
     if name == LOOP:
         return [_handed(op, takes, shapes, outs[0])]

@@ -1,6 +1,7 @@
-"""Rows of zeros that fill up a batch, and functions whose results change with what those rows hold: they are counted.
+"""Rows that fill up a batch, and functions whose results change with what those rows hold: they are counted.
 
-Seen where batches are placed: at one line most come without such rows, and some end in them. When the program has
+Seen where batches are placed: at one line most come without such rows, and some end in them: in rows of zeros, or in
+any that an array of ones and zeros beside them leaves out. When the program has
 ended, the function that took the batch is run twice more on it, with the rows as they were and with others in them.
 """
 
@@ -21,12 +22,14 @@ from .sink import quiet, write
 from .steps import evaluate
 
 _ROWS = 16
-_MOST = 2**22
+_MOST = 2**25
 _PROGRAMS = 32
 _OPERATIONS = 1500
 _WORK = 2e10
 _SMALL = 4096
 _FIRST = 3
+# Results of so many numbers may be sums over the rows: losses and counts in one array.
+_FEW = 8
 _placed: dict[int, tuple[Any, tuple[Any, ...], int]] = {}
 _puts: dict[tuple[Any, ...], dict[str, Any]] = {}
 _programs: list[dict[str, Any]] = []
@@ -42,17 +45,33 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     if any(hasattr(one, "sharding") for one in arrays) or sum(one.nbytes for one in arrays) > _MOST:
         return
     key = (tuple(lines[0]), tuple((one.shape, str(one.dtype)) for one in arrays))
-    known = _puts.setdefault(key, {"full": 0, "padded": 0, "lines": lines[:4], "arrays": None, "count": 0})
+    fresh = {"full": 0, "padded": 0, "lines": lines[:4], "arrays": None, "count": 0, "masked": False}
+    known = _puts.setdefault(key, fresh)
     if known["full"] + known["padded"] < _FIRST:
         _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
-    ends = [one for one in arrays if _data(one)]
-    if not ends or any(one[-1].any() for one in arrays if not _mask(one)):
-        known["full"] += 1
-        return
-    count = min(_zeros(one) for one in ends)
+    count = max(map(_left_out, arrays))
+    if count:
+        known["masked"] = True
+    else:
+        ends = [one for one in arrays if _data(one)]
+        if not ends or any(one[-1].any() and not _mask(one) for one in arrays):
+            known["full"] += 1
+            return
+        count = min(_zeros(one) for one in ends)
     known["padded"] += 1
     if 0 < count < min(rows):
         known.update(count=count, arrays=[one.copy() for one in arrays])
+
+
+def _left_out(one: Any) -> int:
+    """How many of the last rows an array leaves out that is of ones and then of zeros, whole rows of them."""
+    flat = one.reshape(one.shape[0], -1)
+    if not (flat[0] == 1).all() or flat[-1].any():
+        return 0
+    if not (flat == flat[:, :1]).all() or not _mask(one):
+        return 0
+    count = _zeros(one)
+    return count if flat[: len(flat) - count].all() else 0
 
 
 def _data(one: Any) -> bool:
@@ -62,6 +81,9 @@ def _data(one: Any) -> bool:
 
 def _mask(one: Any) -> bool:
     """Whether it is of zeros and ones alone."""
+    some = one.reshape(-1)[:_ROWS]
+    if not ((some == 0) | (some == 1)).all():
+        return False
     return one.dtype.kind == "b" or bool(((one == 0) | (one == 1)).all() and one.any())
 
 
@@ -82,8 +104,8 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
         place = _placed.get(id(one))
         if place is not None and place[0]() is one:
             by.setdefault(place[1], {})[at] = place[2]
-    scalars = any(not aval.shape and getattr(aval.dtype, "kind", "") == "f" for aval in closed.out_avals)
-    if not by or not scalars or known["work"] > _WORK or known["pmap"]:
+    few = any(aval.size <= _FEW and getattr(aval.dtype, "kind", "") == "f" for aval in closed.out_avals)
+    if not by or not few or known["work"] > _WORK or known["pmap"]:
         return
     if not _programs:
         atexit.register(_at_end)
@@ -116,7 +138,8 @@ def _at_end() -> None:
                     if found is not None:
                         told = {key: one[key] for key in ("name", "defined", "called")}
                         rows = put["arrays"][0].shape[0]
-                        write("padded", put=put["lines"], rows=rows, count=put["count"], **told, **found)
+                        told |= {"rows": rows, "count": put["count"], "masked": put["masked"]}
+                        write("padded", put=put["lines"], **told, **found)
                         break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,7 +148,7 @@ def _at_end() -> None:
 def _counted(
     jax: Any, one: dict[str, Any], at: dict[int, int], put: dict[str, Any], folder: str
 ) -> dict[str, Any] | None:
-    """The result that changes with what the rows of zeros hold, and the line that takes the rows together."""
+    """The result that changes with what the rows that fill up hold, and the line that takes the rows together."""
     import numpy as np
 
     closed = one["closed"]
@@ -138,7 +161,11 @@ def _counted(
         kept = one["kept"][number]
         if number in at:
             args.append(put["arrays"][at[number]])
-        elif aval.shape[:1] == (rows,) and not (aval.ndim > 1 and (aval.shape, aval.dtype) in back):
+        elif (
+            aval.shape[:1] == (rows,)
+            and not put["masked"]
+            and (aval.ndim < 2 or (aval.shape, aval.dtype) not in back)
+        ):
             return None  # may say which rows are there
         elif kept is not None and not (hasattr(kept, "is_deleted") and kept.is_deleted()):
             args.append(kept)
@@ -152,6 +179,9 @@ def _counted(
             changed[number] = args[number].copy()
             size = changed[number][-put["count"] :].shape
             changed[number][-put["count"] :] = np.random.default_rng(1).normal(size=size)
+        elif put["masked"] and not _mask(args[number]):  # numbers of classes or words, of which others there are good
+            changed[number] = np.roll(args[number], put["count"], axis=0)
+            changed[number][: -put["count"]] = args[number][: -put["count"]]
 
     def again(*given: Any) -> Any:
         return tuple(evaluate(closed.jaxpr, closed.consts, given, {}, None))
@@ -164,8 +194,8 @@ def _counted(
             raise
         return None
     for number, (first, second) in enumerate(zip(*results, strict=True)):
-        if not first.shape and first.dtype.kind == "f" and np.isfinite(first) and np.isfinite(second):
-            if abs(first - second) > 1e-3 * abs(first):
+        if first.size <= _FEW and first.dtype.kind == "f" and np.isfinite([first, second]).all():
+            if (np.abs(first - second) > 1e-3 * np.abs(first)).any():
                 lines = _together(closed, number, rows)
                 return {"lines": lines} if lines else None
     return None

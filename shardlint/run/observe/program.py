@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from .frames import of_traceback
-from .values import inner
+from .values import RANDOM, inner
 
+_STEPS = 24
 _LAID = frozenset(("convert_element_type", "copy", "slice", "squeeze", "dynamic_slice", "transpose", "reshape"))
 
 
@@ -110,7 +114,10 @@ def _given_by(jaxpr: Any, name: str) -> Iterator[tuple[int, Any]]:
 
 
 def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
-    """Constraints whose axes do not divide a dimension, and placements that traced code asks for in vain."""
+    """Constraints whose axes do not divide a dimension, placements that traced code asks for in vain, and random
+    numbers that are drawn whole on every device.
+    """
+    yield from _drawn_whole(jaxpr)
     for eqn, _, _ in operations(jaxpr):
         name = eqn.primitive.name
         if name == "sharding_constraint":
@@ -130,6 +137,56 @@ def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
                         "what": "put-in-jit", "lines": lines, "shape": list(variable.aval.shape),
                         "dtype": str(variable.aval.dtype), "target": spec_text(target),
                     }  # fmt: skip
+
+
+def _drawn_whole(jaxpr: Any) -> Iterator[dict[str, Any]]:
+    """Random numbers that an Explicit mesh leaves whole on every device, and that only meet what is split."""
+    named = "out_sharding" in inspect.signature(sys.modules["jax"].random.normal).parameters
+    for body in _bodies(jaxpr):
+        makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
+        for eqn in body.eqns:
+            if not eqn.outvars:
+                continue
+            shape, axes = getattr(eqn.outvars[0].aval, "shape", ()), _explicit(eqn.outvars[0].aval)
+            taken = [atom for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.shape == shape]
+            if not axes or not any(_explicit(atom.aval) for atom in taken):
+                continue
+            for atom in taken:
+                drawn = None if _explicit(atom.aval) else _draws(atom, makers)
+                lines = of_traceback(drawn.source_info.traceback)[:4] if drawn is not None else []
+                if lines:
+                    yield {
+                        "what": "drawn-whole", "lines": lines, "shape": list(shape), "dtype": str(atom.aval.dtype),
+                        "axes": axes, "bytes": nbytes(atom.aval), "named": named,
+                    }  # fmt: skip
+
+
+def _draws(atom: Any, makers: dict[Any, Any]) -> Any:
+    """The operation that drew an array, past what changes it element by element."""
+    waiting = [atom]
+    for _ in range(_STEPS):
+        eqn = makers.get(waiting.pop(0)) if waiting else None
+        if eqn is None:
+            continue
+        names = {eqn.primitive.name} | {one.primitive.name for one, _, _ in operations(SimpleNamespace(eqns=[eqn]))}
+        if names & RANDOM:
+            return eqn
+        shape = eqn.outvars[0].aval.shape
+        waiting += [one for one in eqn.invars if not hasattr(one, "val") and one.aval.shape == shape]
+    return None
+
+
+def _explicit(aval: Any) -> list[str]:
+    """The axes of an Explicit mesh that split an array, by its type."""
+    sharding = getattr(aval, "sharding", None)
+    mesh: Any = getattr(sharding, "mesh", None)
+    kinds = dict(zip(getattr(mesh, "axis_names", ()), getattr(mesh, "axis_types", None) or (), strict=False))
+    return [
+        name
+        for part in tuple(getattr(sharding, "spec", None) or ())
+        for name in (part if isinstance(part, (tuple, list)) else (part,))
+        if isinstance(name, str) and "Explicit" in str(kinds.get(name)) and dict(mesh.shape).get(name, 1) > 1
+    ]
 
 
 def _in_vain(target: Any) -> bool:

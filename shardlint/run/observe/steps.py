@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .frames import of_traceback, place
-from .values import CALLS, GATHER, MOVE, REDUCE, SCATTER, inner
+from .values import CALLS, GATHER, MOVE, REDUCE, SCATTER, TYPES, inner
 
 _LAYOUT = frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
@@ -24,7 +24,11 @@ _OWN = frozenset(
 )  # fmt: skip
 COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
 _ADDING = frozenset(("add", "add_any", "sub"))
+_PLACES = frozenset(("argmax", "argmin", "top_k"))
+_CARRIES = frozenset(("select_n", "concatenate"))
 _USES = 12
+# How many elements of what one device has are compared: a thousandth of them may differ by chance.
+_COMPARED = 2**14
 _PARTIAL = ("sum", "mean", "max", "min")
 
 
@@ -152,6 +156,35 @@ def same(one: Any, other: Any) -> bool:
     return bool(np.mean(~close) <= 1e-3)
 
 
+def off(one: Any, other: Any) -> float:
+    """How far two arrays of a shape are apart, by root mean squares: of the difference, and of the second."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        first, second = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (one, other))
+        apart, scale = (float(np.sqrt(np.mean(np.abs(each) ** 2))) for each in (first - second, second))
+    return apart / scale if scale > 0 and math.isfinite(apart) else math.inf
+
+
+def sample(local: Sequence[int], whole: Sequence[int]) -> tuple[list[Any], list[Any]] | None:
+    """Which elements of each dimension to compare, by number: of a device's part, and of the whole those of all parts.
+    None where parts of the one shape do not make up the other.
+    """
+    import numpy as np
+
+    if len(local) != len(whole) or any(not part or size % part for part, size in zip(local, whole, strict=True)):
+        return None
+    counts = list(local)
+    while math.prod(counts) > _COMPARED:
+        largest = max(range(len(counts)), key=counts.__getitem__)
+        counts[largest] = (counts[largest] + 1) // 2
+    rows = [np.linspace(0, size - 1, count).round().astype(np.int32) for size, count in zip(local, counts, strict=True)]
+    return rows, [
+        np.concatenate([each + first for first in range(0, size, part)])
+        for each, part, size in zip(rows, local, whole, strict=True)
+    ]
+
+
 def relation(parts: Any, whole: Any, sizes: dict[str, int]) -> str | None:
     """How what the devices hold (`parts`, a row for each) makes up what one device holds: `split` or equal on all
     (``), or a `sum`, `mean`, `max` or `min` of theirs; None where it does not.
@@ -233,10 +266,11 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     for step in found:
         partial = [fits[one] for one in step.takes if one is not None and fits.get(one) in _PARTIAL]
         counted = bool(counted_each(several, step, fits))
-        if step.name in _OWN or (partial and step.name not in COLLECTIVES and not counted):
+        own = step.name in _OWN and not (step.name in _PLACES and _joined(several, step))
+        if own or (partial and step.name not in COLLECTIVES and not counted):
             return None
     if not found:
-        return None
+        return _left(makers, [one for one in ends if one is not None and fits.get(one) in _PARTIAL], fits)
     if counted_each(several, found[0], fits):
         return found[0], "counted"
     taken = [fits[one] or "" for one in found[0].takes if one is not None]
@@ -245,6 +279,42 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     if found[0].name == "div" and summed is not None and summed.name in REDUCE:
         return found[0], "mean of sums"
     return found[0], taken[0] if taken else ""
+
+
+def _left(makers: dict[int, Step], ends: Sequence[int], fits: Fits) -> tuple[Step, str] | None:
+    """The reduction before results that are given out as the whole and are terms of it: over some of the axes only."""
+    waiting, done = list(ends), set[int]()
+    while waiting:
+        number = waiting.pop(0)
+        step = makers.get(number)
+        if step is None or number in done:
+            continue
+        done.add(number)
+        if step.name in REDUCE:
+            return step, "left"
+        takes = [one for one in step.takes if one is not None]
+        # A sum over one of two axes is no term itself: it is once it is divided by the size of that axis.
+        waiting += [one for one in takes if fits.get(one) in _PARTIAL] or takes[: step.name in ("div", "mul")]
+    return None
+
+
+def _joined(several: Steps, step: Step) -> bool:
+    """Whether the place that an operation finds among a device's own comes to a collective as it is."""
+    users: dict[int, list[Step]] = {}
+    for one in several.steps:
+        for number in one.takes:
+            if number is not None:
+                users.setdefault(number, []).append(one)
+    waiting, done = [step.gives[-1]], set[int]()
+    while waiting and len(done) < _USES:
+        number = waiting.pop(0)
+        done.add(number)
+        for user in users.get(number, ()):
+            if user.name in REDUCE | GATHER:
+                return True
+            if (user.name in _CARRIES and user.takes[0] != number) or user.name in TYPES:
+                waiting += [each for each in user.gives if each not in done]
+    return False
 
 
 def counted_each(several: Steps, step: Step, fits: Fits) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, first, function, line
 from shardlint.run.syntax import counted
+from shardlint.verify.facts import Line
 
 _MEANT = "if each device is meant to work by itself here, nothing is wrong"
 
@@ -16,9 +17,10 @@ def alone(events: Events) -> Iterator[Found]:
     """Each at the operation where the numbers part, but for functions of which more is known."""
     known = {str(region[key]) for region in events.of("region") for key in ("defined", "made") if region[key]}
     known |= {str(seen["lines"][0]) for region in events.of("region") for seen in region["seen"] if seen["lines"]}
+    read = set(known)
     known |= {str(place) for one in (*events.of("unequal"), *events.of("parted")) for place in one["regions"]}
     for one in events.of("alone"):
-        if known & {str(place) for place in (one["defined"], one["made"], *one["lines"][:1])}:
+        if (read if one["taken"] == "left" else known) & {str(each) for each in _places(one)}:
             continue
         place = counted(first(one["lines"])) if one["taken"] == "unreached" else first(one["lines"])
         see = [("the loop", first(one["lines"]))] if one["taken"] == "unreached" else []
@@ -30,6 +32,15 @@ def alone(events: Events) -> Iterator[Found]:
             "other-alone", function(one["defined"]), place, message, advice=advice,
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
+
+
+def reduced_in_part(events: Events) -> set[Line]:
+    """Where regions are made of which it is known which reduction leaves out an axis."""
+    return {line(one["made"]) for one in events.of("alone") if one["taken"] == "left" and one["made"]}
+
+
+def _places(one: dict[str, Any]) -> list[Any]:
+    return [one["defined"], one["made"], *one["lines"][:1]]
 
 
 def _said(one: dict[str, Any]) -> tuple[str, str]:
@@ -60,6 +71,16 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
         return (
             message + "they part at what is made of this device's number",
             "is it the axis that splits this? " + _MEANT,
+        )
+    if taken == "left":
+        rest = " and ".join(repr(axis) for axis in one["axes"] if axis not in one["over"])
+        over = " and ".join(map(repr, one["over"]))
+        return message + f"this reduces it over {over} alone, and along {rest} each has its own", (
+            f"name all axes that split the data: jax.lax.pmean(x, {tuple(one['axes'])})"
+        )
+    if step in ("argmax", "argmin", "top_k"):
+        return message + f"{step} gives the place in the part of one device, and that goes into what all of them say", (
+            f"add the first place of the part before: jax.lax.axis_index({axis!r}) * its size; {_MEANT}"
         )
     if one["collective"] and taken == "mean":
         return message + f"what each has is a mean already, and {step} adds {devices} of them", (

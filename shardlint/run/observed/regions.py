@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
+from shardlint.run.observed.alone import reduced_in_part
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.run.syntax import returned
 from shardlint.verify.facts import Line
@@ -32,7 +33,7 @@ def manual(events: Events) -> Iterator[Found]:
             if seen["what"] == "differs":
                 differing |= {line(place) for place in (region["made"], *region["called"]) if place}
     yield from _taken_whole(events)
-    yield from _unequal(events, differing)
+    yield from _unequal(events, differing | reduced_in_part(events))
     yield from _parted(events)
     for one in events.of("first-only"):
         yield Found(

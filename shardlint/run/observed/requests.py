@@ -15,6 +15,7 @@ from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 
 _OFTEN = 3
+_PART = 4
 _WHAT_IS_READ = {
     "backend": "jax has made its devices and does not read it any more",
     "import": "jax reads it when it is imported, and has been",
@@ -188,13 +189,31 @@ def asked(events: Events) -> Iterator[Found]:
                 f"of mesh axis {axes} do not divide: the constraint cannot be met as it is written",
                 advice=f"make the size a multiple of {one['parts']}, or leave the dimension whole", code="SL216",
             )  # fmt: skip
-        else:
+        elif one["what"] == "put-in-jit":
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
                 f"device_put of {shown} to {one['target']} inside traced code does not place it: "
                 "the compiler is told nothing",
                 advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
             )  # fmt: skip
+
+
+def drawn_whole(events: Events) -> Iterator[Found]:
+    """Random numbers that each device draws all of, on an Explicit mesh, for what is split."""
+    told = set()
+    for one in events.of("asked"):
+        place = first(one["lines"])
+        if one["what"] != "drawn-whole" or place in told or one["bytes"] * _PART < events.largest:
+            continue
+        told.add(place)
+        how = "give what draws them out_sharding=" if one["named"] else "jax.sharding.reshard them at once to "
+        yield Found(
+            "replicated", function(one["lines"][0]), place,
+            f"every device draws all of {array(one)} ({size_text(one['bytes'])}): on an Explicit mesh random numbers "
+            f"are whole unless it is said how they lie, and what they are used with is split over "
+            f"{' and '.join(map(repr, one['axes']))}",
+            advice=f"{how}jax.typeof(x).sharding.spec, with x what they are used with", bytes=one["bytes"],
+        )  # fmt: skip
 
 
 def swallowed(events: Events) -> Iterator[Found]:
