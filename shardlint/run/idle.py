@@ -68,10 +68,10 @@ def _in_products(
             if found := _along_weights(one, compiled, made):
                 return found
             free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
+            if found := _copies_of_groups(one, compiled, made):
+                return found
             copies = math.prod(free.values())
             if any(DATA.match(name) for name in free) and (found := _over_another(one, compiled, free, made)):
-                return found
-            if found := _copies_of_groups(one, compiled, made):
                 return found
             # An axis for another day, beside a larger one that does the work, is no mistake.
             if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):

@@ -59,8 +59,9 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
         name = instruction.op_name.rpartition("/")[2]
         if products and name == "reshape" and len(shapes.arrays(instruction.shape)[0].dims) == 1:
             yield Warned("flattened", text, moved.line, moved.moved)
-        if name in _UPDATES:
-            yield Warned("updated", text, moved.line, moved.moved)
+        if name in _UPDATES or _written_to(instruction):
+            line = moved.line if name in _UPDATES else _used_at(instruction, read) or moved.line
+            yield Warned("updated", text, line, moved.moved)
         elif (
             products
             and not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
@@ -85,6 +86,12 @@ def _in_product(one: Instruction) -> bool:
         if user.opcode in ("copy", "convert", "transpose"):
             waiting += user.computation.users.get(user.name, [])
     return False
+
+
+def _written_to(one: Instruction) -> bool:
+    """Whether all that uses an instruction writes a part of what it makes."""
+    users = one.computation.users.get(one.name, [])
+    return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
 
 
 def _given_back(one: Instruction, depth: int = 0) -> bool:

@@ -27,6 +27,8 @@ _PROGRAMS = 32
 _OPERATIONS = 1500
 _WORK = 2e10
 _SMALL = 4096
+# The same program on other rows: what does not count them changes by nothing, or by the order of sums.
+_CHANGED = 1e-5
 _FIRST = 3
 # Results of so many numbers may be sums over the rows: losses and counts in one array.
 _FEW = 8
@@ -195,7 +197,7 @@ def _counted(
         return None
     for number, (first, second) in enumerate(zip(*results, strict=True)):
         if first.size <= _FEW and first.dtype.kind == "f" and np.isfinite([first, second]).all():
-            if (np.abs(first - second) > 1e-3 * np.abs(first)).any():
+            if (np.abs(first - second) > _CHANGED * np.abs(first)).any():
                 lines = _together(closed, number, rows)
                 return {"lines": lines} if lines else None
     return None
