@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Found, count_text, split_axes, texts, whole
+from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
 from shardlint.run.rules import different
 from shardlint.run.run import DATA, Run, is_state
 from shardlint.source.patterns import regex
@@ -26,7 +26,7 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     told: set[tuple[str, Line]] = set()
     for one in different(each):
         least = _least(one, run)
-        state = (*_kept_whole(one, least), *_written(one, least), *_flattened(one, least))
+        state = (*_kept_whole(one, least), *_put_into_whole(one), *_written(one, least), *_flattened(one, least))
         for found in (*_moved(one, run), *_stored_only(one, run), *state, *_rows_whole(one, run)):
             if (found.kind, found.line) not in told:
                 told.add((found.kind, found.line))
@@ -221,6 +221,31 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
                 see=(("function", one.function.line),),
             )  # fmt: skip
             return
+
+
+def _put_into_whole(one: Compiled) -> Iterator[Found]:
+    """Large state that lies whole, and into which is written what was computed split, as into a cache of keys."""
+    largest = max((leaf.bytes_whole for leaf in one.arguments), default=0)
+    whole = {
+        leaf.where: leaf for leaf in one.arguments
+        if leaf.copies == one.partitions > 1 and leaf.bytes_whole * _INSIDE >= largest and is_state(leaf, one)
+    }  # fmt: skip
+    lost: dict[str, tuple[Array, Warned]] = {}
+    for warned in one.program.warned:
+        where = warned.message.partition("|")[0]
+        if warned.kind == "put-into" and where in whole and warned.line.file:
+            lost.setdefault(where, (whole[where], warned))
+    if lost:
+        leaves = [leaf for leaf, _ in lost.values()]
+        warned = next(iter(lost.values()))[1]
+        array, axes = warned.message.split("|")[1:3]
+        yield Found(
+            "replicated", one.function.name, warned.line,
+            f"{count_text(leaves)} whole on each of {one.partitions} devices ({size_text(held(leaves))} a device), and "
+            f"what is written here is computed split over {axes} and gathered for it: {array}",
+            texts(leaves[:6]), f"split {'it' if len(leaves) == 1 else 'them'} over {axes} as what is written, where "
+            f"{'it is' if len(leaves) == 1 else 'they are'} made", held(leaves), see=(("function", one.function.line),),
+        )  # fmt: skip
 
 
 def _written(one: Compiled, least: int) -> Iterator[Found]:

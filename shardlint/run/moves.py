@@ -59,6 +59,8 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
         name = instruction.op_name.rpartition("/")[2]
         if products and name == "reshape" and len(shapes.arrays(instruction.shape)[0].dims) == 1:
             yield Warned("flattened", text, moved.line, moved.moved)
+        if of := _put_into(instruction):
+            yield Warned("put-into", f"{of}|{text}", moved.line, moved.moved)
         if name in _UPDATES or _written_to(instruction):
             line = moved.line if name in _UPDATES else _used_at(instruction, read) or moved.line
             yield Warned("updated", text, line, moved.moved)
@@ -92,6 +94,19 @@ def _written_to(one: Instruction) -> bool:
     """Whether all that uses an instruction writes a part of what it makes."""
     users = one.computation.users.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
+
+
+def _put_into(one: Instruction, depth: int = 0) -> str:
+    """The argument into which what an instruction makes is written."""
+    for user in one.computation.users.get(one.name, []) if depth < _STEPS else ():
+        names = [name for name, _ in user.operands()]
+        if user.opcode in ("dynamic-update-slice", "scatter") and names[0] != one.name:
+            of = _argument(one.computation.instructions.get(names[0]))
+        else:
+            of = _put_into(user, depth + 1) if user.opcode in (*_CARRY, "broadcast") else ""
+        if of:
+            return of
+    return ""
 
 
 def _given_back(one: Instruction, depth: int = 0) -> bool:

@@ -48,6 +48,29 @@ def test_how_the_parts_make_up_the_whole(parts: Any, whole: Any, expected: str |
     assert relation(first, second, {"a": 2, "b": 2}) == expected
 
 
+@pytest.mark.parametrize(
+    ("part", "whole"), [((4, 600, 300), (8, 600, 1200)), ((70_000,), (560_000,)), ((3,), (3,)), ((), ())]
+)
+def test_samples_of_parts_are_those_of_the_whole(part: tuple[int, ...], whole: tuple[int, ...]) -> None:
+    from shardlint.run.observe.steps import sample
+
+    rows, all_rows = sample(part, whole) or ([], [])
+    assert [len(each) for each in all_rows] == [
+        len(one) * (size // few) for one, size, few in zip(rows, whole, part, strict=True)
+    ]
+    assert np.prod([len(each) for each in rows]) <= 2**14
+    for one, every, few, size in zip(rows, all_rows, part, whole, strict=True):
+        assert len({*every.tolist()}) == len(every)
+        assert every.reshape(size // few, -1).tolist() == [(one + few * at).tolist() for at in range(size // few)]
+
+
+@pytest.mark.parametrize("shapes", [((3,), (4,)), ((2, 2), (4,)), ((0,), (0,))])
+def test_what_is_no_part_has_no_sample(shapes: Any) -> None:
+    from shardlint.run.observe.steps import sample
+
+    assert sample(*shapes) is None
+
+
 SIZE, PAIRS, CHAIN, OTHER = 4, [(0, 1), (1, 2), (2, 3), (3, 0)], [(0, 1), (1, 2), (2, 3)], 5
 
 

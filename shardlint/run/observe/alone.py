@@ -42,11 +42,12 @@ _ELEMENTS, _HELD = 2**26, 2**27
 _ROUGH, _NOISE, _NEARER = 4, 1e-3, 4
 _LEAST = 8
 _INTEGERS = 8
+_ROWS = 16
 _REPEATED = 1_000_003
 _CALLS = 3
 _NAMES = 4
 _SEED = 1000
-_OURS = ("f", "mesh", "check_vma", "check_rep")
+_OURS = ("f", "mesh")
 _noted: dict[Any, dict[str, Any]] = {}
 _begun: list[bool] = []
 
@@ -167,17 +168,20 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
         found, before = None, None
         apart: dict[int, float] = {}
         met: set[str] = set()
-        ways: list[bool | str] = [False, True]
-        for numbers in ways:
-            alone = _alone(jax, way, region, numbers, met)
+        ways: list[tuple[bool | str, bool]] = [(False, False), (True, False)]
+        for numbers, sizes in ways:
+            alone = _alone(jax, way, region, numbers, met, sizes)
             # Which of several numbers is that of the devices is not known where all of them together come to nothing.
             if alone is None and numbers is True and 1 < len(met) <= _NAMES:
-                ways += sorted(met)
+                ways += [(name, False) for name in sorted(met)]
             if alone is None or alone.same(before):
                 continue
             before = alone
             if not _afforded(region, left):
                 return None
+            if _written_sizes(region, alone):
+                ways += [(True, True)] if (True, True) not in ways else []
+                continue
             atoms, readings = _readings(region, alone)
             run = alone.with_numbers(atoms)
             for instead in readings:
@@ -267,6 +271,8 @@ def _region(jax: Any, way: dict[str, Any], folder: str, first: int = 0) -> Regio
     if region.held > _HELD:
         return None
     names = {eqn.primitive.name for eqn, _, _ in program.operations(region.body)}
+    if _differentiated(way, region):
+        return None
     if names & (RANDOM | {"sort"} if any(map(_integers, values)) else RANDOM) or any(map(_outside, names)):
         return None
     return region
@@ -320,23 +326,59 @@ def _context(jax: Any, mesh: Any) -> Any:
 
 
 def _mapped(jax: Any, way: dict[str, Any], mesh: Any) -> Any:
-    mapper = shard_map(jax)
-    check = "check_vma" if "check_vma" in inspect.signature(mapper).parameters else "check_rep"
-    return mapper(way["function"], mesh=mesh, **way["options"], **{check: False})
+    """The function as the program maps it: whether jax checks what varies decides what a gradient in it comes to. In
+    `pmap` it does not, and before it is part of the types nothing is checked here: see `_differentiated`.
+    """
+    mapper, options = shard_map(jax), way["options"]
+    if "check_vma" not in inspect.signature(mapper).parameters:
+        options = {**options, "check_rep": False}
+    elif way["copies"]:
+        options = {**options, "check_vma": False}
+    return mapper(way["function"], mesh=mesh, **options)
+
+
+def _differentiated(way: dict[str, Any], region: Region) -> bool:
+    """Whether a gradient is taken in a region, and would be another one without the check that the program asks for."""
+    checks = way["options"].get("check_rep", "check_vma" not in way["options"])
+    if way["copies"] or region.checked or not checks:
+        return False
+    return any("transpose" in str(eqn.source_info.name_stack) for eqn, _, _ in program.operations(region.body))
 
 
 def _alone(
-    jax: Any, way: dict[str, Any], region: Region, numbers: bool | str, met: set[str]
+    jax: Any, way: dict[str, Any], region: Region, numbers: bool | str, met: set[str], rows: bool
 ) -> Region | None:
-    """The region for one device; None where it cannot be traced so."""
+    """The region for one device, with the `rows` of one device for those of all; None where it cannot be traced so."""
+    counts = {few: many for few, many in region.rows.items() if few >= _ROWS} if rows else None
     mesh = _mesh(jax, region.several, [region.several.devices.flat[0]])
     alone = Region(jax, mesh, region.args, region.folder)
     try:
-        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers, met), _context(jax, mesh):
+        with stand_in(jax, way["inside"], way["mesh"], mesh, numbers, met, counts), _context(jax, mesh):
             alone.trace(_mapped(jax, way, mesh))
     except Exception:
         return None
     return alone
+
+
+def _written_sizes(region: Region, alone: Region) -> set[float]:
+    """Sizes of what one of several devices has that rows are compared with or cut by, on one device too: where the
+    program has written them down, the function cannot be run there.
+    """
+    sizes = {float(size - less) for size in region.split if size >= _ROWS for less in (0, 1)}
+    return sizes & _numbers(region.body) & _numbers(alone.body)
+
+
+def _numbers(jaxpr: Any) -> set[float]:
+    """The numbers in a body that do not scale."""
+    import numpy as np
+
+    return {
+        float(atom.val)
+        for eqn, _, _ in program.operations(jaxpr)
+        if eqn.primitive.name not in ("mul", "div")
+        for atom in eqn.invars
+        if hasattr(atom, "val") and np.ndim(atom.val) == 0 and np.isrealobj(atom.val)
+    }
 
 
 def _readings(region: Region, alone: Region) -> tuple[list[Any], list[dict[int, Any]]]:

@@ -36,9 +36,13 @@ class Region:
     def __init__(self, jax: Any, mesh: Any, args: Any, folder: str) -> None:
         self.jax, self.several, self.args, self.folder = jax, mesh, args, folder
         self.body: Any = None
+        self.checked = False
+        """Whether jax checks what varies: it is part of the types then."""
         self.sizes: dict[str, int] = {}
         self.split: list[int] = []
         """The sizes on one device of all dimensions that are split."""
+        self.rows: dict[int, int] = {}
+        """The same, each with the size of the whole."""
         self.counts: dict[int, int] = {}
         """Counts of rows that one device has of what is split, and those of all devices."""
         self.names: list[str] = []
@@ -53,6 +57,7 @@ class Region:
         self.given = [atom.val if hasattr(atom, "val") else known[atom] for atom in eqn.invars]
         self.body = inner(eqn.params["jaxpr"])
         self.in_specs, self.out_specs = tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
+        self.checked = bool(eqn.params.get("check_vma", False))
         manual = eqn.params.get("newly_manual_axes", eqn.params.get("manual_axes", self.several.axis_names))
         self.manual = frozenset(manual)
         sizes = dict(self.several.shape).items()
@@ -62,10 +67,11 @@ class Region:
         self.operations = sum(1 for _ in program.operations(self.body))
         paths = self.jax.tree_util.tree_flatten_with_path(shapes)[0]
         self.names = [self.jax.tree_util.keystr(path) for path, _ in paths]
-        self.split, self.counts = [], {}
+        self.split, self.rows, self.counts = [], {}, {}
         for spec, variable, one in zip(self.in_specs, self.body.invars, self.given, strict=True):
             local, whole = tuple(variable.aval.shape), tuple(one.shape)
             self.split += [part for part, axes in zip(local, spec, strict=False) if axes]
+            self.rows.update((part, size) for part, size in zip(local, whole, strict=True) if part != size)
             for first in range(len(local)):
                 for last in range(first + 1, len(local) + 1):
                     few, many = math.prod(local[first:last]), math.prod(whole[first:last])
@@ -89,7 +95,7 @@ class Region:
             more = {"axis_names": set(self.manual)}
         made = shard_map(self.jax)(
             function, mesh=self.several, in_specs=in_specs or self.in_specs, out_specs=out_specs,
-            check_vma=False, **more,
+            check_vma=self.checked, **more,
         )  # fmt: skip
         return self.jax.jit(made, compiler_options={"xla_dump_to": self.folder, "xla_backend_optimization_level": 0})
 

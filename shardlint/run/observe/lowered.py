@@ -100,6 +100,8 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         facts["digest"] = processes.digest(computation)
     computations[computation] = facts
+    if laid := program.laid_out(jaxpr):
+        write("laid-out", lines=laid)
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
     _look_for_taken(jaxpr, donated, facts)

@@ -13,6 +13,7 @@ from .frames import of_traceback
 from .values import RANDOM, inner
 
 _STEPS = 24
+_ARRANGES = frozenset(("transpose", "pad", "convert_element_type", "copy", "squeeze", "expand_dims", "real", "conj"))
 _LAID = frozenset(("convert_element_type", "copy", "slice", "squeeze", "dynamic_slice", "transpose", "reshape"))
 
 
@@ -65,6 +66,29 @@ def only_moves(jaxpr: Any) -> bool:
 def constrained(jaxpr: Any) -> dict[int, list[Any]]:
     """The lines of the constraints that give results as they are, by their numbers."""
     return {at: of_traceback(eqn.source_info.traceback)[:2] for at, eqn in _given_by(jaxpr, "sharding_constraint")}
+
+
+def laid_out(jaxpr: Any) -> list[list[Any]]:
+    """The user's lines that make what a constraint lays out: what computes it, and what arranges it after that."""
+    found: dict[str, list[Any]] = {}
+    for body in _bodies(jaxpr):
+        makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
+        for eqn in body.eqns:
+            atom = eqn.invars[0] if eqn.primitive.name == "sharding_constraint" else None
+            while atom is not None and not hasattr(atom, "val") and atom in makers:
+                made = makers[atom]
+                for place in of_traceback(made.source_info.traceback)[:1]:
+                    found[str(place)] = place
+                atom = max(made.invars, key=lambda one: nbytes(one.aval)) if _arranges(made) else None
+    return [*found.values()]
+
+
+def _arranges(eqn: Any) -> bool:
+    """Whether an operation, or all of a call, only arranges what it takes."""
+    name = eqn.primitive.name
+    body = inner(eqn.params.get("jaxpr")) if name in ("jit", "pjit") else None
+    each = body.eqns if body is not None else (eqn,)
+    return bool(eqn.invars) and all(one.primitive.name in _ARRANGES for one in each if nbytes(one.outvars[0].aval) > 8)
 
 
 def made_whole(jaxpr: Any) -> list[list[Any]]:

@@ -94,8 +94,9 @@ def parted(
             kept = kept or not empty
             continue
         told.append((found, empty))
-    # Beside weights that stay the same, what was empty is each device's own: a replay buffer, running state.
-    yield from (found for found, empty in told if not (empty and kept))
+    # Beside weights that stay the same, or where all was empty, it is each device's own: a buffer, running state.
+    if not all(empty for _, empty in told):
+        yield from (found for found, empty in told if not (empty and kept))
 
 
 def _alike(argument: str, result: str) -> int:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,18 @@ _MOST = 200
 
 @contextmanager
 def stand_in(
-    jax: Any, function: Callable[..., Any], mesh: Any, alone: Any, numbers: bool | str, met: set[str] | None = None
+    jax: Any,
+    function: Callable[..., Any],
+    mesh: Any,
+    alone: Any,
+    numbers: bool | str,
+    met: set[str] | None = None,
+    counts: Mapping[int, int] | None = None,
 ) -> Iterator[None]:
     """While `function` is traced, `mesh` is `alone` in the globals and closures of it and of what it calls, and jax
     counts one device. With `numbers`, so are whole numbers that are the size of an axis, and pairs of a shift over one:
     all of them, or those of one name: a number of heads may be that of the devices by chance. `met` gets their names.
+    `counts` says what else is another number there: how many rows one device has.
     """
     sizes = {int(size) for size in dict(mesh.shape).values() if size > 1}
     sizes |= {math.prod(sizes), int(mesh.size)} - {1}
@@ -31,6 +38,8 @@ def stand_in(
     try:
         def other(value: Any, name: str) -> Any:
             stands = _other(value, mesh, alone, sizes if numbers in (True, name) else set())
+            if counts and stands is value and type(value) is int:
+                return counts.get(value, value)
             if met is not None and type(value) is int and stands is not value:
                 met.add(name)
             return stands

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -113,6 +114,8 @@ def evaluate(
 
     for eqn in jaxpr.eqns:
         given = [read(atom) for atom in eqn.invars]
+        if any(id(atom) in instead for atom in eqn.invars):
+            given = _alike(given)
         call = body_of(eqn)
         if call is not None:
             results = evaluate(inner(call), getattr(call, "consts", ()), given, instead, keep)
@@ -126,6 +129,21 @@ def evaluate(
                     keep(one)
         known.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def _alike(given: list[Any]) -> list[Any]:
+    """What an operation takes, all varying over what any of them does: a number from outside varies over nothing."""
+    axes = [frozenset(getattr(getattr(one, "aval", None), "vma", ())) for one in given]
+    every = frozenset[str]().union(*axes)
+    missing = [tuple(sorted(every - own)) for own in axes]
+    if not any(missing):
+        return given
+    lax = sys.modules["jax"].lax
+    vary = getattr(lax, "pcast", None)
+    return [
+        one if not names else vary(one, names, to="varying") if vary is not None else lax.pvary(one, names)
+        for one, names in zip(given, missing, strict=True)
+    ]
 
 
 def literals(jaxpr: Any) -> Iterator[tuple[Any, Any]]:
@@ -266,7 +284,9 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     for step in found:
         partial = [fits[one] for one in step.takes if one is not None and fits.get(one) in _PARTIAL]
         counted = bool(counted_each(several, step, fits))
-        own = step.name in _OWN and not (step.name in _PLACES and _joined(several, step))
+        # Numbers of rows that come split with the rows count from the start of the whole, or of each part: who knows.
+        numbered = step.name == "gather" and [fits.get(one) for one in step.takes if one is not None] == ["split"] * 2
+        own = numbered or (step.name in _OWN and not (step.name in _PLACES and _joined(several, step)))
         if own or (partial and step.name not in COLLECTIVES and not counted):
             return None
     if not found:

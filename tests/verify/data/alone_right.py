@@ -139,6 +139,28 @@ def told_where_it_is(w, x):
     return x @ w + 0.01 * jax.lax.axis_index("d")
 
 
+TABLE = N * 32
+TABLE_ROWS = TABLE // N
+
+
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=(P("d"), P()), out_specs=(P(), P("d")))
+def rows_of_a_constant(table, numbers):
+    """Its gradient is right as jax checks what varies: the sum of what all have is no other where it goes back."""
+
+    def loss(table):
+        own = numbers - jax.lax.axis_index("d") * TABLE_ROWS
+        there = (own >= 0) & (own < TABLE_ROWS)
+        rows = jnp.where(there[:, None], table[jnp.clip(own, 0, TABLE_ROWS - 1)], 0.0)
+        return jnp.mean(jnp.tanh(jax.lax.psum(rows, "d")) ** 2)
+
+    return jax.value_and_grad(loss)(table)
+
+
+@functools.partial(region, in_specs=(P("d"), P("d")), out_specs=P("d"))
+def numbered_in_each_part(x, numbers):
+    return x[numbers] * 2.0
+
+
 def pmapped(w, x):
     h = x @ w
     h = (h - h.mean(0)) * jax.lax.rsqrt(h.var(0) + 1e-5)
@@ -157,6 +179,11 @@ def main():
     ):  # fmt: skip
         jax.jit(one)(w, x)
     jax.jit(drawn_apart)(w, x, jax.random.key(0))
+    numbers = rng.integers(0, TABLE, 64).astype(np.int32)
+    rows = jax.device_put(rng.normal(size=(TABLE, 16)).astype(np.float32), NamedSharding(mesh, P("d")))
+    rows_of_a_constant(rows, numbers)
+    jax.jit(rows_of_a_constant)(rows, numbers)
+    jax.jit(numbered_in_each_part)(x, jnp.tile(jnp.arange(ROWS), N))
     jax.jit(stages)(jnp.stack([w] * N) * 0.1, jnp.ones((4, 32)))
     jax.pmap(pmapped, axis_name="i")(np.stack([w] * N), np.asarray(x).reshape(N, ROWS, 32))
 
