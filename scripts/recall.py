@@ -277,6 +277,8 @@ def main() -> int:
     start = time.monotonic()
     for result in look_at_all(chosen, options.mirrors, options.certainty, options.jobs):
         now[result.id] = result
+        if options.certainty == "possible":  # a run that is stopped has not been for nothing
+            keep(every, {**known, **now})
         said = result.unavailable or _by(result) or "missed"
         mistake = named[result.id]
         place = f"{mistake.repository} {mistake.path}:{mistake.lines[0]}"
@@ -291,6 +293,12 @@ def main() -> int:
 
 def write(every: Sequence[Mistake], known: dict[str, Result]) -> None:
     """Keep what was found, and write the page."""
+    keep(every, known)
+    PAGE.write_text(page(every, known), "utf-8")
+
+
+def keep(every: Sequence[Mistake], known: dict[str, Result]) -> None:
+    """Keep what was found."""
     rows = []
     for mistake in every:
         if mistake.id in known:
@@ -298,7 +306,6 @@ def write(every: Sequence[Mistake], known: dict[str, Result]) -> None:
             del row["seconds"]
             rows.append(json.dumps(row))
     FOUND.write_text("\n".join(rows) + "\n", "utf-8")
-    PAGE.write_text(page(every, known), "utf-8")
 
 
 if __name__ == "__main__":
