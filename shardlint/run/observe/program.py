@@ -100,7 +100,7 @@ def made_whole(jaxpr: Any) -> list[list[Any]]:
         made = {variable: eqn.primitive.name for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
             sharding = eqn.params.get("sharding") if eqn.primitive.name == "sharding_constraint" else None
-            if sharding is None or not sharding.is_fully_replicated or len(sharding.device_set) < 2:
+            if sharding is None or not sharding.is_fully_replicated or devices_of(sharding) < 2:
                 continue
             computed = not hasattr(eqn.invars[0], "val") and made.get(eqn.invars[0], "slice") not in _LAID
             lines = of_traceback(eqn.source_info.traceback)[:4]
@@ -215,10 +215,13 @@ def _explicit(aval: Any) -> list[str]:
 
 def _in_vain(target: Any) -> bool:
     """Whether this is a sharding over several devices, and not a move to another memory."""
-    if not hasattr(target, "device_set") or len(target.device_set) < 2:
+    if devices_of(target) < 2:
         return False
     kind = getattr(target, "memory_kind", None)
-    default = next(iter(target.device_set)).default_memory().kind
+    try:
+        default = next(iter(target.device_set)).default_memory().kind
+    except ValueError:  # an abstract mesh has no devices, and no other memory
+        default = None
     return kind in (None, default) and not getattr(target, "is_fully_replicated", False)
 
 
@@ -238,11 +241,17 @@ def indivisible(sharding: Any, shape: Any) -> Iterator[tuple[int, int, list[str]
             yield at, int(shape[at]), names, parts
 
 
+def devices_of(sharding: Any) -> int:
+    """Over how many devices a sharding is, of an abstract mesh too; 0 of something else."""
+    mesh = getattr(sharding, "mesh", None)
+    return int(mesh.size) if mesh is not None else len(getattr(sharding, "device_set", ()))
+
+
 def spec_text(sharding: Any) -> str:
     """A sharding for a person: `P('data', None)`, `one device`, `whole on 8 devices`."""
     spec = getattr(sharding, "spec", None)
     if spec is not None:
         parts = [repr(tuple(part)) if isinstance(part, (tuple, list)) else repr(part) for part in tuple(spec)]
         return f"P({', '.join(parts)})"
-    devices = len(getattr(sharding, "device_set", ()))
+    devices = devices_of(sharding)
     return "one device" if devices == 1 else f"{type(sharding).__name__} on {devices} devices"

@@ -289,7 +289,8 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
 def _made_whole(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
     """What is computed and made whole on all devices, though all arguments of its shape and type lie split."""
     for shape, dtype, where in known["made_whole"]:
-        like = [at for at, one in enumerate(args) if nbytes(one) and list(one.shape) == shape and str(one.dtype) == dtype]
+        arrays = [(at, one) for at, one in enumerate(args) if nbytes(one)]
+        like = [at for at, one in arrays if list(one.shape) == shape and str(one.dtype) == dtype]
         split = [shardings[at] is not None and held(args[at], shardings[at]) < nbytes(args[at]) for at in like]
         if like and all(split) and nbytes(args[like[0]]) >= _LEAST:
             facts = leaf(names[like[0]] if like[0] < len(names) else f"argument {like[0]}", args[like[0]], like[0])
