@@ -235,8 +235,12 @@ def _all(
     looped = [*taken.scanned(events, large)]
     found = [one for one in found if not _same_loop(one, looped)]
     laid = {(str(place[0]), int(place[1])) for one in events.of("laid-out") for place in one["lines"]}
-    # That it is laid out otherwise is asked for there.
-    found = [one for one in found if one.kind != "exchanged" or (one.line.file, one.line.line) not in laid]
+    # That what is computed is laid out otherwise is asked for there; that an argument comes otherwise is not.
+    found = [
+        one
+        for one in found
+        if one.kind != "exchanged" or one.arrays or (one.line.file, one.line.line) not in laid
+    ]
     brought = [*devices.through_host(events, large)]
     takers = {place for one in brought for place in _see(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
