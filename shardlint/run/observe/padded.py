@@ -111,7 +111,7 @@ def note_program(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -
         return
     if not _programs:
         atexit.register(_at_end)
-    kept = [one if one.nbytes <= _SMALL else None for one in args]
+    kept = [one if getattr(one, "nbytes", 0) <= _SMALL else None for one in args]
     shardings = [getattr(one, "sharding", None) for one in args]
     _programs.append({
         "closed": closed, "by": by, "kept": kept, "shardings": shardings, "name": known["name"],
