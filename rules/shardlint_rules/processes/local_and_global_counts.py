@@ -70,6 +70,26 @@ class LocalAndGlobalCounts(Rule):
       `jax.process_index() * (total // jax.device_count())`;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (likely).
 
+    Each number of examples has a scale: it is of one device, of one process, or of all. Counts lead from one to the
+    next, and names, divisions and checks say which one a number has. What says two things is reported:
+
+    - a name for another quotient: `per_host_batch_size = batch_size // jax.device_count()`,
+      `per_device_batch_size = batch_size // jax.process_count()`, `local_device_count = jax.device_count()`,
+      `local_devices = jax.devices()`;
+    - a batch that is divided by `jax.local_device_count()`, and by `jax.device_count()` or `jax.process_count()` in
+      another place, or checked to be a multiple of it;
+    - `per_host_batch_size % jax.device_count()`;
+    - a batch that is checked to fit the processes and then is that of each (`host_batch_size = batch_size`), or is
+      divided for training and not for evaluation; `host_batch_size=config.global_batch_size`; the part of a process
+      (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
+    - `jax.process_count() * jax.device_count()`, also as the sizes of a shape, which counts the processes twice;
+    - `jax.process_index() * jax.device_count()` as the place where the devices of a process begin;
+    - the shape of a mesh that makes up as many devices as one process has, where those of all are put into it, or the
+      other way round;
+    - a count divided by itself or compared with itself: `jax.device_count() // len(jax.devices())`.
+
+    These are possible where nothing in sight asks for processes. Possible, too: `device.id % jax.device_count()`.
+
     ## Why it hurts
     Each process loads the examples of all: the global batch is larger by the number of processes than the configuration
     says. Or the batch, the steps of an epoch and the reported throughput are smaller. With one process nothing shows.
@@ -79,7 +99,7 @@ class LocalAndGlobalCounts(Rule):
 
     ## Evidence
     Two processes of four devices on jax 0.12 make a global batch of 32 where the configuration says 16. Recorded in
-    maxdiffusion and dalle-mini.
+    maxdiffusion, dalle-mini and CommonLoopUtils.
     """
 
     code = "SL804"
