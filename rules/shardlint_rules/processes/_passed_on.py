@@ -67,9 +67,19 @@ def _batched(site: Site, call: ast.Call) -> Iterator[Contradiction]:
     function = site.file.home(call).function()
     if size is None or function is None or not isinstance(call.func, ast.Attribute) or not _is_all(site, size):
         return
+    receiver = call.func.value
+    root = receiver
+    while isinstance(root, ast.Call | ast.Attribute | ast.Subscript):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    made = [
+        one.value
+        for one in walk(function.node)
+        if isinstance(one, ast.Assign) and isinstance(root, ast.Name) and last_name(one.targets[0]) == root.id
+    ]
     shared = [
         one
-        for one in walk(function.node)
+        for part in (receiver, *made)
+        for one in walk(part)
         if isinstance(one, ast.Call)
         and last_name(one.func) in ("shard", "ShardOptions", "ReadConfig", "InputContext", "ShardByJaxProcess")
         and (last_name(one.func) == "ShardByJaxProcess" or _SHARED_OUT.search(site.text(one)))

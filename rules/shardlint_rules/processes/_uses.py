@@ -87,7 +87,7 @@ def undivided(site: Site) -> Iterator[Contradiction]:
         for same in _same(site.file, number):
             name = _bound_plain(site.file, same)
             says = named(name)
-            if says and ALL not in says and not _apart(site.file, same, number) and _bound_once(site, same):
+            if says and ALL not in says and not _apart(site.file, same, number) and _is_always(site, same):
                 yield _whole(site, same, name, f"line {here.line}: `{_text(site, here.top)}`")
         found = _beside(site, here)
         if found is not None:
@@ -106,6 +106,8 @@ def _beside(site: Site, here: Use) -> Contradiction | None:
             continue
         value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
         if not isinstance(value, ast.Name | ast.Attribute) or _apart(site.file, value, here.top):
+            continue
+        if alone(site.program, Place(site.file, value)):
             continue
         made = amount(site.program, site.file, value)
         if made is not None and made.scales == ANY:
@@ -223,13 +225,16 @@ def _bound_plain(file: FileFacts, node: ast.expr) -> str:
     return name_of(file, node) if isinstance(parent, ast.Assign | ast.AnnAssign | ast.keyword) else ""
 
 
-def _bound_once(site: Site, node: ast.expr) -> bool:
-    """Whether what a number is bound to has no other value anywhere in its function."""
-    parent = site.file.parent(node)
+def _is_always(site: Site, node: ast.expr) -> bool:
+    """Whether what gets a number has no other value in its function, and gets it however many processes there are."""
+    file, parent = site.file, site.file.parent(node)
+    if alone(site.program, Place(file, node)):
+        return False
     target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-    if not isinstance(target, ast.Name):
-        return True
-    return len(site.file.bindings(site.file.home(node), target.id)) == 1
+    if isinstance(target, ast.Attribute):
+        same = [one for one in file.mentions(target.attr) if file.text(one) == file.text(target)]
+        return sum(isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) for one in same) == 1
+    return not isinstance(target, ast.Name) or len(file.bindings(file.home(target), target.id)) == 1
 
 
 def _apart(file: FileFacts, one: ast.AST, other: ast.AST) -> bool:

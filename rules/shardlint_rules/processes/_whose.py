@@ -33,6 +33,7 @@ _CAST = ("int", "round", "float", "ceil", "floor", "max", "min")
 _SHAPING = ("reshape", "empty", "zeros", "ones", "full", "create_device_mesh", "make_mesh", "broadcast_to")
 _DEVICE = regex(r"(?i)^(?:d|dev|device|_?\w*_device)$")
 _SHARED = regex(r"(?i)num_(?:hosts|processes|nodes|slices)|n_(?:hosts|procs)|world_size|dcn|slice")
+_SEED = regex(r"(?i)seed|rng")
 _SEEDING = regex(r"(?i)^(?:fold_in|prng_?key|key|seed|default_rng|set_seed|split)$")
 
 
@@ -239,7 +240,8 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     other = parent.left if parent.right is use else parent.right
     if not is_index(site.program, Place(file, other)):
         return None
-    if any(isinstance(one, ast.Call) and _SEEDING.search(last_name(one.func)) for one in file.ancestors(parent)):
+    told = [last_name(one.func) for one in file.ancestors(parent) if isinstance(one, ast.Call)]
+    if any(_SEEDING.search(one) for one in told) or _SEED.search(file.text(file.statement(parent))):
         return None  # other numbers for each process and device all the same
     return Contradiction(
         use,
