@@ -11,11 +11,13 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._whose import Contradiction
+from shardlint_rules.processes._whose import Contradiction, parameter
 from shardlint_rules.processes.alone import alone
 
 TAKES_ALL = r"[^#\n]*batch\w*\s*(?:=\s*|\()(?:int\()?[\w.\[\"']*(?:global|overall)_\w*batch"
 """Lines on which a number of all processes may be given another name, or made batches of."""
+GIVES_ALL = r"[^#\n]*(?:global|overall)_\w*batch\w*[\"'\])]*\s*[,)]"
+"""Lines on which one may be an argument by position."""
 _BATCHING = ("batch", "padded_batch", "Batch", "BatchDataset")
 # What shows that a pipeline is of one process: each has its own part.
 _SHARED_OUT = regex(r"process_index|host_id\(|host_index|shard_index|(?:num|n)_hosts|process_count|host_count")
@@ -38,6 +40,11 @@ def passed_on(site: Site) -> Iterator[Contradiction]:
             continue
         for keyword in call.keywords:
             found = _other(site, keyword.arg or "", keyword.value)
+            if found is not None:
+                yield found
+        for given in call.args:
+            name = parameter(site, call, given) if _is_all(site, given) else ""
+            found = _other(site, name, given)
             if found is not None:
                 yield found
         if last_name(call.func) in _BATCHING:

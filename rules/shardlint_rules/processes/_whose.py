@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.passed import becomes
 from shardlint.model.process.processes import is_index
 from shardlint.model.process.scales import (
     ALL,
@@ -132,6 +133,12 @@ def name_of(file: FileFacts, node: ast.expr) -> str:
     return ""
 
 
+def parameter(site: Site, call: ast.Call, given: ast.expr) -> str:
+    """The name of the parameter that an argument by position is for, in a function or class of the project."""
+    found = becomes(site.program.evaluator, site.value(call.func), Place(site.file, call), given)
+    return next((one.name for one in found), "")
+
+
 def _itself(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     """`jax.device_count() // len(jax.devices())`, `jax.device_count() == jax.device_count()`."""
     parent = site.file.parent(use)
@@ -256,7 +263,9 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
 def _named(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     """`per_host_batch_size = batch_size // jax.device_count()`, `local_device_count = jax.device_count()`."""
     top, sign = whole(site.file, use)
-    name = name_of(site.file, top)
+    name, parent = name_of(site.file, top), site.file.parent(top)
+    if isinstance(parent, ast.Call) and top is not use and top in parent.args:
+        name = parameter(site, parent, top)
     says = named(name)
     made = amount(site.program, site.file, top) if says else None
     if made is None and scale == ALL and sign > 0 and OWN_SHARDS.search(name):

@@ -19,7 +19,7 @@ from shardlint_rules.processes._given_devices import given_devices
 from shardlint_rules.processes._grids import grids
 from shardlint_rules.processes._leading import leading
 from shardlint_rules.processes._lists import LISTS, LISTS_SAY, listed
-from shardlint_rules.processes._passed_on import TAKES_ALL, passed_on
+from shardlint_rules.processes._passed_on import GIVES_ALL, TAKES_ALL, passed_on
 from shardlint_rules.processes._quotients import rows_lost, shared_by_one
 from shardlint_rules.processes._shares import Share, share
 from shardlint_rules.processes._uses import disagreements, undivided
@@ -80,8 +80,8 @@ class LocalAndGlobalCounts(Rule):
       another place, or checked to be a multiple of it;
     - `per_host_batch_size % jax.device_count()`;
     - a batch that is checked to fit the processes and then is that of each (`host_batch_size = batch_size`), or is
-      divided for training and not for evaluation; `host_batch_size=config.global_batch_size`; the part of a process
-      (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
+      divided for training and not for evaluation; `host_batch_size=config.global_batch_size`, or by position where the
+      parameter of a function or class of the project is named so; the part of a process (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
     - `jax.process_count() * jax.device_count()`, also as the sizes of a shape, which counts the processes twice;
     - `jax.process_index() * jax.device_count()` as the place where the devices of a process begin;
     - the shape of a mesh that makes up as many devices as one process has, where those of all are put into it, or the
@@ -114,6 +114,7 @@ class LocalAndGlobalCounts(Rule):
         Calls(_ALL, _OWN, "jax.process_count"),
         Calls(*LISTS, function_says=("len(", *LISTS_SAY)),
         Lines(TAKES_ALL, saying=("batch",), on="any"),
+        Lines(GIVES_ALL, saying=("global_", "overall_"), on="any"),
     )
     in_tests = False
     fixes = "unsafe"
