@@ -81,7 +81,8 @@ class LocalAndGlobalCounts(Rule):
     - `per_host_batch_size % jax.device_count()`;
     - a batch that is checked to fit the processes and then is that of each (`host_batch_size = batch_size`), or is
       divided for training and not for evaluation; `host_batch_size=config.global_batch_size`, or by position where the
-      parameter of a function or class of the project is named so; the part of a process (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
+      parameter of a function or class of the project is named so; the part of a process
+      (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
     - `jax.process_count() * jax.device_count()`, also as the sizes of a shape, which counts the processes twice;
     - `jax.process_index() * jax.device_count()` as the place where the devices of a process begin;
     - the shape of a mesh that makes up as many devices as one process has, where those of all are put into it, or the
