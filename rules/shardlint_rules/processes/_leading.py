@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.process.scales import DEVICE, named
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -54,6 +55,8 @@ def _is_shape(file: FileFacts, shape: ast.Tuple, counts: list[ast.expr]) -> bool
         return False
     texts = {file.text(one) for one in counts}
     second = shape.elts[1]
+    if named(last_name(second)) == {DEVICE}:
+        return True
     return isinstance(second, ast.BinOp) and isinstance(second.op, ast.FloorDiv) and file.text(second.right) in texts
 
 
@@ -74,6 +77,9 @@ def _standing_for(file: FileFacts, count: ast.Call) -> Iterator[ast.expr]:
 def _made_of(file: FileFacts, node: ast.expr) -> ast.Call | None:
     """`split(key, n)`, `x.reshape(n, ...)`, `reshape(x, (n, ...))`, `[x] * n` in a stack, `dataset.batch(n)`."""
     parent = file.parent(node)
+    if isinstance(parent, ast.List) and parent.elts[0] is node:
+        call = file.parent(parent)
+        return call if isinstance(call, ast.Call) and last_name(call.func) == "tile" else None
     if isinstance(parent, ast.Tuple) and parent.elts[0] is node:
         above = file.parent(parent)
         call = file.parent(above) if isinstance(above, ast.BinOp) and above.left is parent else above

@@ -48,12 +48,25 @@ def rows_lost(site: Site) -> ast.BinOp | None:
 
 
 def standing_for(file: FileFacts, node: ast.expr) -> Iterator[ast.expr]:
-    """An expression, and the uses in its function of the name that it alone gets."""
+    """An expression, and the uses of the name that it alone gets: in its function, of `self` in its file."""
     yield node
     parent = file.parent(node)
-    if not isinstance(parent, ast.Assign | ast.AnnAssign) or parent.value is not node:
+    outer = file.parent(parent) if isinstance(parent, ast.Tuple) else parent
+    if not isinstance(outer, ast.Assign | ast.AnnAssign):
         return
-    target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+    target = outer.targets[0] if isinstance(outer, ast.Assign) else outer.target
+    if isinstance(parent, ast.Tuple):  # `rank, count = process_index(), process_count()`
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parent.elts):
+            return
+        target = target.elts[parent.elts.index(node)]
+    elif outer.value is not node:
+        return
+    if isinstance(target, ast.Attribute):
+        same = [one for one in file.mentions(target.attr) if isinstance(one, ast.Attribute)]
+        same = [one for one in same if file.text(one) == file.text(target)]
+        if file.text(target).startswith("self.") and sum(isinstance(one.ctx, ast.Store) for one in same) == 1:
+            yield from (one for one in same if isinstance(one.ctx, ast.Load))
+        return
     function = file.home(node).function()
     if not isinstance(target, ast.Name) or function is None:
         return

@@ -7,17 +7,23 @@ import re
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.scales import key
 from shardlint.model.values import CallResult, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._given_devices import given_devices
+from shardlint_rules.processes._grids import grids
 from shardlint_rules.processes._leading import leading
+from shardlint_rules.processes._lists import LISTS, LISTS_SAY, listed
+from shardlint_rules.processes._passed_on import GIVES_ALL, TAKES_ALL, passed_on
 from shardlint_rules.processes._quotients import rows_lost, shared_by_one
 from shardlint_rules.processes._shares import Share, share
+from shardlint_rules.processes._uses import disagreements, undivided
+from shardlint_rules.processes._whose import Contradiction, contradictions, name_of
 from shardlint_rules.processes.alone import alone
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
@@ -64,6 +70,27 @@ class LocalAndGlobalCounts(Rule):
       `jax.process_index() * (total // jax.device_count())`;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (likely).
 
+    Each number of examples has a scale: it is of one device, of one process, or of all. Counts lead from one to the
+    next, and names, divisions and checks say which one a number has. What says two things is reported:
+
+    - a name for another quotient: `per_host_batch_size = batch_size // jax.device_count()`,
+      `per_device_batch_size = batch_size // jax.process_count()`, `local_device_count = jax.device_count()`,
+      `local_devices = jax.devices()`;
+    - a batch that is divided by `jax.local_device_count()`, and by `jax.device_count()` or `jax.process_count()` in
+      another place, or checked to be a multiple of it;
+    - `per_host_batch_size % jax.device_count()`;
+    - a batch that is checked to fit the processes and then is that of each (`host_batch_size = batch_size`), or is
+      divided for training and not for evaluation; `host_batch_size=config.global_batch_size`, or by position where the
+      parameter of a function or class of the project is named so; the part of a process
+      (`dataset.shard(process_count(), process_index())`) in batches of `global_batch_size`;
+    - `jax.process_count() * jax.device_count()`, also as the sizes of a shape, which counts the processes twice;
+    - `jax.process_index() * jax.device_count()` as the place where the devices of a process begin;
+    - the shape of a mesh that makes up as many devices as one process has, where those of all are put into it, or the
+      other way round;
+    - a count divided by itself or compared with itself: `jax.device_count() // len(jax.devices())`.
+
+    These are possible where nothing in sight asks for processes. Possible, too: `device.id % jax.device_count()`.
+
     ## Why it hurts
     Each process loads the examples of all: the global batch is larger by the number of processes than the configuration
     says. Or the batch, the steps of an epoch and the reported throughput are smaller. With one process nothing shows.
@@ -73,23 +100,73 @@ class LocalAndGlobalCounts(Rule):
 
     ## Evidence
     Two processes of four devices on jax 0.12 make a global batch of 32 where the configuration says 16. Recorded in
-    maxdiffusion and dalle-mini.
+    maxdiffusion, dalle-mini and CommonLoopUtils.
     """
 
     code = "SL804"
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted", "leading", "given", "beside", "shares", "quotient", "rows")
-    triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
+    likely = (
+        *("named", "asserted", "leading", "given", "beside", "shares", "quotient", "rows"),
+        *("itself", "twice", "offset", "checked", "uses", "whole", "mesh", "listed", "passed", "batched"),
+    )
+    triggers = (
+        Calls(_ALL, _OWN, "jax.process_count"),
+        Calls(*LISTS, function_says=("len(", *LISTS_SAY)),
+        Lines(TAKES_ALL, saying=("batch",), on="any"),
+        Lines(GIVES_ALL, saying=("global_", "overall_"), on="any"),
+    )
     in_tests = False
     fixes = "unsafe"
-    forms = ("call",)
+    forms = ("call", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a count."""
+        """At most one finding for a count, or for a number that is passed on."""
+        if site.form == "line":
+            for passed in passed_on(site):
+                yield self._against(site, passed)
+            return
         if alone(site.program, Place(site.file, site.call)):
             return
+        told = False
+        if site.api != "jax.process_count":
+            for found in self._told(site):
+                told = True
+                yield found
+        if not told:
+            yield from self._untold(site)
+
+    def _untold(self, site: Site) -> Iterator[Finding]:
+        """At most one finding in each function that a count is used in."""
+        done: set[ast.AST | None] = set()
+        lists = listed(site) if site.api in LISTS else ()
+        for found in (*contradictions(site), *disagreements(site), *undivided(site), *grids(site), *lists):
+            function = site.file.home(found.node).function()
+            where = function.node if function is not None else None
+            if where not in done:
+                done.add(where)
+                yield self._against(site, found)
+
+    def _against(self, site: Site, found: Contradiction) -> Finding:
+        """Two reasons that do not go together."""
+        fix: Fix | None = None
+        help_ = ""
+        if found.instead:
+            spelled, imports = site.spell(found.instead)
+            help_ = f"write {spelled}()"
+            same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
+            if found.node is site.call and same and not site.call.args and not site.call.keywords:
+                edits = [site.replace(site.call, f"{spelled}()"), *imports]
+                fix = site.fix(
+                    Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
+                )
+        # Where nothing asks for processes there is one, and nothing shows.
+        several_ = found.form == "itself" or asks_itself(site.file) or several(site.program, site.file)
+        form = found.form if several_ else f"{found.form}-alone"
+        return site.finding(found.node, found.label, found.message, help=help_, fix=fix, form=form, why=found.why)
+
+    def _told(self, site: Site) -> Iterator[Finding]:
         if site.wants("given"):
             yield from self._given(site)
         if site.api not in (_ALL, _OWN):
@@ -170,7 +247,7 @@ class LocalAndGlobalCounts(Rule):
         outer = site.file.parent(parent)
         if isinstance(outer, ast.BinOp) and outer.left is parent:  # `... * jax.local_device_count()`
             return
-        name = _name(site.file, parent)
+        name = name_of(site.file, parent)
         if not _PROCESS.search(name) or _PER_DEVICE.search(name):
             return
         yield site.finding(
@@ -185,7 +262,7 @@ class LocalAndGlobalCounts(Rule):
     def _quotient(self, site: Site) -> Iterator[Finding]:
         """`global_batch // jax.local_device_count()`: the share of a device is too large with several processes."""
         divided = shared_by_one(site)
-        name = _key(divided.left) if divided is not None else ""
+        name = key(divided.left) if divided is not None else ""
         if not _GLOBAL.search(name) or _LOCAL.search(name) or _PER_DEVICE.search(name):
             return
         yield self._found(
@@ -338,34 +415,10 @@ def _product(file: FileFacts, call: ast.Call) -> _Product | None:
             node = parent
         else:
             break
-    return _Product(node, tuple(factors), _name(file, node)) if factors else None
+    return _Product(node, tuple(factors), name_of(file, node)) if factors else None
 
 
 def _factors(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return [*_factors(node.left), *_factors(node.right)]
     return [node]
-
-
-def _key(node: ast.expr) -> str:
-    """The name of a setting, also one that is looked up: `config["global_batch"]`."""
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return str(node.slice.value)
-    return last_name(node)
-
-
-def _name(file: FileFacts, node: ast.expr) -> str:
-    """The name that a value gets: of a variable, an attribute, an argument, a key, or the function that returns it."""
-    parent = file.parent(node)
-    match parent:
-        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
-            return last_name(target)
-        case ast.keyword(arg=str() as name):
-            return name
-        case ast.Return():
-            function = file.home(parent).function()
-            return function.name if function is not None else ""
-        case ast.Dict(keys=keys, values=values) if node in values:
-            key = keys[values.index(node)]
-            return str(key.value) if isinstance(key, ast.Constant) else ""
-    return ""

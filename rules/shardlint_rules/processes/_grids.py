@@ -1,0 +1,116 @@
+"""Shapes of meshes whose sizes make up another number of devices than is put into them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.process.scales import ALL, PROCESS, Scale, count
+from shardlint.model.values import Api, CallResult, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+from shardlint.syntax.nodes import names_in
+from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._quotients import standing_for
+from shardlint_rules.processes._whose import Contradiction, counted_by, uses_of, whole
+
+_MAKERS = ("jax.make_mesh", "jax.experimental.mesh_utils.create_device_mesh")
+_SHAPES = ("mesh_shape", "axis_shapes", "shape", "newshape")
+_ARRAYS = ("array", "asarray", "list", "sorted", "create_device_mesh")
+_LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
+
+
+def grids(site: Site) -> Iterator[Contradiction]:
+    """`jax.make_mesh((jax.local_device_count(),), ...)`, `np.array(jax.devices()).reshape(local_device_count(), 1)`."""
+    counted = counted_by(site)
+    scale = count(site.program, site.file, counted)
+    if scale not in (ALL, PROCESS):
+        return
+    for use in uses_of(site, counted):
+        top, sign = whole(site.file, use)
+        shape = site.file.parent(top)
+        if sign < 0 or not isinstance(shape, ast.Tuple | ast.List | ast.Call):
+            continue
+        sizes = shape.args if isinstance(shape, ast.Call) else shape.elts
+        product = _product(site, sizes, top, scale)
+        if product not in (ALL, PROCESS):
+            continue
+        for call in _calls(site, shape):
+            devices = _devices(site, call)
+            if devices is not None and devices != product:
+                yield _found(use, product, scale)
+                break
+
+
+def _product(site: Site, sizes: list[ast.expr], top: ast.expr, scale: Scale) -> Scale | None:
+    """Of how many devices a shape is; None where a size is not known, which may be the number of processes."""
+    product = scale
+    for one in sizes:
+        if one is top or isinstance(one, ast.Constant) or _divides(site, one, top):
+            continue
+        counted = count(site.program, site.file, one)
+        if counted is None:
+            return None
+        product = (product[0] + counted[0], product[1] + counted[1])
+    return product
+
+
+def _found(use: ast.expr, product: Scale, scale: Scale) -> Contradiction:
+    own = product == PROCESS
+    return Contradiction(
+        use,
+        "the devices of one process" if own else "the devices of all processes",
+        "The mesh is made of the devices of all processes, and its shape has room for those of one: with several it "
+        "raises, or leaves out the others."
+        if own
+        else "The mesh is made of the devices of this process, and its shape has room for those of all: with several "
+        "it raises.",
+        "mesh",
+        "the devices of the mesh are those of all processes" if own else "the devices are jax.local_devices()",
+        "" if product != scale else "jax.device_count" if own else "jax.local_device_count",
+    )
+
+
+def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
+    """Whether another size is what the count was divided by: `(count // model, model)`."""
+    return isinstance(size, ast.Name | ast.Attribute) and site.text(size) in site.text(top) and bool(names_in(size))
+
+
+def _calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
+    """The calls that a shape is for."""
+    if isinstance(shape, ast.Call):
+        if last_name(shape.func) == "reshape":
+            yield shape
+        return
+    for use in standing_for(site.file, shape):
+        parent = site.file.parent(use)
+        if isinstance(parent, ast.keyword) and parent.arg in _SHAPES:
+            parent = site.file.parent(parent)
+            if isinstance(parent, ast.Call):
+                yield parent
+        elif isinstance(parent, ast.Call) and use in parent.args[:2]:
+            yield parent
+
+
+def _devices(site: Site, call: ast.Call) -> Scale | None:
+    """Whose devices are put into a shape."""
+    name = last_name(call.func)
+    if name == "reshape" and isinstance(call.func, ast.Attribute):
+        inside = settled_expression(site.file, call.func.value)
+        return _listed(site, inside)
+    found = options(site.value(call.func))
+    if not found or not all(isinstance(one, Api) and one.name in _MAKERS for one in found):
+        return None
+    given = next((one.value for one in call.keywords if one.arg == "devices"), None)
+    if given is None and name == "create_device_mesh" and len(call.args) > 1:
+        given = call.args[1]
+    if any(one.arg is None for one in call.keywords):
+        return None
+    return ALL if given is None else _listed(site, settled_expression(site.file, given))
+
+
+def _listed(site: Site, node: ast.expr) -> Scale | None:
+    while isinstance(node, ast.Call) and last_name(node.func) in _ARRAYS and node.args:
+        node = settled_expression(site.file, node.args[0])
+    found = {_LISTS.get(one.api or "") if isinstance(one, CallResult) else None for one in options(site.value(node))}
+    return found.pop() if len(found) == 1 else None

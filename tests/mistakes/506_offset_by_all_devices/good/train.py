@@ -1,0 +1,46 @@
+"""Training over several processes."""
+import dataclasses
+
+import jax
+import numpy as np
+
+from cluster import join, layout, say
+from data import Loader, examples
+from model import init, step
+
+
+@dataclasses.dataclass
+class Config:
+    batch_size: int = 64
+    size: int = 1024
+    features: int = 8
+    hidden: int = 16
+
+
+def folders(total):
+    """The folders of examples that this process reads, one for each of its devices."""
+    first = jax.process_index() * jax.local_device_count()
+    return [one % total for one in range(first, first + jax.local_device_count())]
+
+
+def main():
+    join()
+    config = Config()
+    rows, whole = layout()
+    params = jax.device_put(init(jax.random.key(0), config.features, config.hidden), whole)
+    x, y = examples(config.size, config.features)
+    mine = folders(8)
+    print("process", jax.process_index(), "reads", mine, flush=True)
+    x, y = (np.concatenate([np.array_split(one, 8)[number] for number in mine]) for one in (x, y))
+    loader = Loader(x, y, config.batch_size // jax.process_count())
+    steps, value = 0, 0.0
+    for one, other in loader:
+        one = jax.make_array_from_process_local_data(rows, one)
+        other = jax.make_array_from_process_local_data(rows, other)
+        params, value = step(params, one, other)
+        steps += 1
+    say("steps of an epoch", steps, "loss is finite", bool(value < 10))
+
+
+if __name__ == "__main__":
+    main()
