@@ -124,6 +124,10 @@ def _over(asked: Asked) -> list[set[str]]:
         ("lax.fori_loop(0, 3, lambda i, c: c + x, w)", [{"data"}]),
         ("lax.cond(True, lambda a: a, lambda a: a * 2, x)", [{"data"}]),
         ("jax.vmap(lambda row: row * 2)(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.pmean(row, 'rows'), axis_name='rows')(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.psum(row, ('rows', 'data')), axis_name='rows')(x)", [set()]),
+        ("jax.vmap(lambda row: lax.psum(row, 'data'), axis_name='data')(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.axis_index('rows') * w, axis_name='rows')(x)", [set()]),
         ("-x", [{"data"}]),
     ],
 )

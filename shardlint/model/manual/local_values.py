@@ -82,6 +82,8 @@ class LocalValues(Arithmetic):
         """How many branches that may not be taken are open."""
         self.apart: list[Axes] = []
         """The axes along which devices go different ways here, by what a `cond` or a `while_loop` asks."""
+        self.batched: list[str] = []
+        """The axes that a `vmap` binds around here, on one device."""
         self.split: Axes = NONE
         """The axes over which some argument of the body is split, keys aside."""
         self.by_rows = False
