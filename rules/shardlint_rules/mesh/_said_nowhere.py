@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.site import Site
@@ -13,6 +14,11 @@ from shardlint_rules.mesh.given import LOGICAL_NAMES
 
 # Specs as they are written, also over several lines; one of another name is left, and what is in it counts as said.
 _SPECS = regex(r"\b(?:P|PS|PSpec|PartitionSpec)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+# A mesh takes a spec for the names of its axes, too.
+_MESHES = regex(r"\b(?:Mesh|make_mesh)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+_MAKERS = ("Mesh", "make_mesh")
+# Where whoever starts the program may say the names.
+_ARGUMENTS = ("sys.argv", "parse_args", "environ", "getenv")
 _WORD = regex(r"\w+")
 _QUOTED = regex(r"""["'](\w+)["']""")
 _TAKERS = ("NamedSharding", "with_sharding_constraint", "device_put")
@@ -29,10 +35,19 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class _Known:
-    """The axes of the meshes that a program makes, and whether all are told."""
+    """The axes of the meshes that a program makes, and whether all are told.
+
+    `outside`: one that is not told is made where the command line or the environment is read.
+    """
 
     axes: frozenset[str]
     all: bool
+    outside: bool
+
+
+def names_of_a_mesh(site: Site) -> bool:
+    """Whether a spec is what a mesh is given for the names of its axes."""
+    return any(isinstance(one, ast.Call) and last_name(one.func) in _MAKERS for one in site.file.ancestors(site.call))
 
 
 def said_nowhere(site: Site, axis: str) -> bool:
@@ -43,7 +58,7 @@ def said_nowhere(site: Site, axis: str) -> bool:
 def declared(site: Site, but: set[str]) -> str:
     """An axis that a mesh of the program has, or that more than the specs of the file say; an empty string if none."""
     known = site.program.once(site.file, "SL351 known", lambda: _known(site))
-    if known is None:
+    if known is None or known.outside:
         return ""
     if others := sorted(known.axes - but):
         return others[0]
@@ -64,15 +79,16 @@ def names_of_others(site: Site, asks: tuple[str, ...]) -> bool:
 def _known(site: Site) -> _Known | None:
     """The axes of the meshes that are told; None where the program makes none."""
     axes: set[str] = set()
-    makes, every = False, True
+    makes, every, outside = False, True, False
     for file in making_meshes(site.program, site.file.path, tests=False):
         makes = True
         for mesh in made_meshes(site.program, file) if file is not None else (None,):
             if mesh is None or mesh.axis_names is None:
                 every = False
+                outside = outside or file is None or any(map(file.says, _ARGUMENTS))
             else:
                 axes.update(mesh.axis_names)
-    return _Known(frozenset(axes), every) if makes else None
+    return _Known(frozenset(axes), every, outside) if makes else None
 
 
 def _near(site: Site) -> frozenset[str]:
@@ -115,4 +131,10 @@ def _found(site: Site, axis: str) -> bool:
 def _words(site: Site, file: FileFacts) -> frozenset[str]:
     """The words of a file outside of specs."""
     text = file.source.text
-    return site.program.of_file(file, "SL351 words", lambda: frozenset(_WORD.findall(_SPECS.sub(" ", text))))
+    return site.program.of_file(file, "SL351 words", lambda: frozenset(_outside(text)))
+
+
+def _outside(text: str) -> Iterator[str]:
+    yield from _WORD.findall(_SPECS.sub(" ", text))
+    for made in _MESHES.finditer(text):
+        yield from _WORD.findall(made[0])

@@ -11,8 +11,14 @@ from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh._dropped_axis import LOGICAL, dropped
-from shardlint_rules.mesh._said_nowhere import declared, given_to_a_taker, names_of_others, said_nowhere
+from shardlint_rules.mesh._dropped_axis import DROPS, LOGICAL, dropped
+from shardlint_rules.mesh._said_nowhere import (
+    declared,
+    given_to_a_taker,
+    names_of_a_mesh,
+    names_of_others,
+    said_nowhere,
+)
 from shardlint_rules.mesh.given import Given, bound_by, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -83,7 +89,7 @@ class AxisOfNoMesh(Rule):
             return
         form = "beside" if axes & made or _table_names(site, made) else "alone"
         if form == "alone" and site.wants("nowhere") and all(said_nowhere(site, axis) for axis in axes - made):
-            form = "nowhere"
+            form = "nowhere" if not site.program.project.saying(site.file.path, (DROPS,)) else form
         for entry, axis in named(spec):
             if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
@@ -98,7 +104,9 @@ class AxisOfNoMesh(Rule):
 
     def _nowhere(self, site: Site, spec: Spec, axes: set[str]) -> Iterator[Finding]:
         """Axes that nothing but specs names, where the meshes are not all known and others are named elsewhere too."""
-        if not site.wants("nowhere") or not (given_to_a_taker(site) or not names_of_others(site, _ASKS)):
+        if not site.wants("nowhere") or names_of_a_mesh(site):
+            return
+        if not given_to_a_taker(site) and names_of_others(site, (*_ASKS, DROPS)):
             return
         lone = {axis for axis in axes if said_nowhere(site, axis)}
         other = declared(site, lone) if lone else ""
