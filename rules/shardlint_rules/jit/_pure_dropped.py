@@ -27,8 +27,9 @@ MAPPED = Lines(
 # Methods of arrays that only give another one: `block_until_ready` waits, `item` may be called to wait.
 _METHODS = frozenset(
     "reshape astype transpose squeeze ravel flatten swapaxes sum mean max min std var copy repeat view dot clip round"
-    " get set add numpy _numpy".split()
+    " numpy _numpy".split()
 )
+_OF_A_PLACE = ("get", "set", "add")
 _PURE = ("jax.numpy.", "jax.lax.", "jax.nn.", "jax.random.")
 _PLACING_NAMES = ("device_put", "with_sharding_constraint", "with_logical_constraint")
 _BUILTIN = frozenset(
@@ -158,7 +159,12 @@ def _computes(site: Site, place: Place, depth: int) -> bool:
         return all(_only_gives(site, one, depth + 1) for one in found)
     if isinstance(call.func, ast.Name):
         return call.func.id in _BUILTIN
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in _OF_A_PLACE:  # a set or a dict has methods that are called so
+        at = call.func.value
+        return isinstance(at, ast.Subscript) and isinstance(at.value, ast.Attribute) and at.value.attr == "at"
+    return call.func.attr in _METHODS
 
 
 def _numpy(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.mesh.table import made_meshes, making_meshes
+from shardlint.model.mesh.table import made_meshes, making_meshes, untold_meshes
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -81,14 +81,23 @@ def _known(site: Site) -> _Known | None:
     axes: set[str] = set()
     makes, every, outside = False, True, False
     for file in making_meshes(site.program, site.file.path, tests=False):
+        if file is None:
+            return None
         makes = True
-        for mesh in made_meshes(site.program, file) if file is not None else (None,):
-            if mesh is None or mesh.axis_names is None:
-                every = False
-                outside = outside or file is None or any(map(file.says, _ARGUMENTS))
-            else:
-                axes.update(mesh.axis_names)
+        untold = list(untold_meshes(site.program, file))
+        every = every and not untold
+        outside = outside or any(_from_outside(file, call) for call in untold)
+        for mesh in made_meshes(site.program, file):
+            axes.update(mesh.axis_names or () if mesh is not None else ())
     return _Known(frozenset(axes), every, outside) if makes else None
+
+
+def _from_outside(file: FileFacts, call: ast.Call) -> bool:
+    """Whether a mesh is made where the command line or the environment is read: in that function, or the module."""
+    function = file.home(call).function()
+    if function is None:
+        return any(map(file.says, _ARGUMENTS[:2]))
+    return any(word in file.text(function.node) for word in _ARGUMENTS)
 
 
 def _near(site: Site) -> frozenset[str]:
