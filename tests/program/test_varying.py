@@ -236,7 +236,7 @@ def test_results_against_their_specs(ask: Ask) -> None:
 
 
 def test_functions_in_functions_are_looked_into(ask: Ask) -> None:
-    filler = "    x = x + 1; y = jnp.sin(x) * 2 + jnp.cos(x); x = x + y * 0.5\n" * 8
+    filler = "    x = x + 1; y = jnp.sin(x) * 2 + jnp.cos(x); x = x + y * 0.5\n" * 4
     steps = "".join(f"def f{n}(x):\n{filler}    return f{n + 1}(x)\n" for n in range(6))
     asked = ask(
         f"{BEFORE}{steps}def f6(x):\n    return lax.psum(x, 'data')\n"

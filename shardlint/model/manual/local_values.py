@@ -60,7 +60,7 @@ STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
 SHARE = 3
 """A function that is called in it may take one part in so many of those left: what follows is looked at too."""
-LEAST = 1500
+LEAST = 700
 """It may take so many of them, though, if there are: steps are often functions in functions, five deep."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
