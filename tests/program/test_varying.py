@@ -124,6 +124,10 @@ def _over(asked: Asked) -> list[set[str]]:
         ("lax.fori_loop(0, 3, lambda i, c: c + x, w)", [{"data"}]),
         ("lax.cond(True, lambda a: a, lambda a: a * 2, x)", [{"data"}]),
         ("jax.vmap(lambda row: row * 2)(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.pmean(row, 'rows'), axis_name='rows')(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.psum(row, ('rows', 'data')), axis_name='rows')(x)", [set()]),
+        ("jax.vmap(lambda row: lax.psum(row, 'data'), axis_name='data')(x)", [{"data"}]),
+        ("jax.vmap(lambda row: lax.axis_index('rows') * w, axis_name='rows')(x)", [set()]),
         ("-x", [{"data"}]),
     ],
 )
@@ -229,3 +233,13 @@ def test_results_against_their_specs(ask: Ask) -> None:
         for leaf, named, _ in against(asked.program, ran.result, ran.mapped.out_specs)
     ]
     assert found == [({"data"}, {"data"}), (set(), set())]
+
+
+def test_functions_in_functions_are_looked_into(ask: Ask) -> None:
+    filler = "    x = x + 1; y = jnp.sin(x) * 2 + jnp.cos(x); x = x + y * 0.5\n" * 4
+    steps = "".join(f"def f{n}(x):\n{filler}    return f{n + 1}(x)\n" for n in range(6))
+    asked = ask(
+        f"{BEFORE}{steps}def f6(x):\n    return lax.psum(x, 'data')\n"
+        "g = jax.shard_map(f0, mesh=mesh, in_specs=P('data'), out_specs=P())\n"
+    )
+    assert [event.kind for event in _ran(asked).events] == ["collective"]

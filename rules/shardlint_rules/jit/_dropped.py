@@ -22,6 +22,7 @@ _LAX = (
     "pcast",
 )
 MAKING = (
+    "jax.make_array_from_callback",
     "jax.make_array_from_process_local_data",
     "jax.make_array_from_single_device_arrays",
     "jax.experimental.multihost_utils.host_local_array_to_global_array",
@@ -38,6 +39,7 @@ ONLY_GIVING = {
     "flax.jax_utils.unreplicate": "the copy of one device",
     "flax.training.common_utils.shard": "the array with a row for each device",
     "jax.random.fold_in": "the new key",
+    "optax.apply_updates": "what the optimizer made of the parameters",
     **dict.fromkeys(COUNTS, "the number"),
 }
 _ARRAYS = ("jax.numpy.", "jax.lax.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, Constant, Value
 from shardlint.rewrite.edits import Layer
@@ -24,6 +25,7 @@ from shardlint_rules.jit._putting import (
 from shardlint_rules.jit.placed import ASKS_TRACED
 
 _IN_SIGHT = "it may be called from elsewhere too"
+_SPEC = "jax.sharding.PartitionSpec"
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
 
@@ -34,7 +36,8 @@ class DevicePutInJit(Rule):
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
     when a traced function reaches it through other functions and files; a tree of shardings,
     `jax.tree.map(jax.device_put, tree, shardings)` and calls of `put = partial(jax.device_put, device=sharding)` too.
-    Where others may call it as well, it is likely, and the calls that are seen are told. What is only
+    Where others may call it as well, it is likely, and the calls that are seen are told. Likely, too: `device_put(x,
+    P("data"))`, where all meshes that the program makes have Auto axes. What is only
     annotated as a sharding, or called one, is possible.
 
     ## Why it hurts
@@ -61,7 +64,8 @@ class DevicePutInJit(Rule):
     triggers = (Calls("jax.device_put"), Calls("jax.tree.map", file_says=("device_put",)))
     fixes = "unsafe"
     bound = True
-    likely = ("in-sight",)
+    likely = ("in-sight", "spec")
+    behind = ("SL214",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement call in traced code, or for one that a `tree.map` makes of each leaf."""
@@ -72,9 +76,12 @@ class DevicePutInJit(Rule):
         if form is None:
             return
         region = site.region if form != "in-sight" else site.region_in_sight
+        if form == "spec" and region.traced == "unknown":
+            region = site.region_in_sight
         also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _IN_SIGHT
         fix, kept = (None, also) if also else self._fix(site, put)
         when = "has no effect here" if not also else "has no effect where this is traced"
+        when += ", or raises where no mesh is set by jax.set_mesh" if form == "spec" else ""
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
         yield site.finding(
             put.function,
@@ -92,6 +99,8 @@ class DevicePutInJit(Rule):
         """Why a target that is not followed to where it is made is taken for a sharding."""
         if form == "in-sight":
             return "calls that can be seen come to it in traced code"
+        if form == "spec":
+            return f"`{' '.join(site.text(target).split())}` is a spec, and all meshes that are made have Auto axes"
         if form == "annotated":
             return f"`{site.text(target)}` is annotated as {annotated_as(site, target)}"
         return f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
@@ -99,6 +108,8 @@ class DevicePutInJit(Rule):
     def _form(self, site: Site, target: ast.expr) -> str | None:
         """What is not sure about it, if anything; None where it is no mistake."""
         values = shardings(site, target)
+        if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
+            return self._of_spec(site)
         places, explicit = self._places(site, target, values), self._explicit(site, values)
         if places is None or explicit is True or _knows_it_is_traced(site):
             return None
@@ -113,6 +124,14 @@ class DevicePutInJit(Rule):
         if site.region.traced == "unknown":
             return form or "in-sight"
         return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
+
+    def _of_spec(self, site: Site) -> str | None:
+        """Of a bare spec, which device_put reads against the mesh that is set: what _form says of shardings."""
+        if not site.wants("spec") or _knows_it_is_traced(site) or not _all_auto(site):
+            return None
+        if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, ""):
+            return None
+        return "spec" if not _memories.spoken_of(site) else None
 
     def _traced_in_sight(self, site: Site, form: str) -> bool:
         """Whether a call that can be seen comes to it in traced code, where others may be out of sight."""
@@ -224,6 +243,21 @@ def _computed(site: Site) -> bool:
             return False
         return bool(bindings) and all(one.kind != "param" for one in bindings)
     return isinstance(node, ast.Call | ast.BinOp) and not site.arguments.open_positional
+
+
+def _all_auto(site: Site) -> bool:
+    """Whether the program makes meshes, and all of them with Auto axes."""
+    return site.program.once(site.file, "SL201 auto", lambda: _made_auto(site))
+
+
+def _made_auto(site: Site) -> bool:
+    some = False
+    for file in making_meshes(site.program, site.file.path, tests=False):
+        for mesh in made_meshes(site.program, file) if file is not None else (None,):
+            if mesh is None or site.shardings.axis_types(mesh) != "auto":
+                return False
+            some = True
+    return some
 
 
 def _knows_it_is_traced(site: Site) -> bool:

@@ -17,13 +17,22 @@ from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
-from shardlint_rules.jit._pure_dropped import UPDATES, library_dropped, map_dropped, update_dropped
+from shardlint_rules.jit._pure_dropped import (
+    MAPPED,
+    UPDATES,
+    library_dropped,
+    map_dropped,
+    mapped_line,
+    update_dropped,
+)
 from shardlint_rules.jit._synced_unread import SYNCED, lost
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
+# Beside these a map over trees is looked at for placements too.
+_NEAR = (*PLACED_WORDS, "pmap", "device_count")
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
 _EINSHARD = "einshard.einshard"
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
@@ -51,8 +60,8 @@ class DiscardedPlacement(Rule):
     is dropped, or bound to a name that is never read, itself or as a part of a tree; and a mesh
     context manager called as a statement (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives
     (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, `jax.make_array_from_process_local_data`, tree
-    maps of a lambda that only computes, `x.at[i].set(y)`, a count of devices in
-    `if n is None: jax.local_device_count()`, and functions of the project, named like
+    maps of a function that only computes, `x.at[i].set(y)`, `optax.apply_updates(params, updates)`, a count of devices
+    in `if n is None: jax.local_device_count()`, and functions of the project, named like
     those that place, that only return another array.
 
     ## Why it hurts
@@ -77,12 +86,13 @@ class DiscardedPlacement(Rule):
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, file_says=("haliax",)),
         Calls(_EINSHARD, file_says=("einshard",)),
-        Calls(_MAP, file_says=(*PLACED_WORDS, "pmap", "device_count")),
+        Calls(_MAP, file_says=_NEAR),
         Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
         Statements(*MANAGER_WORDS),
         SYNCED,
         UPDATES,
+        MAPPED,
     )
     fixes = "unsafe"
 
@@ -166,7 +176,7 @@ class DiscardedPlacement(Rule):
         if not made:
             if site.form == "statement" and result_use == "dropped":
                 yield from self._given(site)
-            elif site.form == "call" and map_dropped(site):
+            elif site.form == "call" and map_dropped(site, site.call):
                 yield from self._computed(site, site.call)
             return
         if not any(put_somewhere(one, evaluator) for one in made):
@@ -190,8 +200,9 @@ class DiscardedPlacement(Rule):
         """A statement that only makes new arrays."""
         if is_test(site.file, call) or caught(site.file, call) or _shown(site):
             return
-        given = site.text(call.args[1 if site.form == "call" else 0])
-        if site.form == "line":
+        at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
+        given = site.text(call.args[0 if site.form == "statement" else 1]) if not at else ""
+        if at:
             given = site.text(call).partition(".at[")[0]
         value = " ".join(given.split())
         yield site.finding(
@@ -206,8 +217,11 @@ class DiscardedPlacement(Rule):
         )
 
     def _updated(self, site: Site) -> Iterator[Finding]:
-        """`x.at[i].set(y)` as a statement."""
+        """`x.at[i].set(y)` as a statement, or a map over trees in a file that says nothing of where arrays are."""
         call = update_dropped(site)
+        mapped = mapped_line(site) if call is None and not any(map(site.file.says, _NEAR)) else None
+        if mapped is not None and map_dropped(site, mapped):
+            call = mapped
         if call is not None:
             yield from self._computed(site, call)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._return_forgotten import ENDING, forgotten
 from shardlint_rules.jit.own_calls import CALLING, gives_nothing, own_calls
 from shardlint_rules.jit.repeated import is_test
 
@@ -16,7 +17,8 @@ class ResultIsNone(Rule):
 
     ## What it does
     Reports `params = shard_params(params, mesh)` and `return shard_params(...)` where the function of the project
-    changes something in place, or forgot its `return`.
+    changes something in place, or forgot its `return`. And functions that step, place or initialize, by name, which
+    return nothing and end in an expression that has no effect: `state, loss` in place of `return state, loss`.
 
     ## Why it hurts
     The name is None from here on. What was placed is thrown away, or what was changed in place is hidden behind None.
@@ -29,12 +31,15 @@ class ResultIsNone(Rule):
     code = "SL237"
     name = "result-is-none"
     harm = Harm.CRASH
-    triggers = (CALLING,)
+    triggers = (CALLING, ENDING)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a name that becomes None."""
+        """One finding for a name that becomes None, or for the end of a function that was to return it."""
         statement = site.syntax
+        if isinstance(statement, ast.FunctionDef):
+            yield from self._ending(site, statement)
+            return
         if is_test(site.file, statement) or not isinstance(statement, ast.Assign | ast.AnnAssign):
             return
         for call, function in own_calls(site):
@@ -59,4 +64,17 @@ class ResultIsNone(Rule):
                 "it returns nothing",
                 f"`{site.text(target)}` is None from here on: `{node.name}` at {where} has no return with a value.",
                 help=f"call it as a statement, or let it return what it makes: {site.text(call.func)}(...)",
+            )
+
+    def _ending(self, site: Site, function: ast.FunctionDef) -> Iterator[Finding]:
+        if is_test(site.file, function) or site.program.project.is_test(site.file.path):
+            return
+        given = forgotten(site)
+        if given is not None:
+            text = " ".join(site.text(given).split())
+            yield site.finding(
+                given,
+                "this is not returned",
+                f"As a statement it does nothing, and every call of `{function.name}` gives None.",
+                help=f"write: return {text}",
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.signatures import JITS
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._crossed import crossed
 from shardlint_rules.jit._meant_other import meant_other
 from shardlint_rules.jit.repeated import is_test
 
@@ -45,7 +46,7 @@ class ShardingNeverUsed(Rule):
     name = "sharding-never-used"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("meant-other", "of-a-tree")
+    likely = ("meant-other", "of-a-tree", "crossed")
     behind = ("SL503",)
     triggers = (Calls("jax.sharding.NamedSharding", *_OF_TREES), Calls(*JITS, file_says=("in_shardings",)))
     forms = ("call", "partial")
@@ -57,6 +58,7 @@ class ShardingNeverUsed(Rule):
             return
         if site.api in JITS:
             yield from self._other(site)
+            yield from self._crossed(site)
             return
         if site.form != "call":
             return
@@ -88,6 +90,22 @@ class ShardingNeverUsed(Rule):
                 help=f"write {one.unread}",
                 form="meant-other",
                 why=f"`{one.unread}` is called like the argument, and read nowhere",
+            )
+
+    def _crossed(self, site: Site) -> Iterator[Finding]:
+        """The state and the batch that get each other's sharding."""
+        found = crossed(site) if site.wants("crossed") else None
+        if found is not None:
+            state, data = (" ".join(site.text(one).split()) for one in (found.state, found.data))
+            yield site.finding(
+                found.state,
+                f"`{found.state_parameter}` gets `{state}`, and `{found.data_parameter}` gets `{data}`",
+                f"The arrays of `{found.state_parameter}` are placed as the data should be, and "
+                f"`{found.data_parameter}` as what is kept: it raises where the ranks do not fit, and else each device "
+                "computes with all of the batch.",
+                help=f"write in_shardings in the order of the arguments: {data} for `{found.state_parameter}`",
+                form="crossed",
+                why="both are called like the other argument",
             )
 
     def _finding(self, site: Site, name: str, form: str, why: str) -> Finding:

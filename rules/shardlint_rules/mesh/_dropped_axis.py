@@ -18,11 +18,11 @@ LOGICAL = (
     r"(?:)Logical(?<!\wLogical)[A-Z(:.]",
     "axis_rules",
 )
-# `name if name in mesh.axis_names else None`, and the same of each name of an entry.
-_DROPS = (
+DROPS = (
     r"(?:\b(?:if|for)\b[^\n]*\bin\s+(?:\w+(?:\(\))?\.)*(?:axis_names|axis_sizes|shape|mesh_axes)\b)"
     r"|(?:=\s*(?:set|frozenset|tuple|list)\((?:\w+\.)*axis_names\))"
 )
+"""`name if name in mesh.axis_names else None`, and the same of each name of an entry."""
 _SPEC = regex(r"\b(?:P|PS|PartitionSpec)\(((?:[^()\n]|\([^()]*\))*)\)")
 # Names that axes of one kind have.
 _KINDS = (
@@ -50,7 +50,7 @@ def dropped(site: Site) -> Dropped | None:
     mesh = site.mesh_of(site.value(site.call))
     if mesh is None or mesh.axis_names is None or site.program.project.holds(site.file.path, *LOGICAL):
         return None
-    if not site.program.project.saying(site.file.path, (_DROPS,)):
+    if not site.program.project.saying(site.file.path, (DROPS,)):
         return None
     said = site.program.once(site.file, "SL351 dropped", lambda: _said(site))
     if said is None:

@@ -6,12 +6,19 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from shardlint.model.mesh.meshes import spec_of
+from shardlint.model.mesh.meshes import Spec, spec_of
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh._dropped_axis import LOGICAL, dropped
+from shardlint_rules.mesh._dropped_axis import DROPS, LOGICAL, dropped
+from shardlint_rules.mesh._said_nowhere import (
+    declared,
+    given_to_a_taker,
+    names_of_a_mesh,
+    names_of_others,
+    said_nowhere,
+)
 from shardlint_rules.mesh.given import Given, bound_by, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -34,9 +41,10 @@ class AxisOfNoMesh(Rule):
     ## What it does
     Where the names of all meshes that a program makes are told by its text, reports an axis in a `PartitionSpec` that
     none of them has, beside one that they have: in the same spec, or in the same table of specs. Of a spec that stands
-    alone, a finding is possible. Where the program leaves out the axes that a mesh does not have, reports the axis of a
-    mesh that no spec names, while specs name one that no mesh has. SL301 says more where it is known which mesh the
-    spec meets, and SL340 where the settings list the axes.
+    alone, a finding is possible. Where meshes are not all told, reports an axis that nothing but specs says: no other
+    text of the program, and no YAML or TOML file of the project, while another axis is said. Where the program leaves
+    out the axes that a mesh does not have, reports the axis of a mesh that no spec names, while specs name one that no
+    mesh has. SL301 says more where it is known which mesh the spec meets, and SL340 where the settings list the axes.
 
     ## Why it hurts
     A sharding with such a spec raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`
@@ -47,15 +55,16 @@ class AxisOfNoMesh(Rule):
     An axis of the mesh, or None where the dimension is not to be split.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12. Left alone: programs with logical names, with a mesh whose axes come from a configuration
-    that is not read, or which ask a mesh for its axes and leave others out; tests; and the axes of `pmap` and `vmap`.
+    Run on jax 0.4.38 to 0.12. Left alone: programs with logical names, or which ask a mesh for its axes and leave
+    others out; axes that anything else says, where a mesh comes from a configuration that is not read; tests; and the
+    axes of `pmap` and `vmap`. In 71 public projects no spec outside of tests names an axis that nothing else says.
     """
 
     code = "SL351"
     name = "axis-of-no-mesh"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("beside", "dropped")
+    likely = ("beside", "dropped", "nowhere")
     behind = ("SL301", "SL340", "SL316")
     triggers = (Calls(_SPEC), Calls(*_MAKERS))
     forms = ("call",)
@@ -74,9 +83,13 @@ class AxisOfNoMesh(Rule):
         if not axes:
             return
         made = site.program.once(site.file, "SL351", lambda: _axes_of_meshes(site))
+        if not made:
+            yield from self._nowhere(site, spec, axes)
         if not made or axes <= made:
             return
         form = "beside" if axes & made or _table_names(site, made) else "alone"
+        if form == "alone" and site.wants("nowhere") and all(said_nowhere(site, axis) for axis in axes - made):
+            form = "nowhere" if not site.program.project.saying(site.file.path, (DROPS,)) else form
         for entry, axis in named(spec):
             if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
@@ -87,6 +100,25 @@ class AxisOfNoMesh(Rule):
                     help=f"name one of {', '.join(sorted(made))}, or None where nothing is to be split",
                     form=form,
                     why=f"the meshes that the program makes have the axes {', '.join(sorted(made))}",
+                )
+
+    def _nowhere(self, site: Site, spec: Spec, axes: set[str]) -> Iterator[Finding]:
+        """Axes that nothing but specs names, where the meshes are not all known and others are named elsewhere too."""
+        if not site.wants("nowhere") or names_of_a_mesh(site):
+            return
+        if not given_to_a_taker(site) and names_of_others(site, (*_ASKS, DROPS)):
+            return
+        lone = {axis for axis in axes if said_nowhere(site, axis)}
+        other = declared(site, lone) if lone else ""
+        for entry, axis in named(spec) if other else ():
+            if axis in lone and not bound_by(site, axis, _MAPS):
+                yield site.finding(
+                    where(site, Given(spec, site.call, True), entry, axis),
+                    f'no mesh or configuration of the program has "{axis}"',
+                    f"On {site.release('jax')} a sharding of this spec raises ValueError over a mesh without it.",
+                    help=f'name an axis that the meshes have, as "{other}", or None where nothing is to be split',
+                    form="nowhere",
+                    why=f'nothing in the program but specs says "{axis}"',
                 )
 
     def _dropped(self, site: Site) -> Iterator[Finding]:

@@ -22,6 +22,14 @@ TAKERS: dict[str, tuple[str, ...]] = {
     "jax.shard_map": ("in_specs", "out_specs"),
 }
 """What takes a spec, and in which arguments."""
+LOGICAL_NAMES = (
+    *(
+        rf"(?:){word}(?i:(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to))"
+        for word in ("logical", "Logical", "LOGICAL")
+    ),
+    "axis_rules",
+)
+"""What projects say that have names for the dimensions of arrays, and rules which turn these into mesh axes."""
 # Most jits are given no sharding at all.
 SHARDED_JITS = Calls(*JITS, file_says=("_shardings", "PartitionSpec", "Sharding"))
 WAKES = (Calls(*(name for name in TAKERS if name not in JITS)), SHARDED_JITS)

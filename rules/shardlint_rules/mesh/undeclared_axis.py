@@ -13,19 +13,21 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safe
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh.given import TAKERS, WAKES, Given, bound_by, given, literal, named, where
+from shardlint_rules.mesh.given import (
+    LOGICAL_NAMES,
+    TAKERS,
+    WAKES,
+    Given,
+    bound_by,
+    given,
+    literal,
+    named,
+    where,
+)
 from shardlint_rules.shard_map.runs import runs
 
 _SPEC = "jax.sharding.PartitionSpec"
 _MESHES = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
-# What projects say that have names for the dimensions of arrays, and rules which turn these into mesh axes.
-_LOGICAL = (
-    *(
-        rf"(?:){word}(?i:(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to))"
-        for word in ("logical", "Logical", "LOGICAL")
-    ),
-    "axis_rules",
-)
 _NEAR = 0.7
 
 
@@ -229,4 +231,4 @@ def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
 
 def _has_logical(site: Site) -> bool:
     """Whether names of dimensions that are no mesh axes may stand in specs here."""
-    return site.program.project.holds(site.file.path, *_LOGICAL)
+    return site.program.project.holds(site.file.path, *LOGICAL_NAMES)

@@ -13,6 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.shard_map._siblings import REDUCES, axis_left_out, sum_among_means
 from shardlint_rules.shard_map.beside_means import GRADS, SAYS, unaveraged
 
 _MAPS = ("jax.pmap", "jax.vmap")
@@ -31,7 +32,8 @@ class AxisNeverAveraged(Rule):
     Reports `pmap` and `vmap` with an `axis_name` over code that takes gradients and applies them to parameters, where
     collectives name another axis that the code is mapped over too, and none names this one (SL402 reports code that
     averages over none). So it does for gradients that a function applies as they are, while it averages its loss or
-    other measures over the devices.
+    other measures over the devices; and for gradients that are averaged over one axis, where those beside them are
+    averaged over that and another one, or that are added up, where those are averaged.
 
     ## Why it hurts
     Each copy along the axis trains on its own part of the data, and their parameters drift apart. What is saved or
@@ -49,9 +51,9 @@ class AxisNeverAveraged(Rule):
     name = "axis-never-averaged"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "beside")
-    behind = ("SL402",)
-    triggers = (Calls(*_MAPS, file_says=("axis_name",)), Calls(*GRADS, file_says=SAYS))
+    likely = ("other-axis", "beside", "sibling")
+    behind = ("SL402", "SL403")
+    triggers = (Calls(*_MAPS, file_says=("axis_name",)), Calls(*GRADS, file_says=SAYS), REDUCES)
     forms = ("call", "partial")
     in_tests = False
     fixes = "none"
@@ -60,6 +62,9 @@ class AxisNeverAveraged(Rule):
         """One finding for an axis of a file, or for the gradients of a function."""
         if site.api in GRADS:
             yield from self._beside(site)
+            return
+        if site.api not in _MAPS:
+            yield from self._sibling(site)
             return
         axis = _axis(site)
         if axis is None or not site.file.says("grad"):
@@ -98,6 +103,31 @@ class AxisNeverAveraged(Rule):
             form="beside",
             why=f"the function runs on each device: it reduces `{found.what}` over them",
         )
+
+    def _sibling(self, site: Site) -> Iterator[Finding]:
+        """Gradients that are averaged over fewer axes than others of the step."""
+        found = axis_left_out(site) if site.form == "call" and site.wants("sibling") else None
+        if found is not None:
+            yield site.finding(
+                site.call,
+                f'`{found.names}` is not averaged over "{found.axis}", as others are (line {found.other.call.lineno})',
+                f'On {site.release("jax")} the copies that are mapped over "{found.axis}" each update these parameters '
+                "with the gradients of their own part of the data: they drift apart, and nothing is raised.",
+                help=f'average it over that too: jax.lax.pmean(..., axis_name="{found.axis}")',
+                form="sibling",
+                why="the step averages the gradients beside it over both axes",
+            )
+        added = sum_among_means(site) if site.form == "call" and site.wants("sibling") else None
+        if added is not None:
+            yield site.finding(
+                site.call.func,
+                f"adds up `{added.names}`, and line {added.other.call.lineno} takes a mean",
+                f"On {site.release('jax')} these gradients are as many times those of the others as there are copies "
+                f'along "{added.axis}", and so is each step of plain SGD.',
+                help="write jax.lax.pmean",
+                form="sibling",
+                why="the step averages gradients otherwise, and nothing divides this sum",
+            )
 
     def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
         here = [one for one in others if one[0] is site.file and "grad" in site.text(one[1])]

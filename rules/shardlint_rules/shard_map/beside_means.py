@@ -108,7 +108,7 @@ def summed(site: Site) -> Summed | None:
         if (
             isinstance(node, ast.BinOp | ast.AugAssign | ast.Call)
             and names_in(node) & derived
-            and _scales(site, node)
+            and scales(site, node)
         ):
             return None
     if not any(isinstance(one, ast.Call) and _applies(site, one, derived) for one in body):
@@ -122,7 +122,7 @@ def summed(site: Site) -> Summed | None:
     return None
 
 
-def _scales(site: Site, node: ast.AST) -> bool:
+def scales(site: Site, node: ast.AST) -> bool:
     """Whether an expression divides or multiplies, or calls what may do so by its name."""
     if isinstance(node, ast.Call):
         return _SCALES.search(last_name(node.func)) is not None or any(

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shardlint.model.manual.local_values import SHARE, LocalValues
+from shardlint.model.manual.local_values import LEAST, SHARE, LocalValues
 from shardlint.model.manual.varying import (
     HIDDEN,
     NOTHING,
@@ -56,7 +56,8 @@ class Body(LocalValues):
         self._bind(file, function, frame, list(given), named)
         limit = self.limit
         if self._running:
-            self.limit = self.steps + max(0, limit - self.steps) // SHARE
+            left = max(0, limit - self.steps)
+            self.limit = self.steps + max(left // SHARE, min(left, LEAST))
         self._running.append(node)
         try:
             return self._ran(file, node, frame)

@@ -65,6 +65,11 @@ class Collectives:
                 if given
                 else HIDDEN
             )
+        if any(axis in self.calls.body.batched for axis in axes):
+            axes = tuple(axis for axis in axes if axis not in self.calls.body.batched)
+            given, named = self._within(name, given, named)
+            if not axes:
+                return named.get("x") or (given[0] if given else NOTHING)
         over = frozenset(axes)
         self.calls.note(
             "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
@@ -104,6 +109,15 @@ class Collectives:
                 reduced=leaf.reduced | over,
             ),
         )
+
+    def _within(self, name: str, given: list[Local], named: dict[str, Local]) -> tuple[list[Local], dict[str, Local]]:
+        """The arguments after what a collective does along the axis of a `vmap`: all of that is on one device."""
+        if name == "axis_index":
+            return [], {}
+        x = named.get("x") or (given[0] if given else HIDDEN)
+        if name != "pmean":
+            x = each(x, lambda leaf: leaf if leaf.kind == "gradient" else leaf.plain())
+        return [x, *given[1:]], {**named, "x": x}
 
     def _axes(self, value: Local | None) -> tuple[Axis, ...] | None:
         match value:

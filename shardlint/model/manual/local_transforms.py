@@ -15,6 +15,7 @@ from shardlint.model.manual.varying import (
     Local,
     Through,
     Tree,
+    axes_of,
     combined,
     each,
 )
@@ -51,10 +52,14 @@ class LocalTransforms:
         if made.api in _GRADS:
             return self._gradient(made, given, named, place)
         if made.api in ("jax.vmap", "equinox.filter_vmap", "flax.nnx.vmap"):
-            # Whether a name is that of an axis of vmap, nobody but vmap knows.
-            if "axis_name" in made.keywords or "spmd_axis_name" in made.keywords:
+            axis = self._own_axis(made)
+            if axis is None:
                 return combined([*given, *named.values(), HIDDEN])
-            result = self.calls.apply(made.inner, given, named, place)
+            self.calls.body.batched.append(axis)
+            try:
+                result = self.calls.apply(made.inner, given, named, place)
+            finally:
+                self.calls.body.batched.pop()
             return combined([result]) if isinstance(result, Known) else _without_kinds(result)
         if made.api in _KEEPS or made.api in (
             "jax.checkpoint",
@@ -63,6 +68,16 @@ class LocalTransforms:
         ):
             return self.calls.apply(made.inner, given, named, place)
         return combined([*given, *named.values(), HIDDEN])
+
+    def _own_axis(self, made: Through) -> str | None:
+        """The axis that a `vmap` binds, an empty string if none; None where it may be any."""
+        if "spmd_axis_name" in made.keywords:
+            return None
+        named = made.keywords.get("axis_name")
+        if named is None or named == Known(Constant(None)):
+            return ""
+        axes = axes_of(named.value) if isinstance(named, Known) else None
+        return axes[0] if axes is not None and len(axes) == 1 and isinstance(axes[0], str) else None
 
     def _gradient(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
         """What `jax.grad(f)(...)` gives: of arguments that do not vary, by release, summed over the devices."""

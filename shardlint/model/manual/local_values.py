@@ -60,6 +60,8 @@ STEPS = 6000
 """How many expressions and turns of loops of a body are looked at, at most."""
 SHARE = 3
 """A function that is called in it may take one part in so many of those left: what follows is looked at too."""
+LEAST = 700
+"""It may take so many of them, though, if there are: steps are often functions in functions, five deep."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
 
@@ -82,6 +84,8 @@ class LocalValues(Arithmetic):
         """How many branches that may not be taken are open."""
         self.apart: list[Axes] = []
         """The axes along which devices go different ways here, by what a `cond` or a `while_loop` asks."""
+        self.batched: list[str] = []
+        """The axes that a `vmap` binds around here, on one device."""
         self.split: Axes = NONE
         """The axes over which some argument of the body is split, keys aside."""
         self.by_rows = False
