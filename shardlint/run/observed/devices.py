@@ -150,7 +150,7 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
         lost = [
             leaf
             for leaf in leaves
-            if (leaf["devices"] == 1 or (_on_the_host(leaf) and _in_a_tree(leaf) and _comes_back(leaf, one)))
+            if (leaf["devices"] == 1 or _of_the_host(leaf, one))
             and leaf["bytes"] >= least
             and array(leaf) in split
             and split[array(leaf)][1]["name"] != leaf["name"]
@@ -184,6 +184,11 @@ def numpys(events: Events) -> frozenset[tuple[str, int, str]]:
 def _on_the_host(leaf: dict[str, Any]) -> bool:
     """Whether an array is numpy's: what a checkpoint gave, and nobody placed."""
     return bool(leaf["devices"] == 0)
+
+
+def _of_the_host(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether a function of the user's takes state from the host: what an operation takes, a library may have made."""
+    return bool(one["defined"]) and _on_the_host(leaf) and _in_a_tree(leaf) and _comes_back(leaf, one)
 
 
 def _in_a_tree(leaf: dict[str, Any]) -> bool:

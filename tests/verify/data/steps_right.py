@@ -140,8 +140,35 @@ def lengths():
         predict(params, jax.device_put(batch(ROWS, length, D), split))
 
 
+def distinct():
+    """What a library makes of an array on its way is placed by nobody."""
+    with jax.set_mesh(mesh):
+        numbers = jax.device_put(rng.permutation(4096).astype(np.int32), split)
+        return jnp.unique(numbers)
+
+
+def gathered_by_each():
+    """A buffer that each device fills with its own."""
+    insert = jax.pmap(lambda buffer, part, at: jax.lax.dynamic_update_slice(buffer, part, (at,)), in_axes=(0, 0, None))
+    energies = jax.pmap(lambda rows: jnp.tanh(rows).sum(-1))
+    buffer = jax.device_put(np.zeros((8, 4 * 64), np.float32), split)
+    for at in range(4):
+        buffer = insert(buffer, energies(batch(8, 64, D)), at * 64)
+    return buffer
+
+
+@jax.jit
+def of_all_samples(jacobian):
+    """What is multiplied along the other dimension is asked for there."""
+    columns = jax.lax.with_sharding_constraint(jnp.pad(jacobian.T, ((0, 8), (0, 0))), split)
+    return jax.lax.with_sharding_constraint(columns.T @ columns, whole)
+
+
 def main():
     kept_now_and_then()
+    distinct()
+    gathered_by_each()
+    of_all_samples(jax.device_put(batch(ROWS, 4096), split))
     filled_up()
     planned()
     lengths()
