@@ -19,6 +19,7 @@ from shardlint_rules.jit.repeated import is_test
 
 _PUTTING = ("put", "shard", "place", "replicate", "distribute")
 _LINE = rf"[\w.]+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_PUTTING)})\w*\("
+_FETCH = "jax.device_get"
 _STATE = regex(r"(?i)(^|_)(params?|state|model|weights?|variables|cache|net|module|policy|critic|actor)(_|$|\d)")
 _COMPARING = regex(r"(?i)assert|allclose|bench|timeit|perf_counter|compare|reference|np\.testing")
 _OLD = regex(r"(?i)host|cpu|_?np(_|$)|numpy|local|abstract|shape|unsharded|ref(erence)?|orig|single")
@@ -97,6 +98,8 @@ class OriginalAfterPlacing(Rule):
             return False
         if isinstance(parent.func, ast.Attribute) and parent.func.attr == "init":
             here = Place(site.file, parent.func)
+            if _placed_or_fetched(site, parent):
+                return False
             return bool(init_of(site, here)) or init_by_name(site, here)
         if len(parent.args) + len(parent.keywords) < 2 or _placed(site, parent) or text in site.text(parent):
             return False
@@ -122,6 +125,18 @@ def _placed(site: Site, call: ast.Call) -> bool:
                 isinstance(where, Parameter | Unknown) and _says_a_sharding(site, call)
             )
     return places_over_a_mesh(site, call)
+
+
+def _placed_or_fetched(site: Site, call: ast.Call) -> bool:
+    """Whether what a call gives is put over a mesh or brought to the host at once."""
+    for outer in site.file.ancestors(call):
+        if not isinstance(outer, ast.Call):
+            return False
+        if any(isinstance(one, CallResult) and one.api == _FETCH for one in options(site.value(outer))):
+            return True
+        if _placed(site, outer):
+            return True
+    return False
 
 
 def _compiled(site: Site, call: ast.Call) -> bool:

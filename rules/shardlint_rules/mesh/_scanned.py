@@ -22,6 +22,7 @@ SCANS = {"jax.lax.scan": ("f", "init", "xs"), "jax.lax.map": ("f", "xs")}
 """What takes one entry of the first dimension of `xs` in each turn, and its parameters."""
 # `in_shardings` does not count what is static.
 _STATIC = ("static_argnums", "static_argnames")
+_EACH = ("shard_map", "pmap")
 _RESHAPE = "jax.numpy.reshape"
 _REARRANGE = "einops.rearrange"
 # `(steps rows) ... -> steps rows ...`
@@ -67,6 +68,8 @@ def counted_in_front(site: Site) -> Iterator[Split]:
     given, body = (site.arguments.get(name, SCANS[site.api]) for name in ("xs", "f"))
     if given is None or body is None or site.arguments.open_positional:
         return
+    if any(region.by.endswith(_EACH) for region in (site.region, site.region_in_sight)):
+        return  # what it goes over is one device's part
     seen: set[Place] = set()
     for value in leaves(site.program.evaluator.trees.expanded(site.program.value(given.file, given.node))):
         found = _cut(site, value)

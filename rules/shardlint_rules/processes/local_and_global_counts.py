@@ -162,8 +162,7 @@ class LocalAndGlobalCounts(Rule):
                     Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
                 )
         # Where nothing asks for processes there is one, and nothing shows.
-        several_ = found.form == "itself" or asks_itself(site.file) or several(site.program, site.file)
-        form = found.form if several_ else f"{found.form}-alone"
+        form = found.form if found.form == "itself" or _asks(site) else f"{found.form}-alone"
         return site.finding(found.node, found.label, found.message, help=help_, fix=fix, form=form, why=found.why)
 
     def _told(self, site: Site) -> Iterator[Finding]:
@@ -307,7 +306,8 @@ class LocalAndGlobalCounts(Rule):
                 "devices of one: with several processes there are more rows than it takes."
             )
             who = "the file maps" if maps else "code that runs with it maps"
-            yield self._found(site, message, "leading", f"{who} with pmap, or feeds one")
+            form = "leading" if _asks(site) else "leading-alone"
+            yield self._found(site, message, form, f"{who} with pmap, or feeds one")
 
     def _why(self, product: _Product) -> str:
         return f"the name `{product.name}`"
@@ -366,6 +366,11 @@ class LocalAndGlobalCounts(Rule):
             takers += [site.text(call.func)] if isinstance(call, ast.Call) else []
         names = [taker.rpartition(".")[2] for taker in takers]
         return " ".join([function.name if function is not None else "", product.name, *names])
+
+
+def _asks(site: Site) -> bool:
+    """Whether anything in sight asks for processes: where nothing does there is one, and nothing shows."""
+    return asks_itself(site.file) or several(site.program, site.file)
 
 
 def _inside(site: Site, node: ast.expr | None) -> bool:

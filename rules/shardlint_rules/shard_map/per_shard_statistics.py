@@ -14,6 +14,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, 
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
+from shardlint_rules.shard_map._ranks import of_another_rank
 from shardlint_rules.shard_map.runs import elsewhere, events, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
@@ -89,6 +90,8 @@ class PerShardStatistics(Rule):
             later = _communicates(ran, event)
             norm = event.note == "norm+"
             if later and not norm and not _normalised_alone(ran, event):
+                continue
+            if of_another_rank(event):
                 continue
             done.add(node)
             sure = not event.note.endswith(("?", "+")) and not later

@@ -295,7 +295,11 @@ class LocalCalls:
         every = [leaf for value in values for leaf in leaves(value)]
         gradients = [leaf for leaf in every if leaf.kind == "gradient" and leaf.over]
         own = [leaf for leaf in gradients or every if leaf.own_gradient]
-        axes = NONE.union(*(leaf.sure - leaf.reduced for leaf in gradients))
+        # Where some of a tree were reduced, the others were left by design: those of experts come back summed.
+        settled = NONE.union(*(leaf.may_be_reduced for leaf in every))
+        settled |= NONE.union(*(leaf.reduced for leaf in every if leaf.kind == "gradient"))
+        axes = NONE.union(*(leaf.sure - leaf.reduced for leaf in gradients)) - settled
+        own = [leaf for leaf in own if leaf.own_gradient - settled]
         if axes:
             self.note("unreduced gradient", place, tuple(axes), gradients[0])
         elif own:
