@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
@@ -17,6 +17,7 @@ from shardlint.verify.report import size_text
 _SHARE = 16
 # What is gathered inside counts from this share of the data that it is computed of.
 _INSIDE = 4
+_TREE = 4
 # Along these what lies before or behind is needed.
 _ORDERED = regex(r"(?i)(sp|cp|seq|sequence|context|ctx|time|space|spatial|rows|cols)(_|\b|\d)")
 
@@ -101,8 +102,16 @@ def _along_both(axes: str, one: Compiled) -> bool:
     those, is cut apart or joined on other devices than it lay on.
     """
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
+    if not state:  # an evaluation gives none back: what it works with is a tree of many
+        roots = Counter(map(_root, one.arguments))
+        state = [leaf for leaf in one.arguments if roots[_root(leaf)] >= _TREE]
     batch = [leaf for leaf in one.arguments if leaf not in state]
     return bool(axes) and _named(axes) <= split_axes(state) & split_axes(batch)
+
+
+def _root(leaf: Array) -> str:
+    """The argument that a leaf is part of."""
+    return leaf.where.partition("[")[0].partition(".")[0]
 
 
 def _named(axes: str) -> set[str]:

@@ -370,7 +370,7 @@ class LocalAndGlobalCounts(Rule):
 
 def _asks(site: Site) -> bool:
     """Whether anything in sight asks for processes: where nothing does there is one, and nothing shows."""
-    return asks_itself(site.file) or several(site.program, site.file)
+    return asks_itself(site.file) or bool(several(site.program, site.file))
 
 
 def _inside(site: Site, node: ast.expr | None) -> bool:

@@ -135,6 +135,9 @@ class _Seen:
             return
         if self.region.back or "transpose" in str(made.eqn.source_info.name_stack):
             return
+        # A ring brings every part to every device: what is added up over its rounds is the sum of all.
+        if softmax and any(each.name in MOVE and one.total & set(axes_of(each.eqn)) for each in self.ops.ops):
+            return
         if not self._added_up(made.gives[0], one.total):
             scores = self._product(made.takes[0]) if softmax else []
             self.tell("own-softmax" if softmax else "own-norm", made, one.total, scores=scores)

@@ -17,6 +17,9 @@ _LAYOUT = frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
      "dynamic_slice", "dynamic_update_slice", "convert_element_type", "gather", "expand_dims")
 )  # fmt: skip
+_ARRANGES = frozenset(
+    ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "copy")
+)
 _COUNTS = frozenset(("iota", "axis_index"))
 # What each device may well choose, count or round among its own rows by intent.
 _OWN = frozenset(
@@ -291,6 +294,8 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
             return None
     if not found:
         return _left(makers, [one for one in ends if one is not None and fits.get(one) in _PARTIAL], fits)
+    if found[0].name in _ARRANGES:
+        return None  # what arranges the same otherwise is compared otherwise, and says nothing
     if counted_each(several, found[0], fits):
         return found[0], "counted"
     taken = [fits[one] or "" for one in found[0].takes if one is not None]

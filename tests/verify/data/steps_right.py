@@ -164,8 +164,29 @@ def of_all_samples(jacobian):
     return jax.lax.with_sharding_constraint(columns.T @ columns, whole)
 
 
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=(P(None, "data"),) * 3, out_specs=(P(None, "data"), P(None, "data")))
+def ring_with_its_sums(q, k, v):
+    """What is added up over the rounds of a ring is the sum of all parts, also where its logarithm is kept."""
+    turn = [(i, (i + 1) % 8) for i in range(8)]
+
+    def turned(carry, _):
+        top, num, den, k, v = carry
+        scores = jnp.einsum("bqd,bkd->bqk", q, k)
+        now = jnp.maximum(top, scores.max(-1))
+        weights, old = jnp.exp(scores - now[..., None]), jnp.exp(top - now)
+        num = num * old[..., None] + jnp.einsum("bqk,bkd->bqd", weights, v)
+        den = den * old + weights.sum(-1)
+        return (now, num, den, jax.lax.ppermute(k, "data", turn), jax.lax.ppermute(v, "data", turn)), None
+
+    begin = (q[..., 0] * 0 - 1e30, q * 0, q[..., 0] * 0, k, v)
+    (top, num, den, _, _), _ = jax.lax.scan(turned, begin, None, 8)
+    return num / den[..., None], top + jnp.log(den)
+
+
 def main():
     kept_now_and_then()
+    ring_with_its_sums(*jax.device_put((batch(2, 8 * 16, 32),) * 3, NamedSharding(mesh, P(None, "data"))))
     distinct()
     gathered_by_each()
     of_all_samples(jax.device_put(batch(ROWS, 4096), split))
