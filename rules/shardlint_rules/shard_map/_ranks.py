@@ -10,7 +10,7 @@ from shardlint.syntax.nodes import walk
 
 
 def of_another_rank(event: Event) -> bool:
-    """Whether an array has another number of dimensions than its spec has entries, so that the last one is not its last.
+    """Whether an array has another number of dimensions than its spec has entries, so that the last are not the same.
 
     Dimensions behind the entries of a spec are whole.
     """
