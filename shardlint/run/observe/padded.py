@@ -51,12 +51,13 @@ def note_put(pairs: Sequence[tuple[Any, Any]], lines: list[Any]) -> None:
     known = _puts.setdefault(key, fresh)
     if known["full"] + known["padded"] < _FIRST:
         _placed.update((id(after), (weakref.ref(after), key, at)) for at, (_, after) in enumerate(pairs))
-    count = max(map(_left_out, arrays))
+    several = [one for one in arrays if one.ndim]
+    count = max(map(_left_out, several))
     if count:
         known["masked"] = True
     else:
-        ends = [one for one in arrays if _data(one)]
-        if not ends or any(one[-1].any() and not _mask(one) for one in arrays):
+        ends = [one for one in several if _data(one)]
+        if not ends or any(one[-1].any() and not _mask(one) for one in several):
             known["full"] += 1
             return
         count = min(_zeros(one) for one in ends)

@@ -294,8 +294,9 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
             return None
     if not found:
         return _left(makers, [one for one in ends if one is not None and fits.get(one) in _PARTIAL], fits)
-    if found[0].name in _ARRANGES:
-        return None  # what arranges the same otherwise is compared otherwise, and says nothing
+    if found[0].name in _ARRANGES or _until_small(found[0].eqn):
+        # What arranges the same otherwise is compared otherwise; how often a loop goes round hangs on made-up numbers.
+        return None
     if counted_each(several, found[0], fits):
         return found[0], "counted"
     taken = [fits[one] or "" for one in found[0].takes if one is not None]
@@ -304,6 +305,14 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     if found[0].name == "div" and summed is not None and summed.name in REDUCE:
         return found[0], "mean of sums"
     return found[0], taken[0] if taken else ""
+
+
+def _until_small(eqn: Any) -> bool:
+    """Whether it is a loop that ends by what its numbers come to, as a solver's does."""
+    test = inner(eqn.params.get("cond_jaxpr"))
+    atoms = (atom for one in getattr(test, "eqns", ()) for atom in one.invars)
+    floats = (getattr(getattr(atom.aval, "dtype", None), "kind", "") for atom in atoms)
+    return eqn.primitive.name == "while" and any(kind in "fV" for kind in floats if kind)
 
 
 def _left(makers: dict[int, Step], ends: Sequence[int], fits: Fits) -> tuple[Step, str] | None:
