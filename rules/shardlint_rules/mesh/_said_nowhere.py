@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.mesh.table import made_meshes, making_meshes, untold_meshes
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.mesh.given import LOGICAL_NAMES
 
-# Specs as they are written, also over several lines; one of another name is left, and what is in it counts as said.
-_SPECS = regex(r"\b(?:P|PS|PSpec|PartitionSpec)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
-# A mesh takes a spec for the names of its axes, too.
-_MESHES = regex(r"\b(?:Mesh|make_mesh)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 _MAKERS = ("Mesh", "make_mesh")
 # Where whoever starts the program may say the names.
 _ARGUMENTS = ("sys.argv", "parse_args", "environ", "getenv")
-_WORD = regex(r"\w+")
-_QUOTED = regex(r"""["'](\w+)["']""")
 _TAKERS = ("NamedSharding", "with_sharding_constraint", "device_put")
 _SETTINGS = (
     "in_shardings",
@@ -102,12 +94,7 @@ def _from_outside(file: FileFacts, call: ast.Call) -> bool:
 
 def _near(site: Site) -> frozenset[str]:
     """The axes that the specs of the file name, by its text."""
-    text = site.file.source.text
-    return site.program.of_file(
-        site.file,
-        "SL351 axes",
-        lambda: frozenset(name[1] for spec in _SPECS.finditer(text) for name in _QUOTED.finditer(spec[0])),
-    )
+    return frozenset(filter(None, site.program.project.told(site.file.path, "axes").split(",")))
 
 
 def given_to_a_taker(site: Site) -> bool:
@@ -130,20 +117,6 @@ def _said(site: Site, axis: str) -> bool:
 
 def _found(site: Site, axis: str) -> bool:
     project = site.program.project
-    for path in project.saying(site.file.path, (axis,)):
-        file = project.facts(path)
-        if file is None or axis in _words(site, file):
-            return True
+    if any(project.told(path, "outside", axis) for path in project.saying(site.file.path, (axis,))):
+        return True
     return project.configurations.says(axis)
-
-
-def _words(site: Site, file: FileFacts) -> frozenset[str]:
-    """The words of a file outside of specs."""
-    text = file.source.text
-    return site.program.of_file(file, "SL351 words", lambda: frozenset(_outside(text)))
-
-
-def _outside(text: str) -> Iterator[str]:
-    yield from _WORD.findall(_SPECS.sub(" ", text))
-    for made in _MESHES.finditer(text):
-        yield from _WORD.findall(made[0])

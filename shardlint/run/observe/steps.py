@@ -17,7 +17,7 @@ _LAYOUT = frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
      "dynamic_slice", "dynamic_update_slice", "convert_element_type", "gather", "expand_dims")
 )  # fmt: skip
-_ARRANGES = frozenset(
+_ARRANGES = TYPES | frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "copy")
 )
 _COUNTS = frozenset(("iota", "axis_index"))
