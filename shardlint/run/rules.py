@@ -35,7 +35,7 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         wholes = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
         state = [leaf for leaf in one.arguments if run.is_large(leaf, one) and is_state(leaf, one)]
         split = whole(leaf for leaf in state if leaf.copies < one.partitions)
-        # Moments in one row of numbers are split by a plan of their own (ZeRO-1), as they are where they have their shapes.
+        # Moments in one row of numbers are split by a plan of their own, as those of their shapes are (ZeRO-1).
         rows = all(len(leaf.shape) < 2 for leaf in state if leaf.copies < one.partitions)
         mostly_split = split > 0 and not rows and split >= whole(leaf for leaf in state if leaf in wholes)
         told = [
