@@ -217,7 +217,10 @@ def _all(
             found += rules.donated(each, run)
             found += rules.donated_beside(each, run)
             found += rules.replicated(each, run)
-            found += left_whole(each, run)
+            told_whole = {(one.line, name) for one in found if one.kind == "replicated" for name in one.arrays}
+            found += (
+                one for one in left_whole(each, run) if not {(one.line, name) for name in one.arrays} <= told_whole
+            )
             found += layouts.layouts(each, run)
             found += recompiled(each, run)
     found += placement.nothing_split(run)

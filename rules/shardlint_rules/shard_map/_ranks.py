@@ -15,7 +15,8 @@ def of_another_rank(event: Event) -> bool:
     Dimensions behind the entries of a spec are whole.
     """
     call, spec = event.place.node, event.leaf.spec
-    if not isinstance(call, ast.Call) or spec is None or not _from_the_end(call):
+    # Of a product it is told which entry is that of the last dimension.
+    if not isinstance(call, ast.Call) or type(spec) is not tuple or not _from_the_end(call):
         return False
     array = call.args[0] if call.args else None
     function = event.place.file.home(call).function()

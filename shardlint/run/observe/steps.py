@@ -24,7 +24,8 @@ _COUNTS = frozenset(("iota", "axis_index"))
 # What each device may well choose, count or round among its own rows by intent.
 _OWN = frozenset(
     ("sort", "top_k", "argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "round", "floor",
-     "reduce_precision", "ragged_dot", "ragged_dot_general", "scatter", "scatter-add", "scatter_add")
+     "reduce_precision", "call_hi_primitive", "ragged_dot", "ragged_dot_general", "scatter", "scatter-add",
+     "scatter_add")
 )  # fmt: skip
 COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
 _ADDING = frozenset(("add", "add_any", "sub"))

@@ -43,6 +43,9 @@ def _left_out(eqn: Any, region: Region) -> None:
     named = {device for pair in pairs for device in pair}
     if not axes or size < 2 or not pairs:
         return
+    swapped = len(named) >= size - 2 and set(pairs) == {(to, of) for of, to in pairs}
+    if swapped and len(named) < size:
+        return  # neighbours that change places in turns, as in a sorting network: the two at the ends wait
     if missing := [device for device in range(size) if device not in named]:
         region.tell("left-out", eqn, axes=axes, sizes=size, devices=missing)
     elif len({to for _, to in pairs}) < size and region.ring(eqn):

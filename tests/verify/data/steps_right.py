@@ -184,8 +184,24 @@ def ring_with_its_sums(q, k, v):
     return num / den[..., None], top + jnp.log(den)
 
 
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=P("data"), out_specs=P("data"))
+def by_turns(keys):
+    """Neighbours change places in turns, and the two at the ends wait every other time."""
+    me = jax.lax.axis_index("data")
+    for first in (0, 1, 0):
+        pairs = [(i, i + 1) for i in range(first, 7, 2)]
+        other = jax.lax.ppermute(keys, "data", pairs + [(j, i) for i, j in pairs])
+        both = jnp.sort(jnp.concatenate([keys, other]))
+        lower = (me - first) % 2 == 0
+        busy = (first == 0) | ((me > 0) & (me < 7))
+        keys = jnp.where(busy, jnp.where(lower, both[: keys.size], both[keys.size :]), keys)
+    return keys
+
+
 def main():
     kept_now_and_then()
+    by_turns(jax.device_put(batch(8 * 256), split))
     ring_with_its_sums(*jax.device_put((batch(2, 8 * 16, 32),) * 3, NamedSharding(mesh, P(None, "data"))))
     distinct()
     gathered_by_each()
