@@ -208,11 +208,18 @@ def _look(jax: Any, way: dict[str, Any], folder: str, left: list[float]) -> dict
     alone, wrong, results = found
     # The smallest says where as well as all of them, and what it is made of is the least to look at.
     parts = where_they_part(region, alone, [min(wrong, key=lambda one: given[one].size)])
-    if parts is None:
+    if parts is None or (parts["step"] == "axis_index" and _invented_numbers(jax, way, region)):
         return None
     at = max(wrong, key=lambda one: given[one].size)
     times = _times(first[at], results[at])
     return {"axes": region.sizes, "result": region.names[at], "shape": list(given[at].shape), "times": times, **parts}
+
+
+def _invented_numbers(jax: Any, way: dict[str, Any], region: Region) -> bool:
+    """Whether numbers that may count rows are made up and come split: which device they belong to is not known."""
+    invented = any(_integers(one) and isinstance(one, jax.ShapeDtypeStruct) for one in way["values"])
+    pairs = zip(region.given, region.in_specs, strict=True)
+    return invented and any(_integers(one) and any(spec) for one, spec in pairs)
 
 
 def _afforded(region: Region, left: list[float]) -> bool:
