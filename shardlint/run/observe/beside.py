@@ -174,6 +174,7 @@ class _Fits:
         self._makers = {give: step for step in several.steps for give in step.gives}
         self._arguments = len(region.body.invars)
         self._rounds = 0
+        self._other_shapes: set[int] = set()
         self._most = min(_ROUNDS, _COMPILED // (2 * max(1, region.operations)) + 1)
         self._known: dict[int, str | None] = {
             at: "split" if any(spec) else "" for at, spec in enumerate(region.in_specs)
@@ -188,6 +189,10 @@ class _Fits:
 
     def __getitem__(self, number: int) -> str | None:
         return self.get(number)
+
+    def comparable(self, number: int) -> bool:
+        """Whether its parts have shapes that make up the whole's."""
+        return number not in self._other_shapes
 
     def _load(self, number: int) -> None:
         """Look at a value and those it is made of, as many as are not too large together."""
@@ -205,6 +210,7 @@ class _Fits:
                 more = math.prod(len(each) for each in (rows or ((), ()))[1]) * self._region.several.size
                 if rows is None:
                     self._known[one] = None
+                    self._other_shapes.add(one)
                 elif not taken or size + more <= _ELEMENTS:
                     size += more
                     taken[one] = rows

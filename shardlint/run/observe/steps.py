@@ -17,9 +17,9 @@ _LAYOUT = frozenset(
     ("reshape", "transpose", "broadcast_in_dim", "slice", "squeeze", "concatenate", "pad", "rev", "split", "copy",
      "dynamic_slice", "dynamic_update_slice", "convert_element_type", "gather", "expand_dims")
 )  # fmt: skip
-_ARRANGES = TYPES | frozenset(
-    ("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims", "convert_element_type", "copy")
-)
+_ARRANGES = frozenset(("reshape", "transpose", "broadcast_in_dim", "squeeze", "expand_dims"))
+# These hand on what they take: where that is a constant, something else is at odds.
+_HAND_ON = TYPES - {"reshape", "broadcast_in_dim"}
 _COUNTS = frozenset(("iota", "axis_index"))
 # What each device may well choose, count or round among its own rows by intent.
 _OWN = frozenset(
@@ -56,6 +56,9 @@ class Fits(Protocol):
         """None where one does not, `default` where that is not known."""
 
     def __getitem__(self, number: int) -> str | None: ...
+
+    def comparable(self, number: int) -> bool:
+        """Whether its parts have shapes that make up the whole's."""
 
 
 @dataclass
@@ -295,8 +298,10 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
             return None
     if not found:
         return _left(makers, [one for one in ends if one is not None and fits.get(one) in _PARTIAL], fits)
-    if found[0].name in _ARRANGES or _until_small(found[0].eqn):
-        # What arranges the same otherwise is compared otherwise; how often a loop goes round hangs on made-up numbers.
+    # Where a split dimension is joined behind another one, rows of one device are in another order, as they may be.
+    arranged = found[0].name in _ARRANGES and all(map(fits.comparable, found[0].gives))
+    # How often a solver's loop goes round hangs on made-up numbers.
+    if arranged or found[0].name in _HAND_ON or _until_small(found[0].eqn):
         return None
     if counted_each(several, found[0], fits):
         return found[0], "counted"
