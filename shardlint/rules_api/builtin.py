@@ -149,7 +149,7 @@ class BannedCall(Rule):
             node, full, certain = _whole(site)
         if node is None:
             return
-        shown = " ".join(site.text(node).split())
+        shown = site.shown(node)
         yield site.finding(
             node,
             "banned" if shown == full else f"`{shown}` is {full}, banned",

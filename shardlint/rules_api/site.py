@@ -236,6 +236,10 @@ class Site:
         """The source text of a node."""
         return self.file.text(node if node is not None else self.syntax)
 
+    def shown(self, node: ast.AST | None = None) -> str:
+        """The source text of a node on one line, as findings quote it."""
+        return " ".join(self.text(node).split())
+
     def where(self, place: Place) -> str:
         """The line of a place as findings name it: `line 12`, in another file `train.py:12`."""
         return f"line {place.line}" if place.file is self.file else f"{place.file.path.name}:{place.line}"

@@ -47,10 +47,14 @@ def _used(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:
     """The axes of each mesh that something is split over, anywhere in the program."""
     found: dict[tuple[tuple[str, int], ...], set[str]] = defaultdict(set)
     for one in run.spread:
-        names = found[tuple(one.program.mesh.items())]
-        names |= {name for leaf in one.program.arrays for axes in leaf.axes or () for name in axes}
-        names |= {name for moved in one.program.collectives for name in moved.axes}
+        found[tuple(one.program.mesh.items())] |= _axes_of(one)
     return found
+
+
+def _axes_of(one: Compiled) -> set[str]:
+    """The axes that something of a program is split over, or sent along."""
+    names = {name for leaf in one.program.arrays for axes in leaf.axes or () for name in axes}
+    return names.union(name for moved in one.program.collectives for name in moved.axes)
 
 
 def _in_products(
@@ -118,8 +122,7 @@ def _copies_of_groups(one: dict[str, Any], compiled: Compiled, made: set[str]) -
     """A training step whose batch is split over the axis of the weights alone, beside an axis of copies by its name,
     over which nothing is split or sent.
     """
-    names = {name for leaf in compiled.program.arrays for each in leaf.axes or () for name in each}
-    names |= {name for moved in compiled.program.collectives for name in moved.axes}
+    names = _axes_of(compiled)
     free = {name: size for name, size in compiled.program.mesh.items() if size > 1 and name not in names}
     copies = math.prod(free.values())
     known = all(leaf.axes is not None for leaf in compiled.program.arrays)

@@ -28,14 +28,13 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     for one in different(each):
         least = _least(one, run)
         state = (*_kept_whole(one, least), *_put_into_whole(one), *_written(one, least), *_flattened(one, least))
-        for found in (*_moved(one, run), *_stored_only(one, run), *state, *_rows_whole(one, run)):
+        for found in (*_moved(one, least), *_stored_only(one, least), *state, *_rows_whole(one, least)):
             if (found.kind, found.line) not in told:
                 told.add((found.kind, found.line))
                 yield found
 
 
-def _moved(one: Compiled, run: Run) -> Iterator[Found]:
-    least = _least(one, run)
+def _moved(one: Compiled, least: int) -> Iterator[Found]:
     yield from _reordered(one, least)
     for warned in one.program.warned:
         if warned.bytes < least or not warned.line.file:
@@ -174,7 +173,7 @@ def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
     )  # fmt: skip
 
 
-def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
+def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
     """Arguments gathered over an axis that splits nothing of what the function works on."""
     gathers: dict[str, list[tuple[Collective, Array]]] = defaultdict(list)
     leaves = {leaf.where: leaf for leaf in one.arguments}
@@ -196,7 +195,7 @@ def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
         total = whole(gathered)
         held = whole(leaf for leaf in one.arguments if leaf.axes and axis in sum(leaf.axes, ()))
         batch = [leaf for leaf in rest if not leaf.donated and not is_state(leaf, one)]
-        if total < _least(one, run) or not batch or not held:
+        if total < least or not batch or not held:
             continue
         most = max(found, key=lambda each: each[0].moved)[0].line
         place = next((moved.line for moved, _ in found if moved.line.file), most)
@@ -303,7 +302,7 @@ def _flattened(one: Compiled, least: int) -> Iterator[Found]:
             )  # fmt: skip
 
 
-def _rows_whole(one: Compiled, run: Run) -> Iterator[Found]:
+def _rows_whole(one: Compiled, least: int) -> Iterator[Found]:
     """A training step whose batch has its rows whole, and another dimension split over an axis that is called `data` or
     the like: what works along that dimension is gathered. Where nothing is (time before batch), it is meant.
     """
@@ -317,7 +316,7 @@ def _rows_whole(one: Compiled, run: Run) -> Iterator[Found]:
         if moved.kind == "all-gather" and not moved.of and moved.line.file and set(moved.axes) & split
     ]  # fmt: skip
     total = sum(moved.moved for moved in gathers)
-    if not split or not all(DATA.match(name) for name in split) or total < _least(one, run):
+    if not split or not all(DATA.match(name) for name in split) or total < least:
         return
     parts = math.prod(one.program.mesh.get(name, 1) for name in split)
     lost = [leaf for leaf in rest if any(leaf.axes or ()) and leaf.shape[0] % parts == 0]

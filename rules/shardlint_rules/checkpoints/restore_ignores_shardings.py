@@ -60,7 +60,7 @@ class RestoreIgnoresShardings(Rule):
             return
         if not any(site.anywhere(word) for word in _SPREADS):
             return
-        text = " ".join(site.text(target).split())
+        text = site.shown(target)
         yield site.finding(
             target,
             "its shardings are not read",

@@ -112,7 +112,7 @@ class RestoredNotPlaced(Rule):
             return
         where, splits = placed
         form = "" if splits else "split-beside" if site.shardings.may_split(site.value(where)) else "beside-placed"
-        text = " ".join(site.text(where).split())
+        text = site.shown(where)
         yield site.finding(
             call.func,
             f"`{target.id}` is left as it was read",
@@ -138,7 +138,7 @@ class RestoredNotPlaced(Rule):
             where = next(puts, None)
             if where is None or _placed_later(site, scope, derived.target, derived.statement):
                 continue
-            text = " ".join(site.text(where).split())
+            text = site.shown(where)
             yield site.finding(
                 derived.value,
                 f"`{written}` is left where it was read to",
@@ -164,7 +164,7 @@ class RestoredNotPlaced(Rule):
                     continue
                 for other, others in parts:
                     if other is not mine and len(others) == len(values) and _puts(site, others[index]):
-                        text = " ".join(site.text(others[index]).split())
+                        text = site.shown(others[index])
                         yield site.finding(
                             value,
                             "this is returned as it was read",

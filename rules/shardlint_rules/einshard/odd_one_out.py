@@ -170,6 +170,6 @@ def _of_function(site: Site) -> list[_One]:
         values = options(site.value(call.args[1]))
         value = values[0]
         if len(values) == 1 and isinstance(value, Constant):
-            one = _parsed(call.args[1], " ".join(site.text(call.args[0]).split()), value.value)
+            one = _parsed(call.args[1], site.shown(call.args[0]), value.value)
             found += [one] if one is not None else []
     return found

@@ -110,7 +110,7 @@ class WeightsBecomeConstants(Rule):
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
         sharded = _sharded(site, baked.model)
-        model = " ".join(site.text(baked.model).split())
+        model = site.shown(baked.model)
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,

@@ -52,7 +52,7 @@ def loaded(site: Site) -> Finding | None:
         return None
     if not site.anywhere("set_mesh") and not site.anywhere("get_named_sharding"):
         return None
-    name = " ".join(site.text(variable).split())
+    name = site.shown(variable)
     return site.finding(
         site.file.statement(site.syntax),
         f"`{name}` gets another sharding",

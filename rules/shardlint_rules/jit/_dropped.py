@@ -49,7 +49,7 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
     """What is lost where a call is a statement, and what to write instead; None where nothing is."""
     if not isinstance(site.file.parent(site.call), ast.Expr):
         return None
-    default, text = _default_of(site), " ".join(site.text().split())
+    default, text = _default_of(site), site.shown()
     if default is not None and site.form != "statement":
         return f"This only gives a result, and `{default}` stays what it was.", f"write: {default} = {text}"
     if site.form == "statement":

@@ -150,7 +150,7 @@ class BatchNotPlaced(Rule):
         named = site.api in _TO_GLOBAL or _placing_name(site.text(where)) if where is not None else False
         if where is None or not (named or site.shardings.shards(site.value(where))):
             return
-        text = " ".join(site.text(where).split())
+        text = site.shown(where)
         for argument, name in _replicated(site, loop):
             yield site.finding(
                 argument,
@@ -189,7 +189,7 @@ class BatchNotPlaced(Rule):
         other = put_beside(site)
         if other is None:
             return
-        what = " ".join(site.text(site.call.args[0]).split())
+        what = site.shown(site.call.args[0])
         yield site.finding(
             site.call,
             f"`{what}` is put whole on the default device",
@@ -205,7 +205,7 @@ class BatchNotPlaced(Rule):
         if is_test(site.file, site.syntax) or not site.wants("host-copy"):
             return
         for copy in host_copies(site):
-            text = " ".join(site.text(copy.argument).split())
+            text = site.shown(copy.argument)
             yield site.finding(
                 copy.argument,
                 f"`{text}` is what it was before it was placed",
@@ -362,7 +362,7 @@ def _fed(site: Site, loop: Loop, steps: bool) -> Iterator[_Fed]:
             while isinstance(root, ast.Subscript | ast.Attribute):
                 root = root.value
             if isinstance(root, ast.Name) and root.id in held:
-                yield _Fed(call, argument, " ".join(site.text(argument).split()), surely)
+                yield _Fed(call, argument, site.shown(argument), surely)
                 break
 
 

@@ -113,7 +113,7 @@ class ConstraintToOwnSharding(Rule):
             return
         if not (site.region.proven and is_tracer(site, arguments[0])):
             return
-        always = "False" if site.api == "builtins.hasattr" else " ".join(site.text(arguments[2]).split())
+        always = "False" if site.api == "builtins.hasattr" else site.shown(arguments[2])
         yield site.finding(
             site.call,
             site.region.describe(site.file),

@@ -83,7 +83,7 @@ class DeviceAsSharding(Rule):
                     yield self._string(site, node)
 
     def _not_called(self, site: Site, node: ast.expr) -> Finding:
-        text = " ".join(site.text(node).split())
+        text = site.shown(node)
         name = site.api.rpartition(".")[2]
         return site.finding(
             node,
@@ -104,7 +104,7 @@ class DeviceAsSharding(Rule):
 
     def _finding(self, site: Site, node: ast.expr) -> Finding:
         error = "ValueError" if site.api == "jax.ShapeDtypeStruct" else "TypeError"
-        text = " ".join(site.text(node).split())
+        text = site.shown(node)
         return site.finding(
             node,
             "a device is not a sharding",

@@ -73,7 +73,7 @@ class DeviceInJit(Rule):
 
     def _message(self, site: Site, target: ast.expr) -> tuple[str, Certainty] | None:
         device = is_device(site, target)
-        value = " ".join(site.text(site.call.args[0]).split()) if site.call.args else "the value"
+        value = site.shown(site.call.args[0]) if site.call.args else "the value"
         if device and site.api == _PUT:
             return f"On {site.release('jax')} this is ignored: {value} stays where it is.", Certainty.PROVEN
         if (device and site.api != _CONSTRAINT) or (not device and single_device(site, target)):

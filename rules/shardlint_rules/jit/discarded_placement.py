@@ -134,7 +134,7 @@ class DiscardedPlacement(Rule):
         first = site.call.args[0] if site.call.args else None
         if first is None or (site.api in PLACING and not asks_for_a_place(site)):
             return
-        value = " ".join(site.text(first).split())
+        value = site.shown(first)
         if result_use == "never read":
             yield site.finding(
                 site.call.func,
@@ -349,7 +349,7 @@ def _placements(value: Value) -> list[CallResult]:
 def _subject(site: Site) -> str:
     """What a call places, as it is written."""
     arguments = site.call.args[1:] if site.api == _MAP else site.call.args
-    return " ".join(site.text(arguments[0]).split()) if arguments else "the argument"
+    return site.shown(arguments[0]) if arguments else "the argument"
 
 
 def _certainty(site: Site) -> Certainty:

@@ -90,7 +90,7 @@ class InInsteadOfOut(Rule):
     def _carried(self, site: Site) -> Iterator[Finding]:
         """What a call binds again to its result comes back with another sharding than it is taken with."""
         for one in carried(site, _placement) if site.wants("carried") else ():
-            taken, given = (" ".join(site.text(node).split()) for node in (one.taken, one.given))
+            taken, given = (site.shown(node) for node in (one.taken, one.given))
             yield site.finding(
                 one.given,
                 f"`{one.name}` comes back as `{given}`, and is taken as `{taken}`",

@@ -83,7 +83,7 @@ class OptimizerStateReplicated(Rule):
         values = options(site.value(sharding))
         if not values or not all(_axes(site, one) is False for one in values):
             return
-        name = " ".join(site.text(params).split())
+        name = site.shown(params)
         yield site.finding(
             sharding,
             "whole on every device",

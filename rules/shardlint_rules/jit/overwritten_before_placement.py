@@ -70,7 +70,7 @@ class OverwrittenBeforePlacement(Rule):
         before = _lost(site, statement, name)
         if before is None:
             return
-        taken = " ".join(site.text(given[0]).split())
+        taken = site.shown(given[0])
         yield site.finding(
             given[0],
             f"`{name}` was computed on line {before.lineno}, and is lost here",

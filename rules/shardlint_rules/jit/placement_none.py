@@ -63,7 +63,7 @@ class PlacementNone(Rule):
         )
 
     def _when(self, site: Site, chosen: ast.IfExp, none_when: bool) -> str:
-        test = " ".join(site.text(chosen.test).split())
+        test = site.shown(chosen.test)
         return f"Where `{test}` is {none_when}"
 
 

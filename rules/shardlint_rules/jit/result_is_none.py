@@ -71,7 +71,7 @@ class ResultIsNone(Rule):
             return
         given = forgotten(site)
         if given is not None:
-            text = " ".join(site.text(given).split())
+            text = site.shown(given)
             yield site.finding(
                 given,
                 "this is not returned",

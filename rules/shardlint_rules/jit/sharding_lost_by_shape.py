@@ -68,7 +68,7 @@ class ShardingLostByShape(Rule):
         whole = _mapping(site, node.value)
         if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):
             return
-        text = " ".join(site.text(node.value).split())
+        text = site.shown(node.value)
         if not certain and placed_by_callers(site):
             return
         yield site.finding(

@@ -96,7 +96,7 @@ class ShardingNeverUsed(Rule):
         """The state and the batch that get each other's sharding."""
         found = crossed(site) if site.wants("crossed") else None
         if found is not None:
-            state, data = (" ".join(site.text(one).split()) for one in (found.state, found.data))
+            state, data = (site.shown(one) for one in (found.state, found.data))
             yield site.finding(
                 found.state,
                 f"`{found.state_parameter}` gets `{state}`, and `{found.data_parameter}` gets `{data}`",

@@ -61,7 +61,7 @@ class SwallowedShardingError(Rule):
         if swallowed is None or not asks_for_a_place(site):
             return
         start, end = swallowed
-        value = " ".join(site.text(site.call.args[0]).split()) if site.call.args else "the array"
+        value = site.shown(site.call.args[0]) if site.call.args else "the array"
         yield site.finding(
             site.call,
             f"swallows the error of `{site.text(site.call.func)}` at line {site.call.lineno}",

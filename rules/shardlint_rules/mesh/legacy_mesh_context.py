@@ -100,7 +100,7 @@ class LegacyMeshContext(Rule):
             entered = call.args[0] if len(call.args) == 1 and not call.keywords else None
         if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
             return
-        text = " ".join(site.text(entered).split())
+        text = site.shown(entered)
         fix, kept = None, "what reads the mesh moves with it, and where it ends is not in the text"
         if by_method:
             help = f"enter jax.set_mesh({text}) instead, made at that moment: it sets the mesh as soon as it is called"
@@ -124,7 +124,7 @@ class LegacyMeshContext(Rule):
     def _finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
     ) -> Finding:
-        text = " ".join(site.text(item.context_expr).split())
+        text = site.shown(item.context_expr)
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
         fix: Fix | None = None
         kept = ""
@@ -172,7 +172,7 @@ class LegacyMeshContext(Rule):
         if edits is None:
             return f"not rewritten: {'; '.join(filter(None, kept)) or 'it is not written as one'}"
         why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
-        text = " ".join(site.text(item.context_expr).split())
+        text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

@@ -199,7 +199,7 @@ def _asserted(site: Site, seen: _Seen) -> bool:
 def _help(site: Site, seen: _Seen) -> str:
     if seen.kind == "isinstance":
         return "ask for PartitionSpec too"
-    text = " ".join(site.text(seen.spec).split())
+    text = site.shown(seen.spec)
     return f"compare it with a PartitionSpec, or tuple({text})"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.scales import ALL, PROCESS, Scale, count
+from shardlint.model.process.scales import ALL, LISTS, PROCESS, Scale, count
 from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -17,7 +17,6 @@ from shardlint_rules.processes._whose import Contradiction, counted_by, uses_of,
 _MAKERS = ("jax.make_mesh", "jax.experimental.mesh_utils.create_device_mesh")
 _SHAPES = ("mesh_shape", "axis_shapes", "shape", "newshape")
 _ARRAYS = ("array", "asarray", "list", "sorted", "create_device_mesh")
-_LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
 
 
 def grids(site: Site) -> Iterator[Contradiction]:
@@ -112,5 +111,5 @@ def _devices(site: Site, call: ast.Call) -> Scale | None:
 def _listed(site: Site, node: ast.expr) -> Scale | None:
     while isinstance(node, ast.Call) and last_name(node.func) in _ARRAYS and node.args:
         node = settled_expression(site.file, node.args[0])
-    found = {_LISTS.get(one.api or "") if isinstance(one, CallResult) else None for one in options(site.value(node))}
+    found = {LISTS.get(one.api or "") if isinstance(one, CallResult) else None for one in options(site.value(node))}
     return found.pop() if len(found) == 1 else None

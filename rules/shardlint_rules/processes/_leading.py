@@ -33,7 +33,7 @@ def leading(site: Site) -> Rows | None:
             return Rows(last_name(call.func), last_name(call.func) in _BATCHING and _shared_out(site.file, named))
         parent = site.file.parent(node)
         if isinstance(parent, ast.Tuple) and parent.elts[0] is node and _is_shape(site.file, parent, named):
-            return Rows(" ".join(site.text(parent).split()), True)
+            return Rows(site.shown(parent), True)
     return None
 
 

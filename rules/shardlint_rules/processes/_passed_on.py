@@ -62,9 +62,9 @@ def _other(site: Site, name: str, value: ast.expr) -> Contradiction | None:
     return Contradiction(
         value,
         "of all processes",
-        f"`{name}` is {whose}, and `{_text(site, value)}` of all: it is not divided.",
+        f"`{name}` is {whose}, and `{site.shown(value)}` of all: it is not divided.",
         "passed",
-        f"the names `{name}` and `{_text(site, value)}`",
+        f"the names `{name}` and `{site.shown(value)}`",
     )
 
 
@@ -95,10 +95,10 @@ def _batched(site: Site, call: ast.Call) -> Iterator[Contradiction]:
         yield Contradiction(
             size,
             "of all processes",
-            f"`{_text(site, size)}` is of all processes, and the data are the part of one: the batch is larger by the "
+            f"`{site.shown(size)}` is of all processes, and the data are the part of one: the batch is larger by the "
             "number of processes.",
             "batched",
-            f"line {shared[0].lineno}: `{_text(site, shared[0])}`",
+            f"line {shared[0].lineno}: `{site.shown(shared[0])}`",
         )
 
 
@@ -107,7 +107,3 @@ def _is_all(site: Site, value: ast.expr) -> bool:
         return False
     made = amount(site.program, site.file, value)
     return made is not None and made.scales == {ALL} and not made.counted
-
-
-def _text(site: Site, node: ast.AST) -> str:
-    return " ".join(site.text(node).split())

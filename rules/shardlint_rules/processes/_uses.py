@@ -62,10 +62,10 @@ def disagreements(site: Site) -> Iterator[Contradiction]:
                 yield Contradiction(
                     use,
                     here.done,
-                    f"`{_text(site, number)}` is {here.done} here, and {other.done} on line {other.line}: "
+                    f"`{site.shown(number)}` is {here.done} here, and {other.done} on line {other.line}: "
                     "it cannot be of one process and of all.",
                     "uses",
-                    f"line {other.line}: `{_text(site, other.top)}`",
+                    f"line {other.line}: `{site.shown(other.top)}`",
                     "jax.device_count" if scale == PROCESS and ALL in other.needs else "",
                 )
                 break
@@ -88,7 +88,7 @@ def undivided(site: Site) -> Iterator[Contradiction]:
             name = _bound_plain(site.file, same)
             says = named(name)
             if says and ALL not in says and not _apart(site.file, same, number) and _is_always(site, same):
-                yield _whole(site, same, name, f"line {here.line}: `{_text(site, here.top)}`")
+                yield _whole(site, same, name, f"line {here.line}: `{site.shown(here.top)}`")
         found = _beside(site, here)
         if found is not None:
             yield found
@@ -111,12 +111,12 @@ def _beside(site: Site, here: Use) -> Contradiction | None:
             continue
         made = amount(site.program, site.file, value)
         if made is not None and made.scales == ANY:
-            return _whole(site, value, name, f"line {here.line}: `{mine} = {_text(site, here.top)}`")
+            return _whole(site, value, name, f"line {here.line}: `{mine} = {site.shown(here.top)}`")
     return None
 
 
 def _whole(site: Site, node: ast.expr, name: str, why: str) -> Contradiction:
-    text = _text(site, node)
+    text = site.shown(node)
     return Contradiction(
         node,
         "not divided by the processes",
@@ -180,7 +180,7 @@ def _use(site: Site, number: ast.expr) -> Use | None:
         checks = isinstance(op, ast.Mod)
         if by.counted:
             word = "multiplied by" if sign > 0 else "checked to be a multiple of" if checks else "divided by"
-            done.append(f"{word} {_SAYS.get(of, _text(site, other))}")
+            done.append(f"{word} {_SAYS.get(of, site.shown(other))}")
         node = parent
     if not done:
         return None
@@ -259,7 +259,3 @@ def _arms(file: FileFacts, node: ast.AST) -> dict[ast.AST, str]:
             arms[outer] = "test" if inner is outer.test else "body" if inner in body else "else"
         inner = outer
     return arms
-
-
-def _text(site: Site, node: ast.AST) -> str:
-    return " ".join(site.text(node).split())

@@ -9,6 +9,7 @@ from shardlint.model.passed import becomes
 from shardlint.model.process.processes import is_index
 from shardlint.model.process.scales import (
     ALL,
+    CASTS,
     COUNTS,
     IS_BATCH,
     OWN_SHARDS,
@@ -30,7 +31,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._quotients import standing_for
 
-_CAST = ("int", "round", "float", "ceil", "floor", "max", "min")
+_CAST = (*CASTS, "max", "min")
 _SHAPING = ("reshape", "empty", "zeros", "ones", "full", "create_device_mesh", "make_mesh", "broadcast_to")
 _DEVICE = regex(r"(?i)^(?:d|dev|device|_?\w*_device)$")
 _SHARED = regex(r"(?i)num_(?:hosts|processes|nodes|slices)|n_(?:hosts|procs)|world_size|dcn|slice")
@@ -158,7 +159,7 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         "the same count on both sides",
-        f"`{_text(site, parent)}` is always {gives}: both sides count {_counts(scale)}.",
+        f"`{site.shown(parent)}` is always {gives}: both sides count {_counts(scale)}.",
         "itself",
         "both are the same count",
     )
@@ -180,7 +181,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
             return Contradiction(
                 parent.left,
                 "the devices of one process",
-                f"`{_text(site, parent)}` divides by the processes twice: these are the devices of one.",
+                f"`{site.shown(parent)}` divides by the processes twice: these are the devices of one.",
                 "twice",
                 "jax.local_device_count() is a number of one process",
             )
@@ -202,7 +203,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         "the devices of all processes",
-        f"`{_text(site, parent)}` counts the processes twice: jax.device_count() has those of all in it.",
+        f"`{site.shown(parent)}` counts the processes twice: jax.device_count() has those of all in it.",
         "twice",
         "it stands beside the number of processes",
         "jax.local_device_count",
@@ -226,9 +227,9 @@ def _ordinal(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         "the devices of all processes",
-        f"The ids of devices count those of all processes: `{_text(site, parent)}` is {gives}.",
+        f"The ids of devices count those of all processes: `{site.shown(parent)}` is {gives}.",
         "ordinal",
-        f"`{_text(site, parent.left)}` is the id of a device",
+        f"`{site.shown(parent.left)}` is the id of a device",
         "jax.local_device_count",
     )
 
@@ -253,7 +254,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         "the devices of all processes",
-        f"`{_text(site, parent)}` leaves out those of the other processes: each has jax.local_device_count() devices.",
+        f"`{site.shown(parent)}` leaves out those of the other processes: each has jax.local_device_count() devices.",
         "offset",
         "it is multiplied by the index of the process",
         "jax.local_device_count",
@@ -283,7 +284,7 @@ def _named(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         _counts(scale),
-        f"`{name}` is {whose}, and `{_text(site, top)}` {does} {_counts(scale)}.",
+        f"`{name}` is {whose}, and `{site.shown(top)}` {does} {_counts(scale)}.",
         "named",
         f"the name `{name}`",
         better[0] if len(better) == 1 else "",
@@ -338,9 +339,9 @@ def _checked(site: Site, use: ast.expr, scale: Scale) -> Contradiction | None:
     return Contradiction(
         use,
         _counts(scale),
-        f"`{_text(site, parent.left)}` is {whose}, and is to be a multiple of {_counts(scale)}.",
+        f"`{site.shown(parent.left)}` is {whose}, and is to be a multiple of {_counts(scale)}.",
         "checked",
-        f"`{_text(site, parent.left)}` is {whose}",
+        f"`{site.shown(parent.left)}` is {whose}",
         better,
     )
 
@@ -351,7 +352,3 @@ def _counts(scale: Scale) -> str:
         PROCESS: "the devices of one process",
         PROCESSES: "the processes",
     }.get(scale, "a count")
-
-
-def _text(site: Site, node: ast.AST) -> str:
-    return " ".join(site.text(node).split())

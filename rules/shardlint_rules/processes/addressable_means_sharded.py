@@ -68,7 +68,7 @@ class AddressableMeansSharded(Rule):
             yield self._finding(site, asked, kept, "kept", "what the answer decides")
 
     def _finding(self, site: Site, asked: ast.expr, what: str, form: str, why: str) -> Finding:
-        text = " ".join(site.text(asked).split())
+        text = site.shown(asked)
         return site.finding(
             asked,
             "true of every array of one process",

@@ -63,7 +63,7 @@ class AllgatherUntiled(Rule):
         if not why and not _annotated(site, given):
             yield from self._beside(site, given, tiled)
             return
-        name = " ".join(site.text(given).split())
+        name = site.shown(given)
         yield site.finding(
             site.call,
             "without tiled=True",

@@ -92,7 +92,7 @@ class HostReadOfGlobal(Rule):
             return
         if alone(site.program, Place(site.file, site.call)) or _gathered(site):
             return
-        what = " ".join(site.text(given).split())
+        what = site.shown(given)
         yield site.finding(
             site.call,
             "a part of it is elsewhere",

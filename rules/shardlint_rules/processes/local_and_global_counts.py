@@ -278,7 +278,7 @@ class LocalAndGlobalCounts(Rule):
         lost = rows_lost(site) if site.wants("rows") else None
         if lost is None:
             return
-        what = " ".join(site.text(lost.left).split())
+        what = site.shown(lost.left)
         yield self._found(
             site,
             f"`{what}` is divided by the devices of all processes, and there are as many rows as one has devices: with "

@@ -136,7 +136,7 @@ class OneFileManyWriters(Rule):
                 form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
             return
-        what = " ".join(site.text(path).split())
+        what = site.shown(path)
         yield site.finding(
             site.call,
             "all processes write it",
@@ -185,7 +185,7 @@ class OneFileManyWriters(Rule):
 
     def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
         made = made_in(site, path)
-        what = " ".join(site.text(path).split())
+        what = site.shown(path)
         where = f" at line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
@@ -213,7 +213,7 @@ class OneFileManyWriters(Rule):
         place = Place(site.file, statement)
         if guard(site.program, site.file, statement) is not None or alone(site.program, place):
             return
-        what = " ".join(site.text(path).split())
+        what = site.shown(path)
         yield site.finding(
             opened,
             "all processes write it",

@@ -165,7 +165,7 @@ class OneProcessCollective(Rule):
             if one.through
             else ""
         )
-        test = " ".join(site.text(statement.test).split())
+        test = site.shown(statement.test)
         if one.computes:
             return site.finding(
                 start.node,

@@ -96,7 +96,7 @@ class OrderDiffersByProcess(Rule):
         found = own_order(site) if site.wants("own-order") else None
         if found is None:
             return
-        taken = " ".join(site.text(found.taken).split())
+        taken = site.shown(found.taken)
         yield site.finding(
             found.seed,
             "another seed in each process, another order",
@@ -154,7 +154,7 @@ class OrderDiffersByProcess(Rule):
                 return
 
     def _parts(self, site: Site, listed: ast.expr, what: str) -> Finding:
-        text = " ".join(site.text(listed).split())
+        text = site.shown(listed)
         return site.finding(
             listed,
             "in another order in each process",
@@ -177,7 +177,7 @@ class OrderDiffersByProcess(Rule):
                 iterated = outer.generators[0].iter
             what = unordered(site.program, Place(site.file, iterated)) if iterated is not None else None
             if iterated is not None and what is not None:
-                text = " ".join(site.text(iterated).split())
+                text = site.shown(iterated)
                 yield site.finding(
                     iterated,
                     "in another order in each process",

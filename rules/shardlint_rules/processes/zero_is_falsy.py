@@ -71,7 +71,7 @@ class ZeroIsFalsy(Rule):
             answer = None
         if answer is None or not isinstance(parent, ast.expr) or self._asserted(site, parent):
             return
-        text = " ".join(site.text(parent).split())
+        text = site.shown(parent)
         yield site.finding(
             parent,
             f"always {answer}",
@@ -110,7 +110,7 @@ class ZeroIsFalsy(Rule):
         asked, parent = chosen
         zeros = [(place, sure) for place in _sources(site, asked) if (sure := _zero(place)) is not None]
         found = next((one for one in zeros if one[1]), zeros[0] if zeros else None)
-        text = " ".join(site.text(asked).split())
+        text = site.shown(asked)
         if found is not None:
             place, sure = found
             where = f"line {getattr(place.node, 'lineno', 0)}"

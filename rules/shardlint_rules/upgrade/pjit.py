@@ -117,7 +117,7 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
             case ast.Name() | ast.Attribute() | ast.Call() if _holds_none(site, part):
                 edits += _mapped(site, part)
             case _ if _may_be_none(site, part) or _holds_none(site, part):
-                text = " ".join(site.text(part).split())
+                text = site.shown(part)
                 return f"`{text}` may hold None, which is replicated to pjit and open to jax.jit"
     return edits
 

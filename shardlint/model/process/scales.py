@@ -30,9 +30,11 @@ COUNTS: dict[str, Scale] = {
     "jax.host_count": PROCESSES,
 }
 """What jax tells of how many there are."""
-_LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
+LISTS: dict[str, Scale] = {"jax.devices": ALL, "jax.local_devices": PROCESS}
+"""And what it lists."""
 _DEPTH = 6
-_CAST = ("int", "round", "float", "ceil", "floor")
+CASTS = ("int", "round", "float", "ceil", "floor")
+"""What leaves a number one of the same."""
 
 _EXAMPLES = r"(?:batch(?:_?size)?|bsz?|examples|prompts)"
 IS_BATCH = regex(rf"(?i)(?:^|_){_EXAMPLES}(?:$|_per_|_global$|_local$|_size|_to_)")
@@ -96,7 +98,7 @@ def key(node: ast.expr) -> str:
 def count(program: Program, file: FileFacts, node: ast.expr) -> Scale | None:
     """The scale of a number of devices or processes that jax tells."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return _of(program, file, node.args[0], _LISTS)
+        return _of(program, file, node.args[0], LISTS)
     return _of(program, file, node, COUNTS)
 
 
@@ -135,7 +137,7 @@ def amount(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) ->
 def _read(program: Program, file: FileFacts, node: ast.expr, depth: int) -> Amount | None:
     if isinstance(node, ast.Call):
         name = last_name(node.func)
-        if name in _CAST and len(node.args) == 1:
+        if name in CASTS and len(node.args) == 1:
             return amount(program, file, node.args[0], depth + 1)
         if name in ("max", "min") and len(node.args) == 2:
             left = [one for one in node.args if not isinstance(one, ast.Constant)]

@@ -171,7 +171,7 @@ class _Fits:
             for step in single.steps
             for give, variable in zip(step.gives, step.eqn.outvars, strict=True)
         }
-        self._makers = {give: step for step in several.steps for give in step.gives}
+        self._makers = several.makers
         self._arguments = len(region.body.invars)
         self._rounds = 0
         self._other_shapes: set[int] = set()

@@ -11,6 +11,7 @@ from . import called, meshes, ran, replicas
 from .frames import discarded, stack
 from .placed import bytes_of
 from .sink import quiet, write
+from .values import axes_in
 
 
 def _watch(module: Any, name: str, after: Callable[..., None]) -> Any:
@@ -86,8 +87,7 @@ def _logical_shardings(
         )
         if isinstance(spec, jax.sharding.PartitionSpec)
         for part in spec
-        for name in (part if isinstance(part, tuple) else (part,))
-        if isinstance(name, str)
+        for name in axes_in(part)
     }
     lines = stack()
     if lines and names and not names & set(map(str, mesh.axis_names)):

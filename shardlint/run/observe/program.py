@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .frames import of_traceback
-from .values import RANDOM, inner
+from .values import RANDOM, axes_in, inner
 
 _STEPS = 24
 _ARRANGES = frozenset(("transpose", "pad", "convert_element_type", "copy", "squeeze", "expand_dims", "real", "conj"))
@@ -165,7 +165,6 @@ def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
 
 def _drawn_whole(jaxpr: Any) -> Iterator[dict[str, Any]]:
     """Random numbers that an Explicit mesh leaves whole on every device, and that only meet what is split."""
-    named = "out_sharding" in inspect.signature(sys.modules["jax"].random.normal).parameters
     for body in _bodies(jaxpr):
         makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
@@ -181,7 +180,8 @@ def _drawn_whole(jaxpr: Any) -> Iterator[dict[str, Any]]:
                 if lines:
                     yield {
                         "what": "drawn-whole", "lines": lines, "shape": list(shape), "dtype": str(atom.aval.dtype),
-                        "axes": axes, "bytes": nbytes(atom.aval), "named": named,
+                        "axes": axes, "bytes": nbytes(atom.aval),
+                        "named": "out_sharding" in inspect.signature(sys.modules["jax"].random.normal).parameters,
                     }  # fmt: skip
 
 
@@ -192,8 +192,7 @@ def _draws(atom: Any, makers: dict[Any, Any]) -> Any:
         eqn = makers.get(waiting.pop(0)) if waiting else None
         if eqn is None:
             continue
-        names = {eqn.primitive.name} | {one.primitive.name for one, _, _ in operations(SimpleNamespace(eqns=[eqn]))}
-        if names & RANDOM:
+        if any(one.primitive.name in RANDOM for one, _, _ in operations(SimpleNamespace(eqns=[eqn]))):
             return eqn
         shape = eqn.outvars[0].aval.shape
         waiting += [one for one in eqn.invars if not hasattr(one, "val") and one.aval.shape == shape]
@@ -208,8 +207,8 @@ def _explicit(aval: Any) -> list[str]:
     return [
         name
         for part in tuple(getattr(sharding, "spec", None) or ())
-        for name in (part if isinstance(part, (tuple, list)) else (part,))
-        if isinstance(name, str) and "Explicit" in str(kinds.get(name)) and dict(mesh.shape).get(name, 1) > 1
+        for name in axes_in(part)
+        if "Explicit" in str(kinds.get(name)) and dict(mesh.shape).get(name, 1) > 1
     ]
 
 
@@ -232,9 +231,7 @@ def indivisible(sharding: Any, shape: Any) -> Iterator[tuple[int, int, list[str]
         return
     sizes = dict(mesh.shape)
     for at, part in enumerate(tuple(spec)[: len(shape)]):
-        names = [
-            name for name in (part if isinstance(part, (tuple, list)) else (part,)) if isinstance(name, str)
-        ]
+        names = list(axes_in(part))
         parts = math.prod(sizes.get(name, 1) for name in names)
         # One of what a model is initialised with stands for any number.
         if parts > 1 and shape[at] > 1 and shape[at] % parts:

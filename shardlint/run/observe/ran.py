@@ -14,7 +14,7 @@ from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
 from .sink import quiet, write
-from .values import is_key
+from .values import axes_in, is_key
 
 _LEAST = 256
 _MOST = 400
@@ -276,7 +276,7 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
         if spec is None or shardings[at].is_fully_replicated:
             continue
-        split = {name for part in spec for name in (part if isinstance(part, tuple) else (part,)) if name}
+        split = {name for part in spec for name in axes_in(part)}
         sizes = dict(shardings[at].mesh.shape)
         lost = sorted(str(name) for name in split - set(axes) if sizes.get(name, 1) > 1)
         if not set(lost) <= set(mesh):
@@ -302,9 +302,9 @@ def _along_rows(what: str, known: dict[str, Any], names: Any, args: Any, shardin
     for at, where in known[what]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
         first = spec[0] if spec is not None and len(spec) else None
-        axes = [name for name in (first if isinstance(first, tuple) else (first,)) if isinstance(name, str)]
-        sizes = dict(shardings[at].mesh.shape) if axes else {}
-        axes = [name for name in axes if sizes.get(name, 1) > 1]
+        names = axes_in(first)
+        sizes = dict(shardings[at].mesh.shape) if names else {}
+        axes = [name for name in names if sizes.get(name, 1) > 1]
         if axes and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
             write(what, name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import math
 import sys
@@ -68,6 +69,21 @@ class Steps:
     steps: list[Step]
     results: list[int | None]
     count: int
+
+    @functools.cached_property
+    def makers(self) -> dict[int, Step]:
+        """Which operation gives each value."""
+        return {give: step for step in self.steps for give in step.gives}
+
+    @functools.cached_property
+    def users(self) -> dict[int, list[Step]]:
+        """The operations that take each value."""
+        found: dict[int, list[Step]] = {}
+        for step in self.steps:
+            for number in step.takes:
+                if number is not None:
+                    found.setdefault(number, []).append(step)
+        return found
 
 
 def body_of(eqn: Any) -> Any:
@@ -270,7 +286,7 @@ def origin(several: Steps, wrong: Sequence[int], fits: Fits) -> tuple[Step, str]
     fits; with how its input is made up (`sum`, `mean`, ...; `counted`: see `counted_each`). None where it cannot be
     told, or may be meant.
     """
-    makers = {give: step for step in several.steps for give in step.gives}
+    makers = several.makers
     ends = [several.results[at] for at in wrong]
     waiting = [one for one in ends if one is not None and fits.get(one, "?") is None]
     done: set[int] = set()
@@ -340,16 +356,11 @@ def _left(makers: dict[int, Step], ends: Sequence[int], fits: Fits) -> tuple[Ste
 
 def _joined(several: Steps, step: Step) -> bool:
     """Whether the place that an operation finds among a device's own comes to a collective as it is."""
-    users: dict[int, list[Step]] = {}
-    for one in several.steps:
-        for number in one.takes:
-            if number is not None:
-                users.setdefault(number, []).append(one)
     waiting, done = [step.gives[-1]], set[int]()
     while waiting and len(done) < _USES:
         number = waiting.pop(0)
         done.add(number)
-        for user in users.get(number, ()):
+        for user in several.users.get(number, ()):
             if user.name in REDUCE | GATHER:
                 return True
             if (user.name in _CARRIES and user.takes[0] != number) or user.name in TYPES:
@@ -364,27 +375,22 @@ def counted_each(several: Steps, step: Step, fits: Fits) -> list[Any]:
     how = [fits[one] if one is not None else "" for one in step.takes]
     if step.name not in _ADDING or sorted(map(str, how)) != ["", "sum"]:
         return []
-    makers = {give: one.lines for one in several.steps for give in one.gives}
-    equal, term = (makers.get(step.takes[how.index(one)] or 0, []) for one in ("", "sum"))
+    made = (several.makers.get(step.takes[how.index(one)] or 0) for one in ("", "sum"))
+    equal, term = (one.lines if one is not None else [] for one in made)
     within = {(place[0], place[2]) for place in term}
     return next((equal[at:] for at, place in enumerate(equal) if (place[0], place[2]) in within), equal)
 
 
 def used_at(several: Steps, step: Step, fits: Fits) -> list[Any]:
     """The lines that use this device's number where one use alone comes to nothing that fits; none where several do."""
-    users: dict[int, list[Step]] = {}
-    for one in several.steps:
-        for number in one.takes:
-            if number is not None:
-                users.setdefault(number, []).append(one)
     left: dict[str, list[Any]] = {}
-    for user in users.get(step.gives[0], []):
+    for user in several.users.get(step.gives[0], []):
         waiting, done = list(user.gives), set[int]()
         while waiting and len(done) < _USES:
             number = waiting.pop(0)
             if number not in done:
                 done.add(number)
-                waiting += [give for one in users.get(number, ()) for give in one.gives]
+                waiting += [give for one in several.users.get(number, ()) for give in one.gives]
         body = inner(user.eqn.params.get("body_jaxpr", user.eqn.params.get("jaxpr")))
         if hasattr(body, "eqns"):
             at = [place for place, one in enumerate(user.takes) if one == step.gives[0]]

@@ -152,6 +152,12 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     return tuple(axis for axis in axes if isinstance(axis, str))
 
 
+def axes_in(entry: Any) -> tuple[str, ...]:
+    """The axes that one entry of a spec names."""
+    names = entry if isinstance(entry, (tuple, list)) else (entry,)
+    return tuple(name for name in names if isinstance(name, str))
+
+
 def scan_counts(eqn: Any) -> tuple[int, int]:
     """How many of the arguments of a scan are the same in each round, and how many are carried."""
     if "num_consts" in eqn.params:

@@ -126,7 +126,7 @@ def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
 
 def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     node = wrapping.function
-    text = " ".join(site.text(node).split())
+    text = site.shown(node)
     if isinstance(node, ast.Lambda):
         return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
     value = site.value(node)
