@@ -60,7 +60,7 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     groups: dict[Function, list[Compiled]] = defaultdict(list)
     for one in compiled:
         # Not by where it is called from.
-        groups[Function(one.function.name, one.function.line, Line(), one.function.own)].append(one)
+        groups[replace(one.function, call=Line())].append(one)
     functions = [each for each in groups.values() if each[0].function.own or each[0].devices > 1]
     facts = Facts(functions, compiled=len(compiled), seconds=sum(one.seconds for one in compiled))
     facts.observed = events.devices

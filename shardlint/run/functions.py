@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -26,13 +27,15 @@ class Function:
 
     `name` is its name in the source, `train_step` or `<lambda>`. `line` is where it is defined, `call` the
     user's line that called it. `own` is false for what is not a function of the user's: `jnp.zeros(...)` and
-    the like outside of jit, which the library compiles by itself; `line` is then where that stands.
+    the like outside of jit, which the library compiles by itself; `line` is then where that stands. `mapped` says
+    that `jax.pmap` was given it.
     """
 
     name: str
     line: Line
     call: Line
     own: bool
+    mapped: bool = False
 
 
 def function_of(module_name: str, module: Module, beside: Path | None = None) -> Function:
@@ -56,6 +59,9 @@ def function_of(module_name: str, module: Module, beside: Path | None = None) ->
                 calls += [line for line in stack[at + 1 :] if is_own(line.file)][:1]
                 break
     call = calls[0] if calls else Line()
+    if bare == _MAPPED and not bodies and (called := _call_of_map(lines, module)) is not None:
+        call = called
+        leaves = _body_of_map(lines, module, call) or leaves
     own_bodies = [line for line in bodies if is_own(line.file)]
     if own_bodies:
         first = min(own_bodies, key=lambda line: line.line)
@@ -67,9 +73,10 @@ def function_of(module_name: str, module: Module, beside: Path | None = None) ->
         for one in _around(line):
             if _plain(one.function) == bare:
                 return Function(one.function, one, call, True)
-    # A function without a name of its own (a partial, a wrapped one) still has a body of several lines.
-    if len(deepest) > 1:
-        return Function(f"{bare}({', '.join(_argument_names(module))})", deepest[0], call, True)
+    # A function without a name of its own (a partial, a wrapped one) still has a body of several lines, or is mapped.
+    if len(deepest) > 1 or (bare == _MAPPED and call.file and deepest != [call]):
+        arguments = ", ".join(_argument_names(module))
+        return Function(f"{bare}({arguments})", deepest[0], call, True, bare == _MAPPED)
     only = next((line for stack in (deepest, *frames) for line in stack if is_own(line.file)), Line())
     return Function(bare, only, only, False)
 
@@ -83,8 +90,23 @@ def of_pmap(function: Function, defined: Iterable[tuple[str, int, str]]) -> Func
     known = set(defined)
     for one in _around(function.line):
         if (one.file, one.line, one.function) in known:
-            return Function(one.function, one, function.call, True)
+            return Function(one.function, one, function.call, True, True)
     return function
+
+
+def _call_of_map(lines: Lines, module: Module) -> Line | None:
+    """The user's line that called what `pmap` gave: jax enters its body from there, and no frame has its name."""
+    entered = (one for one in module.entry or () if one.opcode == "call" or "GlobalToLocalShape" in one.attributes)
+    return next((own for own, _ in map(lines.of, entered) if own is not None), None)
+
+
+def _body_of_map(lines: Lines, module: Module, call: Line) -> list[Line]:
+    """The lines of the function that `pmap` was given: of what runs in it, the outermost frames of the user's own."""
+    frames = {one.frame for each in module.computations.values() if each is not module.entry for one in each}
+    stacks = ([line for line in lines.stack(one) if is_own(line.file)] for one in frames if one is not None)
+    outermost = [own[-1] for own in stacks if own and call not in own]
+    names = Counter(line.function for line in outermost)
+    return [line for line in outermost if line.function == names.most_common(1)[0][0]]
 
 
 def _leaves(lines: Lines, module: Module) -> list[Line]:

@@ -19,6 +19,8 @@ _AGAIN = 3
 _COSTLY = 10_000
 _SUBSTANTIAL = 100
 _CHOSEN = 8
+# What jax calls the axis of a pmap that is not given a name (0.8 and later).
+_UNNAMED = "_internal_pmap_axis_name"
 
 
 def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
@@ -29,7 +31,11 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         what = _placed_anew(mine, cost, run)
         if what:
             why = ": the same shapes came placed differently"
-            advice = "place the arrays before the first call as the function returns them"
+            advice = (
+                "give each `jax.pmap` the same axis_name: one without has an axis of its own"
+                if any(_UNNAMED in text for text in what)
+                else "place the arrays before the first call as the function returns them"
+            )
         elif cost >= _COSTLY or _in_a_loop(mine) or _by_a_number(mine) or _by_a_length(mine):
             why, advice = _again(mine)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
@@ -128,7 +134,7 @@ def _again(mine: Sequence[Compiled]) -> tuple[str, str]:
     if same >= _AGAIN:
         return (
             f", {same} times to the same program",
-            "call jax.jit once, outside of the loop or function that calls it again",
+            f"call {'jax.pmap' if mine[0].function.mapped else 'jax.jit'} once, outside of the loop or function that calls it again",
         )
     if shapes >= _CHURN:
         return f", for {shapes} different shapes", "pad to a few sizes"
