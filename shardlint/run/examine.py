@@ -18,6 +18,7 @@ from shardlint.run.observed import (
     alone,
     batches,
     beside,
+    captured,
     carried,
     devices,
     fetched,
@@ -248,6 +249,11 @@ def _all(
     takers = {place for one in brought for place in _see(one)}
     found = [one for one in found if one.kind != "one-device" or (one.line.file, one.line.line) not in takers]
     whole += brought
+    constants = [*captured.captured(events, large)]
+    # What would be split is no argument.
+    closing = {place for one in constants for place in _see(one)}
+    found = [one for one in found if one.kind != "replicated" or (one.line.file, one.line.line) not in closing]
+    whole += constants
     at = {(one.line.file, one.line.line) for one in (*found, *whole)}
     whole += (one for one in fetched.fetched(events, large) if (one.line.file, one.line.line) not in at)
     told |= {one.function for one in whole}

@@ -132,9 +132,10 @@ def _again(mine: Sequence[Compiled]) -> tuple[str, str]:
     same = max(Counter(one.digest for one in mine).values())
     shapes = len({tuple(leaf.array for leaf in one.arguments) for one in mine})
     if same >= _AGAIN:
+        maker = "jax.pmap" if mine[0].function.mapped else "jax.jit"
         return (
             f", {same} times to the same program",
-            f"call {'jax.pmap' if mine[0].function.mapped else 'jax.jit'} once, outside of the loop or function that calls it again",
+            f"call {maker} once, outside of the loop or function that calls it again",
         )
     if shapes >= _CHURN:
         return f", for {shapes} different shapes", "pad to a few sizes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +56,30 @@ def counted(place: Line) -> Line:
     return place
 
 
+def reads_outside(place: Line) -> bool:
+    """Whether the statement at a line reads what its function is not given and does not bind: a name of outside that
+    is no module and no function, or an attribute of `self`.
+    """
+    around = [one for one in _functions(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    if not around:
+        return False
+    within = around[-1]
+    lines = [
+        one for one in ast.walk(within)
+        if isinstance(one, ast.stmt) and one is not within and one.lineno <= place.line <= (one.end_lineno or 0)
+    ]  # fmt: skip
+    statement = min(lines, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
+    if statement is None or isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    called = {one.func for one in ast.walk(statement) if isinstance(one, ast.Call)}
+    bound = {one.arg for one in ast.walk(within) if isinstance(one, ast.arg)} | _unread(place.file)
+    bound |= {one.id for one in ast.walk(within) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    attributes = [one for one in ast.walk(statement) if isinstance(one, ast.Attribute) and one not in called]
+    names = [one for one in ast.walk(statement) if isinstance(one, ast.Name) and one not in called]
+    of_self = (isinstance(one.value, ast.Name) and one.value.id == "self" for one in attributes)
+    return any(of_self) or any(one.id not in bound for one in names)
+
+
 def _rounds(call: ast.Call) -> list[ast.Name]:
     """The names that say how often a loop goes round: the second argument of `fori_loop`, `length` of `scan`, and what
     an `arange` that it goes through counts.
@@ -87,6 +112,18 @@ def tree(file: str) -> ast.AST:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return ast.Module([], [])
+
+
+@cache
+def _unread(file: str) -> frozenset[str]:
+    """Names that hold no arrays: what a file imports, its functions and classes, and those of Python."""
+    found = set(dir(builtins))
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+    return frozenset(found)
 
 
 @cache

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from . import again, mapped, processes, program, region
+from . import again, captured, mapped, processes, program, region
 from .frames import of_traceback, place, stack
 from .sink import quiet, write
 from .taken import taken
@@ -104,6 +104,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         write("laid-out", lines=laid)
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
+    captured.note(closed, facts["name"], facts["defined"], lines)
     _look_for_taken(jaxpr, donated, facts)
     _by_keyword(source, jaxpr, donated, facts)
     found = list(region.regions(jaxpr))

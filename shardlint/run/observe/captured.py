@@ -1,0 +1,48 @@
+"""Arrays that lie split over devices, and that a program closes over: its constants, whole on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .frames import of_traceback
+from .program import nbytes, spec_text
+from .sink import quiet, write
+from .values import inner
+
+
+@quiet
+def note(closed: Any, name: str, defined: list[Any] | None, lines: list[Any]) -> None:
+    """Take down what a program closes over that lies split, and the lines that read the largest of it."""
+    found = [(body, variable, one) for body, variable, one in _constants(closed) if _is_split(one)]
+    if not found:
+        return
+    body, variable, largest = max(found, key=lambda each: nbytes(each[2]))
+    write(
+        "captured", name=name, defined=defined, lines=_reading(body, variable)[:8], called=lines, count=len(found),
+        shape=list(largest.shape), dtype=str(largest.dtype), spec=spec_text(largest.sharding),
+        bytes=sum(nbytes(one) for _, _, one in found),
+    )  # fmt: skip
+
+
+def _constants(closed: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """The constants of a program and of what it calls: the body, the variable of it, and the array."""
+    body = inner(closed)
+    for variable, one in zip(getattr(body, "constvars", ()), getattr(closed, "consts", ()), strict=False):
+        yield body, variable, one
+    for eqn in body.eqns:
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                if hasattr(inner(each), "eqns"):
+                    yield from _constants(each)
+
+
+def _is_split(one: Any) -> bool:
+    sharding = getattr(one, "sharding", None)
+    return sharding is not None and len(sharding.device_set) > 1 and not sharding.is_fully_replicated
+
+
+def _reading(body: Any, variable: Any) -> list[Any]:
+    """The lines that led to the first operation which takes a constant."""
+    eqn = next((one for one in body.eqns if any(atom is variable for atom in one.invars)), None)
+    return of_traceback(eqn.source_info.traceback) if eqn is not None else []

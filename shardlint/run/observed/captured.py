@@ -1,0 +1,33 @@
+"""Functions that close over arrays which lie split: an argument would keep its placement, a constant does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, line
+from shardlint.run.syntax import reads_outside
+from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+
+
+def captured(events: Events, least: int) -> Iterator[Found]:
+    """What jit closes over, once a function, where it is large."""
+    told = set()
+    for one in sorted(events.of("captured"), key=lambda one: -int(one["bytes"])):
+        lines = [line(each) for each in one["lines"]]
+        defined = line(one["defined"])
+        # A helper is given them by the line that takes them from outside.
+        place = next((each for each in lines if reads_outside(each)), next(iter(lines), Line()))
+        if one["bytes"] < least or not place.file or (key := (defined if defined.file else place)) in told:
+            continue
+        told.add(key)
+        count = "an array" if one["count"] == 1 else f"{one['count']} arrays"
+        see = (("defined", defined), ("called", first(one["called"])))
+        yield Found(
+            "captured", one["name"], place,
+            f"{one['name']} closes over {count} split over devices ({array(one)} lies as {one['spec']}): jit makes "
+            f"constants of them, whole on every device ({size_text(one['bytes'])}), and later changes are not seen",
+            (array(one),), "pass them to the function as an argument", one["bytes"], code="SL105",
+            see=tuple((word, where) for word, where in see if where.file and where.line != place.line),
+        )  # fmt: skip
