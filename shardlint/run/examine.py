@@ -285,7 +285,7 @@ def _seen(
     requests_made = [
         *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
         *requests.flags(events), *requests.asked(events), *requests.drawn_whole(events), *requests.filled_alike(events),
-        *requests.filled_apart(events), *requests.undone(events, large),
+        *requests.filled_apart(events), *requests.undone(events, large), *requests.short(events, large),
     ]  # fmt: skip
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})

@@ -16,6 +16,8 @@ _SHARE = 0.01
 KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
 """The keys of a path: `.layers`, `[0]`, `['w']`."""
 _NAMED = regex(r"\.[^\d]|\[['\"]")
+_KEPT = regex(r"(?i)\b(opt(imizer)?(_?states?)?|mu|nu|m|v|trace|momentum|moments?|adam|exp_avg(_sq)?)\b")
+"""What optimizers keep for each parameter is called so, or stands below such a name."""
 
 
 class Run:
@@ -79,7 +81,9 @@ class Run:
             path = path[1:]
         split = [KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
         deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
-        return bool(path) and deeper and all(len(one) > len(path) for one in split)
+        if bool(path) and deeper and all(len(one) > len(path) for one in split):
+            return True
+        return bool(split) and all(_is_moment(one, path) for one in split)
 
     def like(self, leaf: Array, beside: Compiled | None = None) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where
@@ -119,3 +123,12 @@ def last_key(where: str) -> str:
     """
     keys = [] if where.startswith("dynamic") else [key for key in KEYS.findall(where) if _NAMED.match(key)]
     return keys[-1].strip(".[]'\"") if keys else ""
+
+
+def _is_moment(path: list[str], of: list[str]) -> bool:
+    """Whether a path is what an optimizer keeps for another: `state.opt_state[0].mu['w']` for `state.params['w']`."""
+    same = 0
+    while same < min(len(path), len(of)) and path[-1 - same] == of[-1 - same]:
+        same += 1
+    own, others = path[: len(path) - same], of[: len(of) - same]
+    return bool(same and _NAMED.match(of[-1])) and any(map(_KEPT.search, own)) and not any(map(_KEPT.search, others))

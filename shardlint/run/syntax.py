@@ -56,20 +56,30 @@ def counted(place: Line) -> Line:
     return place
 
 
+def hands_on(place: Line) -> bool:
+    """Whether a line gives back what a call makes of several things that its function was given, and of no axis that is
+    named there: who calls the function says what is asked for.
+    """
+    within, statement = _statement(place)
+    if within is None or not isinstance(statement, ast.Return):
+        return False
+    given = {one.arg for one in ast.walk(within.args) if isinstance(one, ast.arg)} - {"self", "cls"}
+    reading = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
+    made = [
+        one.value for one in ast.walk(within)
+        if isinstance(one, ast.Assign) and any(isinstance(to, ast.Name) and to.id in reading for to in one.targets)
+    ]  # fmt: skip
+    each = [node for one in (statement, *made) for node in ast.walk(one)]
+    names = {one.id for one in each if isinstance(one, ast.Name)} & given
+    return len(names) > 1 and not any(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in each)
+
+
 def reads_outside(place: Line) -> bool:
     """Whether the statement at a line reads what its function is not given and does not bind: a name of outside that
     is no module and no function, or an attribute of `self`.
     """
-    around = [one for one in _functions(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
-    if not around:
-        return False
-    within = around[-1]
-    lines = [
-        one for one in ast.walk(within)
-        if isinstance(one, ast.stmt) and one is not within and one.lineno <= place.line <= (one.end_lineno or 0)
-    ]  # fmt: skip
-    statement = min(lines, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
-    if statement is None or isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    within, statement = _statement(place)
+    if within is None or statement is None or hasattr(statement, "body"):
         return False
     called = {one.func for one in ast.walk(statement) if isinstance(one, ast.Call)}
     bound = {one.arg for one in ast.walk(within) if isinstance(one, ast.arg)} | _unread(place.file)
@@ -78,6 +88,17 @@ def reads_outside(place: Line) -> bool:
     names = [one for one in ast.walk(statement) if isinstance(one, ast.Name) and one not in called]
     of_self = (isinstance(one.value, ast.Name) and one.value.id == "self" for one in attributes)
     return any(of_self) or any(one.id not in bound for one in names)
+
+
+def _statement(place: Line) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, ast.stmt | None]:
+    """The innermost function around a line, and the innermost statement of it there."""
+    around = [one for one in _functions(place.file) if one.lineno <= place.line <= (one.end_lineno or 0)]
+    within = max(around, key=lambda one: one.lineno, default=None)
+    lines = [
+        one for one in ast.walk(within)
+        if isinstance(one, ast.stmt) and one is not within and one.lineno <= place.line <= (one.end_lineno or 0)
+    ] if within is not None else []  # fmt: skip
+    return within, min(lines, key=lambda one: (one.end_lineno or 0) - one.lineno, default=None)
 
 
 def _rounds(call: ast.Call) -> list[ast.Name]:

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from . import again, captured, mapped, processes, program, region
+from . import again, captured, mapped, processes, program, region, short
 from .frames import of_traceback, place, stack
 from .sink import quiet, write
 from .taken import taken
@@ -102,7 +102,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     computations[computation] = facts
     if laid := program.laid_out(jaxpr):
         write("laid-out", lines=laid)
-    for each in program.asked(jaxpr):
+    for each in (*program.asked(jaxpr), *short.short(jaxpr)):
         write("asked", function=facts["name"], **each)
     captured.note(closed, facts["name"], facts["defined"], lines)
     _look_for_taken(jaxpr, donated, facts)

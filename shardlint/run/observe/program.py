@@ -71,7 +71,7 @@ def constrained(jaxpr: Any) -> dict[int, list[Any]]:
 def laid_out(jaxpr: Any) -> list[list[Any]]:
     """The user's lines that make what a constraint lays out: what computes it, and what arranges it after that."""
     found: dict[str, list[Any]] = {}
-    for body in _bodies(jaxpr):
+    for body in bodies(jaxpr):
         makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
             atom = eqn.invars[0] if eqn.primitive.name == "sharding_constraint" else None
@@ -96,7 +96,7 @@ def made_whole(jaxpr: Any) -> list[list[Any]]:
     as it was taken is gathered to be used, and the second half of a gradient asks as the first did.
     """
     found: dict[str, list[Any]] = {}
-    for body in _bodies(jaxpr):
+    for body in bodies(jaxpr):
         made = {variable: eqn.primitive.name for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
             sharding = eqn.params.get("sharding") if eqn.primitive.name == "sharding_constraint" else None
@@ -110,13 +110,14 @@ def made_whole(jaxpr: Any) -> list[list[Any]]:
     return [*found.values()]
 
 
-def _bodies(jaxpr: Any) -> Iterator[Any]:
+def bodies(jaxpr: Any) -> Iterator[Any]:
+    """A program and those inside of it."""
     yield jaxpr
     for eqn in jaxpr.eqns:
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
                 if hasattr(inner(each), "eqns"):
-                    yield from _bodies(inner(each))
+                    yield from bodies(inner(each))
 
 
 def cut_apart(jaxpr: Any) -> dict[int, list[Any]]:
@@ -165,7 +166,7 @@ def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
 
 def _drawn_whole(jaxpr: Any) -> Iterator[dict[str, Any]]:
     """Random numbers that an Explicit mesh leaves whole on every device, and that only meet what is split."""
-    for body in _bodies(jaxpr):
+    for body in bodies(jaxpr):
         makers = {variable: eqn for eqn in body.eqns for variable in eqn.outvars}
         for eqn in body.eqns:
             if not eqn.outvars:

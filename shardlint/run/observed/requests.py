@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
-from shardlint.run.syntax import keyword, returned, tree
+from shardlint.run.syntax import hands_on, keyword, returned, tree
 from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 
@@ -196,6 +196,33 @@ def asked(events: Events) -> Iterator[Found]:
                 "the compiler is told nothing",
                 advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
             )  # fmt: skip
+
+
+def asking(lines: Sequence[Line]) -> Line:
+    """Of the lines that led to a constraint, innermost first, the one that says what is asked for."""
+    return next((one for one in lines if not hands_on(one)), lines[0])
+
+
+def short(events: Events, least: int) -> Iterator[Found]:
+    """Constraints that name fewer dimensions than their array has, and split another one than it was split along."""
+    told = set()
+    for one in events.of("asked"):
+        if one["what"] != "short" or one["bytes"] < least:
+            continue
+        lines = [line(each) for each in one["lines"]]
+        place, before = asking(lines), asking([line(each) for each in one["before"]])
+        if place in told:
+            continue
+        told.add(place)
+        axes = " and ".join(map(repr, one["axes"]))
+        see = dict.fromkeys((("laid so", before), *(("asked by", each) for each in lines[:1] if each != place)))
+        yield Found(
+            "exchanged", function([place.file, place.line, place.function]), place,
+            f"this spec has fewer entries than {array(one)} has dimensions, and brings {axes} to another one: "
+            f"the array lay as {one['was']} and is laid as {one['spec']}",
+            advice="write an entry for each dimension, None for those that stay whole", bytes=one["bytes"],
+            see=tuple(see),
+        )  # fmt: skip
 
 
 def drawn_whole(events: Events) -> Iterator[Found]:
