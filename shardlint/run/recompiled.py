@@ -17,6 +17,7 @@ from shardlint.run.run import Run, is_state
 _CHURN = 4
 _AGAIN = 3
 _COSTLY = 10_000
+_WORTH = 1_000
 _SUBSTANTIAL = 100
 _CHOSEN = 8
 # What jax calls the axis of a pmap that is not given a name (0.8 and later).
@@ -53,9 +54,9 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
 
 
 def _in_a_loop(mine: Sequence[Compiled]) -> bool:
-    """Whether one line had the same program compiled again and again."""
-    calls = Counter((one.digest, one.function.call) for one in mine if one.function.call.file)
-    return max(calls.values(), default=0) >= _CHURN
+    """Whether one line had the same program compiled again and again: one that is no trifle, already the third time."""
+    calls = Counter((one.digest, one.function.call, one.size) for one in mine if one.function.call.file)
+    return any(times >= (_AGAIN if size >= _SUBSTANTIAL else _CHURN) for (_, _, size), times in calls.items())
 
 
 def _by_a_number(mine: Sequence[Compiled]) -> bool:
@@ -114,7 +115,9 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
         arrays = [leaf for leaf in before.arguments if leaf.bytes_whole * 64 >= largest and leaf.shape]
         if arrays and all(leaf.where in before.unplaced for leaf in arrays) and cost < _COSTLY:
             continue
-        if moved and (cost >= _COSTLY or any(text.startswith(tuple(large)) for text in moved)):
+        # What was compiled ahead for arrays that lie nowhere does not fit those that come split.
+        ahead = cost >= _WORTH and any(" not placed -> P(" in text for text in moved)
+        if moved and (ahead or cost >= _COSTLY or any(text.startswith(tuple(large)) for text in moved)):
             return moved
     return []
 

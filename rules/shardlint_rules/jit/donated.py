@@ -6,14 +6,28 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.lifetime.buffers import Held, Story
 from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
+from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
+from shardlint.model.reach import assigned_once
 from shardlint.model.signatures import JITS
-from shardlint.model.values import CallResult, Constant, Place, Transformed, Value, options
+from shardlint.model.values import (
+    CallResult,
+    ClassValue,
+    Constant,
+    Items,
+    Parameter,
+    Place,
+    Transformed,
+    Value,
+    options,
+)
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax.nodes import defaults
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
 _FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
@@ -23,6 +37,8 @@ _OVER_DEVICES = (
     "jax.device_put_sharded",
     "jax.pmap",
 )
+_PLACES = frozenset((*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec"))
+_NUMBERS = ("int", "float", "bool", "str")
 # Fields that hold arrays whatever the class.
 _ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight", "weights", "kernel", "bias")
 _WORDS = regex(
@@ -40,6 +56,8 @@ def handed_over(
     buffer = held[0]
     values = _values(program, file, held)
     if values and all(_no_array(value) for value in values):
+        return None
+    if arguments and all(_is_number(program, file, argument.node) for argument in arguments):
         return None
     if buffer.kind == "iterated" or any(_iterated(value) for value in values):
         return Certainty.POSSIBLE  # what an iterator gives is often numpy
@@ -100,10 +118,48 @@ def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
 
 
 def _no_array(value: Value) -> bool:
-    """Numbers, text and numpy arrays: a donation does nothing to them."""
+    """Numbers, text, numpy arrays, shardings, and tuples of these: a donation does nothing to them."""
     if isinstance(value, Constant):
         return True
-    return isinstance(value, CallResult) and value.api.startswith(("numpy.", "builtins.")) and not _iterated(value)
+    if isinstance(value, Items):
+        return not value.open and bool(value.items) and all(map(_no_array, value.items))
+    if not isinstance(value, CallResult) or _iterated(value):
+        return False
+    return value.api.startswith(("numpy.", "builtins.")) or value.api in _PLACES
+
+
+def _is_number(program: Program, file: FileFacts, node: ast.expr) -> bool:
+    """Whether an argument is a field that its class annotates as a number or text: `config.decay`."""
+    if isinstance(node, ast.Name):
+        value = assigned_once(file, node)
+        return isinstance(value, ast.Attribute) and _is_number(program, file, value)
+    if not isinstance(node, ast.Attribute):
+        return False
+    classes = list(_classes(program, file, node.value))
+    fields = [program.evaluator.classes.objects.fields(one).get(node.attr) for one in classes]
+    annotations = [one[0].annotation for one in fields if one is not None]
+    return len(annotations) == len(classes) > 0 and all(last_name(one) in _NUMBERS for one in annotations if one)
+
+
+def _classes(program: Program, file: FileFacts, node: ast.expr) -> Iterator[ClassValue]:
+    """The classes of the project that an object is of: by what made it, or a parameter's annotation or default."""
+    for value in options(program.value(file, node)):
+        if isinstance(value, CallResult) and isinstance(value.by, ClassValue):
+            yield value.by
+        elif isinstance(value, Parameter):
+            argument = value.place.node
+            said = getattr(argument, "annotation", None)
+            if said is not None:
+                found = annotated(program.evaluator, Place(value.place.file, said))
+                yield from (one for one in found if isinstance(one, ClassValue))
+            elif isinstance(argument, ast.arg) and (default := _default(value.place.file, argument)) is not None:
+                yield from _classes(program, value.place.file, default)
+
+
+def _default(file: FileFacts, argument: ast.arg) -> ast.expr | None:
+    function = file.home(argument).function()
+    arguments = getattr(function.node, "args", None) if function is not None else None
+    return next((given for one, given in defaults(arguments) if one is argument), None) if arguments else None
 
 
 def _iterated(value: Value) -> bool:

@@ -44,7 +44,11 @@ def names_of_a_mesh(site: Site) -> bool:
 
 def said_nowhere(site: Site, axis: str) -> bool:
     """Whether nothing but specs says the name of an axis, in the files that run together and the configurations."""
-    return not site.program.project.too_large and not axis.startswith("_") and not _said(site, axis)
+    if site.program.project.too_large or axis.startswith("_"):
+        return False
+    # What a library's constant stands for (`ResourceAxis.DATA`) no text says, and a mesh may have it all the same.
+    quoted = site.file.says(f'"{axis}"') or site.file.says(f"'{axis}'")
+    return quoted and not _said(site, axis)
 
 
 def declared(site: Site, but: set[str]) -> str:
