@@ -290,6 +290,7 @@ def _seen(
     yield from requests_made
     yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
     yield from regions.manual(events)
+    yield from regions.rows_taken(events, large)
     yield from alone.alone(events)
     yield from padded.padded(events)
     yield from devices.spelled(events)

@@ -46,6 +46,23 @@ def manual(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def rows_taken(events: Events, least: int) -> Iterator[Found]:
+    """Copies of what every device has alike, made by an index into all of them, again and again."""
+    told: set[Line] = set()
+    for one in sorted(events.of("row-taken"), key=lambda one: -int(one["bytes"])):
+        place = first(one["lines"])
+        if one["bytes"] < least or place in told:
+            continue
+        told.add(place)
+        yield Found(
+            "gathered", function(one["lines"][0]), place,
+            f"[0] of {array(one)}, of which each of {one['devices']} devices has a row, leaves a copy of that row on "
+            f"every device ({size_text(one['bytes'])} each, {one['times']} times or more)",
+            (array(one),), "take what one device has: x.addressable_shards[0].data[0], or jax.device_get(...) of it",
+            one["bytes"], code="SL415", see=tuple(("called", line(each)) for each in one["lines"][1:3]),
+        )  # fmt: skip
+
+
 def _at_sum(one: dict[str, Any], region: dict[str, Any]) -> dict[str, Any]:
     """What differs, at the line that sums it over other axes, where the one that is missing belongs; else at the one
     in the function itself that makes one of all the rows that a device has.
