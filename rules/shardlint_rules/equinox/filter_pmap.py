@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Items
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 
 
 class FilterPmap(Rule):
     """`eqx.filter_pmap` where `eqx.filter_jit` with sharded inputs does the same.
 
     ## What it does
-    Reports every use of `eqx.filter_pmap`, as a call or a decorator.
+    Reports uses of `eqx.filter_pmap`, as a call or a decorator, whose `in_axes` say None of an argument; the others, in
+    which each array comes with a row for each device, are possible.
 
     ## Why it hurts
     What is given to it whole (`in_axes=None`: usually the weights) stays on one device and is sent to all
@@ -47,12 +50,23 @@ class FilterPmap(Rule):
         name = site.syntax if site.form == "name" else site.call.func
         if site.form == "partial":
             name = site.call.args[0]
+        whole = _goes_in_whole(site)
         yield site.finding(
             name,
-            "arguments are spread over the devices at every call",
-            "What goes in whole, weights mostly, stays on one device and is sent to the others at every call.",
+            "what goes in whole is sent to the devices at every call" if whole
+            else "its results lie over an axis of its own, which is of no mesh",
+            "What goes in whole, weights mostly, stays on one device and is sent to the others at every call." if whole
+            else "What it gives is taken apart and sent again by what is compiled for a mesh.",
             help="shard the inputs once with eqx.filter_shard and compile with eqx.filter_jit",
-        )
+            certainty=None if whole else Certainty.POSSIBLE,
+            form="" if whole else "stacked",
+        )  # fmt: skip
+
+
+def _goes_in_whole(site: Site) -> bool:
+    """Whether `in_axes` says None of an argument: by default each array has a row for each device."""
+    place = site.arguments.keywords.get("in_axes") if site.form != "name" else None
+    return place is not None and any(isinstance(one, ast.Constant) and one.value is None for one in walk(place.node))
 
 
 def _on_one_device(site: Site) -> bool:

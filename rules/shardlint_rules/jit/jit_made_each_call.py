@@ -257,7 +257,19 @@ def _called_often(site: Site, made: ast.AST) -> bool:
     if site.program.project.is_test(site.file.path):
         return False
     around = _functions_around(site, made)
-    return bool(around) and not _kept(site, made) and not any(_ONCE.search(one.name) for one in around)
+    if not around or _kept(site, made) or any(_ONCE.search(one.name) for one in around):
+        return False
+    return not _called_once(site, around[0])
+
+
+def _called_once(site: Site, function: ast.AST) -> bool:
+    """Whether one call of a function is all there is, at module level or in what runs once by its name."""
+    ends = site.program.flow.ends(site.file, function).found
+    calls = [end for end in ends if end.kind == "called" and not end.wrappers]
+    if len(ends) != 1 or len(calls) != 1 or loop_around(calls[0].place.file, calls[0].place.node) is not None:
+        return False
+    around = calls[0].place.file.home(calls[0].place.node).function()
+    return around is None or (around.node is not function and _ONCE.search(around.name) is not None)
 
 
 def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -13,6 +13,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.trees import MAPS
 
 _ARRAYS = regex(
@@ -35,7 +36,8 @@ class ShardingsForArrays(Rule):
     a checkpoint that is written from them has no weights.
 
     ## Evidence
-    The proof runs it. It is quiet where the name is only given as a sharding afterwards (`out_shardings=state`).
+    The proof runs it. It is quiet where the name is only given as a sharding afterwards (`out_shardings=state`), and of
+    a field beside others that are shardings (`self.params`, `self.batch` of an object that keeps the layout).
     """
 
     code = "SL324"
@@ -62,7 +64,7 @@ class ShardingsForArrays(Rule):
         around = site.scope.function()
         if around is not None and _AS_SPECS.search(around.name):
             return  # it makes the shardings of parts that go by the names of what they are for
-        if _given_as_specs(site.file, target, name):
+        if _given_as_specs(site.file, target, name) or _beside_shardings(site, target):
             return
         yield site.finding(
             target,
@@ -106,6 +108,19 @@ def _given_as_specs(file: FileFacts, target: ast.Name | ast.Attribute, name: str
         and use.lineno > target.lineno
     ]
     return bool(uses) and all(_as_spec(file, use) for use in uses)
+
+
+def _beside_shardings(site: Site, target: ast.Name | ast.Attribute) -> bool:
+    """Whether it is a field of an object that keeps shardings: the method gives others of its fields one, too."""
+    around = site.scope.function()
+    if not isinstance(target, ast.Attribute) or around is None:
+        return False
+    return any(
+        isinstance(one, ast.Assign)
+        and any(isinstance(to, ast.Attribute) and to.attr != target.attr for to in one.targets)
+        and all(is_sharding(value) for value in options(site.value(one.value)))
+        for one in walk(around.node)
+    )
 
 
 def _as_spec(file: FileFacts, use: ast.AST) -> bool:
