@@ -24,7 +24,14 @@ from shardlint_rules.processes._trackers import (
     started_by_another,
     started_by_one,
 )
-from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
+from shardlint_rules.processes._writers import (
+    WRITES,
+    beside,
+    maybe_one,
+    of_own_shards,
+    parts_of,
+    printed_beside,
+)
 from shardlint_rules.processes.alone import BARRIER, alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.own_data import own_data
@@ -131,7 +138,7 @@ class OneFileManyWriters(Rule):
             return
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
-        if not form and site.wants("printed") and not maybe_one(site):
+        if not form and site.wants("printed") and not maybe_one(site) and not of_own_shards(site):
             if several(site.program, site.file) == "initialized" and not OWN.search(_called(site, function)):
                 form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
