@@ -19,6 +19,7 @@ from shardlint_rules.processes._trackers import (
     beside_the_process,
     by_one,
     first_of_its_kind,
+    flag_of_process,
     flagged,
     joined_before,
     started_by_another,
@@ -250,6 +251,8 @@ class OneFileManyWriters(Rule):
         if other is None and (site.file.source.in_cells or not site.file.says("jax")):
             return  # of one host, or of another library's processes
         if other is None and not asks and not (site.wants("tracker-beside") and several(site.program, site.file)):
+            return
+        if other is None and flag_of_process(site):
             return
         yield site.finding(
             site.call,
