@@ -48,6 +48,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ Named = dict[str, Local]
 _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
 # By what a model is told that it trains: the value that says it does not.
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
+# What objects call a method in which a collective stands.
+_BRINGS_TOGETHER = regex(r"gather|psum|pmean|all_?reduce|cross_replica|(?:^|_)sync(?:_|$)")
 _PURE_METHODS = frozenset(
     ("update", "apply_gradient", "apply_gradients", "apply_updates", "replace", "_replace")
 )
@@ -326,6 +329,8 @@ class LocalCalls:
         if "rngs" in named:
             self._handed_on([base, *given], named, place)
         values = [base, *given, *named.values()]
+        if _BRINGS_TOGETHER.search(name):  # no array has such a method: clu's metrics `gather_from_model_output`
+            values.append(HIDDEN)
         return self._optimized(combined(values), values, place) if name in _PURE_METHODS else combined(values)
 
     # events
