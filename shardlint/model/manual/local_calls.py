@@ -61,6 +61,7 @@ _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".spl
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
 # What objects call a method in which a collective stands.
 _BRINGS_TOGETHER = regex(r"gather|psum|pmean|all_?reduce|cross_replica|(?:^|_)sync(?:_|$)")
+_INITIALIZES = ("init", "init_with_output", "lazy_init", "create")
 _PURE_METHODS = frozenset(
     ("update", "apply_gradient", "apply_gradients", "apply_updates", "replace", "_replace")
 )
@@ -237,6 +238,8 @@ class LocalCalls:
 
     def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
         """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
+        if isinstance(place.node, ast.Call) and last_name(place.node.func) in _INITIALIZES and "rngs" not in named:
+            return  # weights, which are the same on all devices by that, and states that keep a key
         found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
         over = frozenset().union(*(leaf.over for leaf in found))
         # A key of its own for each device, given as one: another argument that is the same is none.
