@@ -291,10 +291,10 @@ class Project:
         """
         return self._is_there(path, ("holding", *texts))
 
-    def somewhere(self, *texts: str) -> bool:
-        """Whether any file, tests aside, holds one of some texts; True also in a project too large to search."""
+    def elsewhere(self, path: Path, *texts: str) -> bool:
+        """Whether another file, tests aside, holds one of some texts; True also in a project too large to search."""
         found = self._whole(("holding", *texts))
-        return any(not self.is_test(one) for one in found) or self.too_large
+        return any(one != path and not self.is_test(one) for one in found) or self.too_large
 
     def is_imported(self, path: Path) -> bool:
         """Whether another file of the project, tests aside, imports a file."""

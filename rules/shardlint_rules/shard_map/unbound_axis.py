@@ -239,12 +239,12 @@ def _nowhere(site: Site) -> bool:
 
 
 def _mapped_by_name(site: Site) -> bool:
-    """Whether any file may run this one, and some file of the project binds an axis.
+    """Whether any file may run this one, and another file of the project binds an axis.
 
     No file imports it, and it runs nothing itself: a configuration names what it defines.
     """
     file, project = site.file, site.program.project
-    if file.says("__main__") or project.is_imported(file.path) or not project.somewhere(*_BINDING):
+    if file.says("__main__") or project.is_imported(file.path) or not project.elsewhere(file.path, *_BINDING):
         return False
     body = [one for one in file.module.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
     return all(isinstance(one, _DEFINES) for one in body)
