@@ -21,6 +21,7 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.jit.leaf import array_values, leaves_of, origins, seems_spread
 from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
@@ -33,6 +34,8 @@ _MAPPED = ("jnp.a", "jax.numpy.a", "jax.device_put", "asarray", "device_put", "a
 _SAME = ("astype", "copy", "view", "clip", "nan_to_num", "round", "maximum", "minimum", "where", "ascontiguousarray")
 # What makes one host array of several.
 _JOINING = tuple(f"numpy.{name}" for name in ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack"))
+# Names of functions that are there to bring the whole to one place.
+_GATHERS = regex(r"(?i)gather|unshard|to_host|(?:from|on|to)_one|single_device|replicate|collect")
 _DEPTH = 4
 
 
@@ -55,8 +58,9 @@ class LostThroughHost(Rule):
     `jax.device_put(kept, shardings)`, with the shardings that the arrays had.
 
     ## Evidence
-    The proof shows the weights on one device. Left alone: arrays that are placed by what stands around the call,
-    later, or by those who call the function, and arrays of which nothing tells that they are spread.
+    The proof shows the weights on one device. Left alone: functions that gather by their name, arrays that are placed
+    by what stands around the call, later, or by those who call the function, and arrays of which nothing tells that
+    they are spread.
     """
 
     code = "SL243"
@@ -84,6 +88,8 @@ class LostThroughHost(Rule):
         if not mapped and (len(site.arguments.positional) > 2 or any(one in site.arguments.keywords for one in _WHERE)):
             return
         if site.api == "jax.device_put" and len(site.call.args) > 1:
+            return
+        if any(_GATHERS.search(getattr(one, "name", "")) for one in site.file.ancestors(site.call)):
             return
         copied = list(_copied(site, site.call.args[1 if mapped else 0]))
         if not copied or not any(seems_spread(site, one) for one in copied):

@@ -32,7 +32,7 @@ class OverwrittenBeforePlacement(Rule):
     Reports `x = device_put(y, sharding)` where `x` was computed just before, in the same block, is read nowhere in
     between, and is not among what the call is given. So it does for sharding constraints, conversions between global
     arrays and those of one host, gathers, collectives, `replicate`, `np.array_split`, and helpers that are named so.
-    An `assert` about it counts for no reading.
+    An `assert` about it counts for no reading. Left alone is what computes the same once more.
 
     ## Why it hurts
     The value that was computed is lost, and all that follows goes on with another one. Mostly their names differ by a
@@ -68,7 +68,7 @@ class OverwrittenBeforePlacement(Rule):
         if not given or isinstance(given[0], ast.Constant) or says(call, name):
             return
         before = _lost(site, statement, name)
-        if before is None:
+        if before is None or _again(before, statement):
             return
         taken = site.shown(given[0])
         yield site.finding(
@@ -88,6 +88,12 @@ def _bound(statement: ast.AST | None) -> str:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return "" if name.strip("_") == "" else name
     return ""
+
+
+def _again(before: ast.stmt, statement: ast.Assign | ast.AnnAssign) -> bool:
+    """Whether the same is computed twice: then nothing else was meant to be placed, and the first is only in vain."""
+    first = before.value if isinstance(before, ast.Assign | ast.AnnAssign) else None
+    return first is not None and statement.value is not None and ast.dump(first) == ast.dump(statement.value)
 
 
 def _lost(site: Site, statement: ast.stmt, name: str) -> ast.stmt | None:

@@ -10,6 +10,7 @@ from shardlint.model.values import Assumed, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.two_batch_axes import of_a_batch
 
 _ROWS = regex(r"dp|data|batch|replica|data_parallel|dp_replicate")
@@ -40,8 +41,9 @@ class BatchLeavesAxisOut(Rule):
     `P(("data", "fsdp"))` for the rows of a batch.
 
     ## Evidence
-    The proof shows the rows that a device holds. Left alone: meshes whose FSDP axis has one device, programs that split
-    rows or an activation over both axes somewhere, and shardings that are not said to be of a batch.
+    The proof shows the rows that a device holds. Left alone: meshes whose FSDP axis has one device, or has one unless a
+    caller of the function that makes them says more, and none does; programs that split rows or an activation over both
+    axes somewhere, and shardings that are not said to be of a batch.
     """
 
     code = "SL349"
@@ -157,7 +159,7 @@ def _left_out(site: Site) -> str | None:
                     names = mesh.axis_names or ()
                     mine = [one for one in names if isinstance(one, str) and _WEIGHTS.fullmatch(one)]
                     sizes = dict(zip(names, mesh.sizes or (), strict=False))
-                    if len(mine) != 1 or sizes.get(mine[0]) == 1:
+                    if len(mine) != 1 or sizes.get(mine[0]) == 1 or _left_at_one(site, file, call, mine[0]):
                         return None
                     if not any(isinstance(one, str) and _ROWS.fullmatch(one) for one in names):
                         return None
@@ -166,6 +168,37 @@ def _left_out(site: Site) -> str | None:
         return None
     (axis,) = axes
     return axis if _of_weights_alone(texts, axis) else None
+
+
+def _left_at_one(site: Site, file: FileFacts, call: ast.Call, axis: str) -> bool:
+    """Whether the size of an axis is a parameter of what makes the mesh, 1 by default, and no call gives it."""
+    scope = file.home(call).function()
+    function = scope.node if scope is not None else None
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    arguments = function.args
+    placed = [*arguments.posonlyargs, *arguments.args]
+    defaults: dict[str, ast.expr | None] = {
+        one.arg: value for one, value in zip(reversed(placed), reversed(arguments.defaults), strict=False)
+    }
+    defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    ones = [
+        name
+        for name, value in defaults.items()
+        if axis in name and isinstance(value, ast.Constant) and value.value == 1 and value.value is not True
+    ]
+    if len(ones) != 1:
+        return False
+    at = next((at for at, one in enumerate(placed) if one.arg == ones[0]), len(placed))
+    calls = [one.place.node for one in site.program.flow.in_sight(file, function).found if one.kind == "called"]
+    return bool(calls) and all(isinstance(one, ast.Call) and _leaves(one, ones[0], at) for one in calls)
+
+
+def _leaves(call: ast.Call, name: str, at: int) -> bool:
+    """Whether a call leaves a parameter at its default."""
+    if len(call.args) > at or any(isinstance(one, ast.Starred) for one in call.args):
+        return False
+    return all(one.arg is not None and one.arg != name for one in call.keywords)
 
 
 def _of_weights_alone(texts: list[str], axis: str) -> bool:

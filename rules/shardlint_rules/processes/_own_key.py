@@ -52,7 +52,10 @@ def _read_by_all(site: Site, branch: ast.If, name: str) -> Iterator[ast.AST]:
     mentions = [one for one in walk(root) if isinstance(one, ast.Name) and one.id == name and id(one) not in inside]
     later = [one for one in mentions if id(one) in turn or one.lineno > branch.lineno]
     if not any(isinstance(one.ctx, ast.Store) and not _of_itself(file, one, name) for one in later):
-        yield from (one for one in later if isinstance(one.ctx, ast.Load))  # else it is made of something else before
+        # Else it is made of something else before. A read of the same process alone differs from nobody's.
+        yield from (
+            one for one in later if isinstance(one.ctx, ast.Load) and guard(site.program, file, one) is None
+        )
 
 
 def _of_itself(file: FileFacts, target: ast.Name, name: str) -> bool:

@@ -11,6 +11,7 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._writers import parts_of
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.given import given, kept
 
 LOGGING = (
     "wandb.log",
@@ -87,6 +88,38 @@ def first_of_its_kind(site: Site, around: ast.If) -> bool:
 def by_one(site: Site) -> bool:
     """Whether one process alone comes to a place, or to all calls of its function."""
     return _guarded(site, Place(site.file, site.call), 0)
+
+
+def flag_of_process(site: Site) -> bool:
+    """Whether a start stands under a flag that its callers make of the process: `Logger(enable=process_index() == 0)`.
+
+    They may let all processes log where somebody asks for it (`FLAGS.log_all or ...`).
+    """
+    for outer in site.file.ancestors(site.call):
+        if not isinstance(outer, ast.If):
+            continue
+        for node in walk(outer.test):
+            given_there = list(_given_flag(site, node))
+            if given_there and all(_asks(site, one) for one in given_there):
+                return True
+    return False
+
+
+def _given_flag(site: Site, node: ast.AST) -> Iterator[Place]:
+    """What callers give a parameter, also one that an object keeps."""
+    if isinstance(node, ast.Attribute):
+        stored = kept(site.file, node)
+        if stored is None:
+            return
+        node = stored.node
+    scope = site.file.home(node).function() if isinstance(node, ast.Name) else None
+    if isinstance(node, ast.Name) and scope is not None:
+        yield from given(site.program, site.file, scope, node.id)
+
+
+def _asks(site: Site, place: Place) -> bool:
+    parts = (one for one in walk(place.node) if isinstance(one, ast.expr))
+    return any(first(site.program, Place(place.file, one)) is not None for one in parts)
 
 
 def _guarded(site: Site, place: Place, depth: int) -> bool:

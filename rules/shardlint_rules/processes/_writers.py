@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.process.processes import first, guard
-from shardlint.model.values import Place
+from shardlint.model.reach import lookup
+from shardlint.model.values import Function, Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
@@ -18,6 +19,7 @@ _CALLS = 10
 _METHOD = regex(r"^_?(?:async_)?(?:save|write|dump|export|store|commit|finalize|serialize)")
 _ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
 _STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
+_ADDRESSABLE = "addressable_"
 _TOGETHER = ("process_index(", "sync_global_devices", "sync_global_processes")
 
 
@@ -69,6 +71,39 @@ def maybe_one(site: Site, known: frozenset[str] = frozenset()) -> bool:
         and any(_ONE.search(one) and not _STEP.search(one) for one in parts_of(site, outer.test) if one not in known)
         for outer in site.file.ancestors(site.syntax)
     )
+
+
+def of_own_shards(site: Site) -> bool:
+    """Whether a condition around a place asks what only the process has that holds some shard.
+
+    `frames` is one, where `frames.append(slice_of(state))` fills it, and `slice_of` looks at `addressable_shards` and
+    gives None on the others.
+    """
+    return any(
+        isinstance(outer, ast.If) and any(_own_shards(site, one, 0) for one in walk(outer.test))
+        for outer in site.file.ancestors(site.syntax)
+    )
+
+
+def _own_shards(site: Site, node: ast.AST, depth: int) -> bool:
+    match node:
+        case ast.Call():
+            found = site.value(node.func)
+            made = found.place.file.text(found.node) if isinstance(found, Function) and found.node is not None else ""
+            return _ADDRESSABLE in made and "return None" in made
+        case ast.Attribute(attr=attr):
+            return attr.startswith(_ADDRESSABLE)
+        case ast.Name(id=name) if depth < 3 and isinstance(node.ctx, ast.Load):
+            scope = site.file.home(node).function()
+            bindings, _ = lookup(site.file, node, name)
+            made_of = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+            for call in site.file.walked(scope).calls if scope is not None else ():
+                func = call.func
+                fills = isinstance(func, ast.Attribute) and func.attr in ("append", "extend")
+                if fills and isinstance(func, ast.Attribute) and last_name(func.value) == name:
+                    made_of += call.args
+            return any(_own_shards(site, part, depth + 1) for one in made_of for part in walk(one))
+    return False
 
 
 def parts_of(site: Site, test: ast.expr) -> list[str]:

@@ -19,12 +19,20 @@ from shardlint_rules.processes._trackers import (
     beside_the_process,
     by_one,
     first_of_its_kind,
+    flag_of_process,
     flagged,
     joined_before,
     started_by_another,
     started_by_one,
 )
-from shardlint_rules.processes._writers import WRITES, beside, maybe_one, parts_of, printed_beside
+from shardlint_rules.processes._writers import (
+    WRITES,
+    beside,
+    maybe_one,
+    of_own_shards,
+    parts_of,
+    printed_beside,
+)
 from shardlint_rules.processes.alone import BARRIER, alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.own_data import own_data
@@ -131,7 +139,7 @@ class OneFileManyWriters(Rule):
             return
         if not form and not added and site.wants("called", "family"):
             form, why = beside(site, function)
-        if not form and site.wants("printed") and not maybe_one(site):
+        if not form and site.wants("printed") and not maybe_one(site) and not of_own_shards(site):
             if several(site.program, site.file) == "initialized" and not OWN.search(_called(site, function)):
                 form, why = "printed", printed_beside(site, function)
         if not (form and why) or self._by_one(site, function):
@@ -243,6 +251,8 @@ class OneFileManyWriters(Rule):
         if other is None and (site.file.source.in_cells or not site.file.says("jax")):
             return  # of one host, or of another library's processes
         if other is None and not asks and not (site.wants("tracker-beside") and several(site.program, site.file)):
+            return
+        if other is None and flag_of_process(site):
             return
         yield site.finding(
             site.call,

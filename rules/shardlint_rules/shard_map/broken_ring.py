@@ -48,7 +48,8 @@ class BrokenRing(Rule):
 
     ## Evidence
     Run on jax 0.12 with 8 devices. A shift with no `%` is one on purpose where the function speaks of a pipeline, a
-    halo, boundaries or what is valid.
+    halo, boundaries or what is valid, or shifts
+    the other way too.
     """
 
     code = "SL408"
@@ -126,7 +127,7 @@ class BrokenRing(Rule):
                 certainty=Certainty.POSSIBLE,
                 form="hard-coded",
             )
-        elif ring.size is None and left_out and (why := _meant_to_close(site, size)):
+        elif ring.size is None and left_out and (why := _meant_to_close(site, ring)):
             yield site.finding(
                 at,
                 f"ends at the {'last' if left_out == 'last' else 'first'} device",
@@ -163,7 +164,7 @@ class BrokenRing(Rule):
                 return
 
 
-def _meant_to_close(site: Site, size: str) -> str:
+def _meant_to_close(site: Site, ring: Ring) -> str:
     """What tells that a shift without `%` is to come around: its function's name, or as many turns as devices."""
     outer = list(site.file.ancestors(site.call))
     functions = [one for one in outer if isinstance(one, ast.FunctionDef)]
@@ -176,11 +177,30 @@ def _meant_to_close(site: Site, size: str) -> str:
         return ""
     if named:
         return f"`{named}` is what it is in"
+    if _to_both_sides(site, functions[-1], ring):
+        return ""
+    size = ring.devices
     for node in walk(functions[-1]):
         turns = _turns(node)
         if turns is not None and site.text(turns) in (size, f"{size} - 1"):
             return f"it is done in a loop of {site.text(turns)} turns"
     return ""
+
+
+def _to_both_sides(site: Site, function: ast.FunctionDef, ring: Ring) -> bool:
+    """Whether the function also shifts the other way, and ends that at the other side.
+
+    Such turns carry what may lie far away, a hop at a time, to whom it belongs; nothing is to come around.
+    """
+    for call in walk(function):
+        if not isinstance(call, ast.Call) or last_name(call.func) != "ppermute":
+            continue
+        perm = next((one.value for one in call.keywords if one.arg == "perm"), None)
+        perm = call.args[2] if perm is None and len(call.args) > 2 else perm
+        other = ring_of(site, perm) if perm is not None else None
+        if other is not None and other.size is None and {other.left_out, ring.left_out} == {"first", "last"}:
+            return True
+    return False
 
 
 def _turns(node: ast.AST) -> ast.expr | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted, numbers
-from shardlint.model.values import Constant, Items, options
+from shardlint.model.values import ClassValue, Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -17,6 +17,8 @@ from shardlint_rules.shard_map.per_device import CALLED, PMAP, called_from_elsew
 
 _SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
 _NUMBERS = ("int", "float", "bool")
+# Bases whose makers call no method of their own accord that is not theirs.
+_PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing.NamedTuple")
 _LABEL = "a number has no dimension to split"
 _RAISES = (
     "On {} this raises ValueError: each argument of a pmapped function is split along its first dimension."
@@ -149,6 +151,8 @@ def _is_number(site: Site, node: ast.expr) -> str:
         return ""
     binding = bindings[0]
     if isinstance(binding.annotation, ast.Name) and binding.annotation.id in _NUMBERS:
+        if binding.kind == "param" and _for_a_library(site, node):
+            return ""
         return f"`{node.id}` is annotated as {binding.annotation.id}"
     if binding.kind == "param":
         absl = rf"DEFINE_(?:integer|float|boolean|bool)\(\s*['\"]{node.id}['\"]"
@@ -160,6 +164,24 @@ def _is_number(site: Site, node: ast.expr) -> str:
         if value.func.id in (*_NUMBERS, "len"):
             return f"{value.func.id}() made it"
     return ""
+
+
+def _for_a_library(site: Site, node: ast.Name) -> bool:
+    """Whether a parameter is of a method that a library calls, for all one sees: what it gives is not what is written.
+
+    jaxline's experiments say `global_step: int`, and are given an array with one entry for each device.
+    """
+    function = site.file.home(node).function()
+    owner = function.parent.node if function is not None and function.parent is not None else None
+    if function is None or not isinstance(owner, ast.ClassDef):
+        return False
+    bases = [one for base in owner.bases for one in options(site.value(base))]
+    if all(isinstance(one, ClassValue) or getattr(one, "name", "") in _PLAIN for one in bases):
+        return False
+    method = function.node
+    if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return not any(one.kind == "called" for one in site.program.flow.in_sight(site.file, method).found)
 
 
 def _one_entry(site: Site, node: ast.expr) -> bool:

@@ -10,6 +10,8 @@ from shardlint.model.values import Constant
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
 from shardlint_rules.shard_map.runs import elsewhere, events
@@ -38,6 +40,8 @@ _UNSTACKS = (
     "vmap",
 )
 _GATHER = ("jax.lax.all_gather",)
+# What asks whether a value is an array at all.
+_KINDS = regex(r"isinstance|hasattr|callable|is_(?:\w+_)?(?:array|tracer|leaf|number|scalar)(?:_like)?$")
 # What puts back the dimension that an untiled psum_scatter takes.
 _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "broadcast_to")
 
@@ -62,7 +66,8 @@ class UntiledGather(Rule):
     their numbers stand in the wrong places.
 
     ## Evidence
-    Run on jax 0.12. A stack that is reshaped, indexed or reduced over its new dimension is left alone.
+    Run on jax 0.12. A stack that is reshaped, indexed or reduced over its new dimension is left alone, and so is what
+    is given back otherwise because it is no array (`isinstance(x, jax.Array)`).
     """
 
     code = "SL411"
@@ -181,14 +186,25 @@ def _or_itself(site: Site, node: ast.expr) -> bool:
     parent, written = site.file.parent(site.call), site.text(node)
     if isinstance(parent, ast.IfExp):
         other = parent.orelse if parent.body is site.call else parent.body
-        return site.text(other) == written
+        return site.text(other) == written and not _of_kind(parent.test, written)
     scope = site.scope.function()
     if not isinstance(parent, ast.Return) or scope is None or not isinstance(node, ast.Name):
         return False
     if len(site.file.bindings(scope, node.id)) != 1:
         return False
-    returns = [one.value for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
-    return any(isinstance(one, ast.Name) and one.id == node.id for one in returns)
+    returns = [one for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+    itself = [one for one in returns if isinstance(one.value, ast.Name) and one.value.id == node.id]
+    return bool(itself) and not any(_asks_kind(site, one, node.id) for one in (*itself, parent))
+
+
+def _asks_kind(site: Site, statement: ast.Return, name: str) -> bool:
+    """Whether a `return` stands under a test of what a value is: on the other way it is no array."""
+    return any(isinstance(one, ast.If) and _of_kind(one.test, name) for one in site.file.ancestors(statement))
+
+
+def _of_kind(test: ast.expr, name: str) -> bool:
+    calls = [one for one in walk(test) if isinstance(one, ast.Call) and one.args]
+    return any(_KINDS.match(last_name(one.func)) and ast.unparse(one.args[0]) == name for one in calls)
 
 
 def _inner_axis(site: Site) -> bool:

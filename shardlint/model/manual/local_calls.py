@@ -48,6 +48,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ Named = dict[str, Local]
 _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
 # By what a model is told that it trains: the value that says it does not.
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
+# What objects call a method in which a collective stands.
+_BRINGS_TOGETHER = regex(r"gather|psum|pmean|all_?reduce|cross_replica|(?:^|_)sync(?:_|$)")
+_INITIALIZES = ("init", "init_with_output", "lazy_init", "create")
 _PURE_METHODS = frozenset(
     ("update", "apply_gradient", "apply_gradients", "apply_updates", "replace", "_replace")
 )
@@ -234,6 +238,8 @@ class LocalCalls:
 
     def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
         """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
+        if isinstance(place.node, ast.Call) and last_name(place.node.func) in _INITIALIZES and "rngs" not in named:
+            return  # weights, which are the same on all devices by that, and states that keep a key
         found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
         over = frozenset().union(*(leaf.over for leaf in found))
         # A key of its own for each device, given as one: another argument that is the same is none.
@@ -326,6 +332,8 @@ class LocalCalls:
         if "rngs" in named:
             self._handed_on([base, *given], named, place)
         values = [base, *given, *named.values()]
+        if _BRINGS_TOGETHER.search(name):  # no array has such a method: clu's metrics `gather_from_model_output`
+            values.append(HIDDEN)
         return self._optimized(combined(values), values, place) if name in _PURE_METHODS else combined(values)
 
     # events

@@ -11,6 +11,7 @@ from shardlint.model import api
 from shardlint.model.ends import Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
+from shardlint.model.imported import imports_of
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
 from shardlint.model.mesh.said import SaidMeshes
 from shardlint.model.needs import Circular, Memo
@@ -90,6 +91,7 @@ class Contexts:
         needs = flow.project.needs
         self._callers_of: Circular[tuple[ast.AST, bool], Context] = Circular(needs, _DEPTH)
         self._elsewhere: Memo[int, bool] = Memo(needs)
+        self._imported: Memo[Path, bool] = Memo(needs)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
@@ -194,6 +196,9 @@ class Contexts:
                 own.append(call)
             elif where is None and function is not None:
                 before.append(call)
+        if not own and not before and self._set_by_imports(file):
+            yield MeshContext("unknown", None, Place(file, node))
+            return
         for calls in (own, before):
             found = [(call, self.manager(Place(file, call))) for call in reversed(calls)]
             for call, context in found:
@@ -203,6 +208,27 @@ class Contexts:
                 sure = calls is own and file.statement_in_block(call, file.home(call)) is not None
                 alone = sure or len(found) == 1
                 yield context if alone else MeshContext(context.kind, None, context.place)
+
+    def _set_by_imports(self, file: FileFacts) -> bool:
+        """Whether a module that a file imports sets a mesh as it is imported: what the file runs has that mesh then."""
+        if not self.flow.project.anywhere(file.path, "set_mesh"):
+            return False
+        return self._imported.get(file.path, lambda: self._found_in_imports(file))
+
+    def _found_in_imports(self, file: FileFacts) -> bool:
+        setting = {
+            other.path
+            for other in self.flow.project.with_attribute(file, "set_mesh")
+            if other is not None and other is not file and _sets_at_import(other)
+        }
+        seen, level = {file.path}, [file]
+        for _ in range(_DEPTH if setting else 0):
+            level = [other for one in level for other in imports_of(self.evaluator.linker, one)]
+            level = [other for other in {one.path: one for one in level}.values() if other.path not in seen]
+            seen.update(other.path for other in level)
+            if not seen.isdisjoint(setting):
+                return True
+        return False
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
         """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a function that sets it."""
@@ -271,6 +297,18 @@ class Contexts:
             if isinstance(callee, Api) and _harmless(callee.name):
                 return None
         return MeshContext("unknown", None, place)
+
+
+def _sets_at_import(file: FileFacts) -> bool:
+    """Whether a module sets a mesh for good as it is imported, also in the body of a class."""
+    return any(
+        isinstance(call := file.parent(mention), ast.Call)
+        and call.func is mention
+        and isinstance(file.parent(call), ast.Expr | ast.Assign)
+        and file.home(call).function() is None
+        and not any("__name__" in file.text(one.test) for one in file.ancestors(call) if isinstance(one, ast.If))
+        for mention in file.mentions("set_mesh")
+    )
 
 
 def _runs_later(file: FileFacts, function: Scope) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardlint.model import Program
 
 _DEPTH = 5
+_BINDINGS = 6
 INDEX = ("jax.process_index", "jax.host_id")
 _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
@@ -200,7 +201,27 @@ def _bound(program: Program, place: Place, name: str, depth: int) -> First | Non
     if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
         value = bindings[0].value
         return first(program, Place(place.file, value), depth + 1)
+    values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+    if not 1 < len(bindings) == len(values) <= _BINDINGS:
+        return None
+    set_to = [one for one in values if not (isinstance(one, ast.Constant) and not one.value)]
+    if 0 < len(set_to) < len(values) and all(_on_one_alone(program, place.file, one, depth + 1) for one in set_to):
+        return First(True, False)
     return None
+
+
+def _on_one_alone(program: Program, file: FileFacts, value: ast.expr, depth: int) -> bool:
+    """Whether a flag is set by one process alone: `if rank == 0: tracking = True`, where it is false otherwise."""
+    inner: ast.AST = file.statement(value)
+    for outer in file.ancestors(inner):
+        if isinstance(outer, ast.If) and (inner in outer.body or inner in outer.orelse):
+            found = first(program, Place(file, outer.test), depth)
+            if found is not None and found.truth is (inner in outer.body):
+                return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return False
+        inner = outer
+    return False
 
 
 def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
