@@ -14,7 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, runs, shown, told_there
+from shardlint_rules.shard_map.runs import IN_BODIES, as_argument, elsewhere, runs, shown, told_there
 
 # Axes along which the examples of one batch are split; members of a population have another.
 _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
@@ -90,7 +90,7 @@ class MissingReduction(Rule):
                         f"{shown(axes)}",
                         f"On {site.release('jax')} each device updates its parameters with the gradients of its own "
                         "part of the batch, and the check that would raise is off: they drift apart.",
-                        help=f"average them first: grads = jax.lax.pmean(grads, {shown(axes).strip('`')})",
+                        help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(axes)})",
                         certainty=Certainty.POSSIBLE,
                         form="gradients",
                         why="what the loss calls and is not seen does not reduce gradients, as models do not",
@@ -118,7 +118,7 @@ class MissingReduction(Rule):
                 f"gradients that were reduced over no axis{elsewhere(site, event)}",
                 f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of "
                 "the batch: they drift apart, and what is saved is the first one's.",
-                help=f"average them first: grads = jax.lax.pmean(grads, {shown(event.axes)})",
+                help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(event.axes)})",
                 certainty=Certainty.POSSIBLE,
                 form="pmap" if copied else "pmap-named" if split else "pmap-alone",
                 why="the pmap has an axis name"

@@ -15,7 +15,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map._ranks import of_another_rank
-from shardlint_rules.shard_map.runs import elsewhere, events, shown
+from shardlint_rules.shard_map.runs import as_argument, elsewhere, events, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
 _NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
@@ -172,7 +172,8 @@ class PerShardStatistics(Rule):
                 f"the norm of one device's part along {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} psum_scatter left each device a part: each scales its own by another norm "
                 "than that of the whole, and clips too little.",
-                help=f"sum the squares over the axis: jnp.sqrt(jax.lax.psum(jnp.sum(g * g), {shown(event.axes[:1])}))",
+                help="sum the squares over the axis: "
+                f"jnp.sqrt(jax.lax.psum(jnp.sum(g * g), {as_argument(event.axes[:1])}))",
                 certainty=Certainty.POSSIBLE,
                 form="own-norm",
                 why="nothing reduces it over the axis that psum_scatter split",

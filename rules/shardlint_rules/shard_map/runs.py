@@ -121,9 +121,17 @@ def _told_in_helper(site: Site, event: Event, inside: Collection[str] | None) ->
 
 
 def shown(axes: Iterable[Axis]) -> str:
-    """Axes in words."""
-    names = [f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes]
+    """Axes in words. That of a `pmap` which names none is called nothing."""
+    names = [
+        f"`{one.name}`" if not isinstance(one, str) else f'"{one}"' if one else "the axis of `pmap`" for one in axes
+    ]
     return " and ".join(sorted(names))
+
+
+def as_argument(axes: Iterable[Axis]) -> str:
+    """Axes as a collective is given them; `axis_name` for that of a `pmap` which is to name it first."""
+    names = sorted((f'"{one}"' if one else "axis_name") if isinstance(one, str) else one.name for one in axes)
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
 def elsewhere(site: Site, event: Event) -> str:

@@ -17,6 +17,7 @@ from shardlint_rules.shard_map._draws import draws_nothing
 from shardlint_rules.shard_map._folded import folded_in_body
 from shardlint_rules.shard_map._key_unbound import REDUCING, SAYS, alone
 from shardlint_rules.shard_map.runs import (
+    as_argument,
     called_in,
     elsewhere,
     events,
@@ -242,4 +243,6 @@ def _key_like(text: str) -> bool:
 
 
 def _help(axis: Axis) -> str:
-    return f"give each its own: key = jax.random.fold_in(key, jax.lax.axis_index({shown([axis]).strip('`')}))"
+    if axis == "":
+        return "give each its own, split before the call, or name the axis: jax.pmap(f, axis_name=...) and axis_index"
+    return f"give each its own: key = jax.random.fold_in(key, jax.lax.axis_index({as_argument([axis])}))"

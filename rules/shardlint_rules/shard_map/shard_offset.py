@@ -11,7 +11,7 @@ from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._first_labels import Labels, first_labels
-from shardlint_rules.shard_map.runs import elsewhere, events, shown
+from shardlint_rules.shard_map.runs import as_argument, elsewhere, events, shown
 
 _INDEX = "jax.lax.axis_index"
 _COUNTS = ("jax.numpy.arange",)
@@ -103,7 +103,7 @@ class ShardOffset(Rule):
                 f"the first rows, on every device along {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} all devices hold the whole table, and the rows that they need begin where "
                 f"their shard does: the dimension that counts them is split over {shown(event.axes)}.",
-                help=f"begin at jax.lax.axis_index({shown(event.axes[:1])}) * n, or give the table an in spec "
+                help=f"begin at jax.lax.axis_index({as_argument(event.axes[:1])}) * n, or give the table an in spec "
                 "that splits it",
                 form="rows",
                 why="the in_specs split the dimension whose length it takes",
@@ -122,7 +122,7 @@ class ShardOffset(Rule):
                 f"On {site.release('jax')} the dimension that they choose from is split over {shown(event.axes)}: each "
                 "device takes its first entry for the first of all, and the numbers beyond its own entries choose "
                 "nothing.",
-                help=f"subtract where its entries begin: jax.lax.axis_index({shown(event.axes[:1])}) * n",
+                help=f"subtract where its entries begin: jax.lax.axis_index({as_argument(event.axes[:1])}) * n",
                 form="numbers",
                 why="the in_specs split the dimension whose length it takes, and the numbers are the same on all "
                 "devices",
@@ -160,7 +160,7 @@ class ShardOffset(Rule):
                 f"On {site.release('jax')} the dimension that they count is split over {shown(event.axes)}: each "
                 "device takes its rows for "
                 + ("the first of the sequence." if angles else "the first, and masks what was gathered by that."),
-                help=f"begin at jax.lax.axis_index({shown(event.axes[:1])}) * n",
+                help=f"begin at jax.lax.axis_index({as_argument(event.axes[:1])}) * n",
                 form="positions",
                 why="the in_specs split the dimension whose length it takes"
                 + ("" if angles else ", and what they are compared with counts the whole of it"),
