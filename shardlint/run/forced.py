@@ -29,13 +29,24 @@ def forced(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tu
             if constraint is None:
                 continue
             users = last.computation.users.get(last.name, [])
-            if not any(user.opcode == "dynamic-slice" and by_device(user) for user in users):
+            cuts = [user for user in users if user.opcode == "dynamic-slice" and by_device(user)]
+            # A gradient that comes by rows and is wanted by columns goes that way: the constraint leaves nothing out.
+            back = "transpose(" in one.op_name
+            if not cuts or (back and not any(_along(one, user) for user in cuts)):
                 continue
             own, inner = lines.of(constraint)
             names, _ = axes.of_groups(groups(one))
             shape = shapes.arrays(one.shape)[0]
             text = f"{shape} whole along {' and '.join(map(repr, names))}" if names else f"{shape} whole"
             yield text, own or inner or Line(), shape.bytes
+
+
+def _along(gather: Instruction, cut: Instruction) -> bool:
+    """Whether an array is cut along a dimension that it was gathered along."""
+    whole, part = shapes.arrays(gather.shape)[0].dims, shapes.arrays(cut.shape)[0].dims
+    if len(whole) != len(part):
+        return True
+    return any(at < len(whole) and whole[at] != part[at] for at in gather.integers("dimensions"))
 
 
 def _constraint(gather: Instruction) -> tuple[Instruction | None, Instruction]:

@@ -216,7 +216,7 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
     for leaf in one.arguments:
         if leaf.copies != one.partitions or leaf.bytes_whole < least or not is_state(leaf, one):
             continue
-        mine = [warned for warned in one.program.warned if warned.kind == "updated"]
+        mine = [warned for warned in one.program.warned if warned.kind in ("updated", "updated-back")]
         mine = [warned for warned in mine if warned.message.partition("|")[0] == leaf.array and warned.line.file]
         if mine:
             most = max(mine, key=lambda warned: warned.bytes)

@@ -63,7 +63,9 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
             yield Warned("put-into", f"{of}|{text}", moved.line, moved.moved)
         if name in _UPDATES or _written_to(instruction):
             line = moved.line if name in _UPDATES else _used_at(instruction, read) or moved.line
-            yield Warned("updated", text, line, moved.moved)
+            # The gradient of a lookup adds up in a table: nobody writes to it there.
+            back = "transpose(" in instruction.op_name
+            yield Warned("updated-back" if back else "updated", text, line, moved.moved)
         elif (
             products
             and not any(word in instruction.op_name for word in (*_ASKED, "all_gather"))
@@ -71,7 +73,10 @@ def _gathered(read: Read, collectives: list[Collective], products: bool) -> Iter
             and not _given_back(instruction)
         ):
             sizes = shapes.arrays(instruction.shape)[0].dims
-            along = [str(sizes[at]) for at in instruction.integers("dimensions") if at < len(sizes)]
+            dimensions = [at for at in instruction.integers("dimensions") if at < len(sizes)]
+            if _chosen_along(instruction, len(sizes) - 1, dimensions):
+                continue
+            along = [str(sizes[at]) for at in dimensions]
             line = _used_at(instruction, read) or moved.line
             yield Warned("gathered-inside", f"{text}|{','.join(along)}|{moved.of}", line, moved.moved)
 
@@ -94,6 +99,14 @@ def _written_to(one: Instruction) -> bool:
     """Whether all that uses an instruction writes a part of what it makes."""
     users = one.computation.users.get(one.name, [])
     return bool(users) and all(user.op_name.rpartition("/")[2] in _UPDATES for user in users)
+
+
+def _chosen_along(one: Instruction, last: int, dimensions: list[int]) -> bool:
+    """Whether `top_k` takes what is gathered along other dimensions than the last, in which it chooses: the compiler of
+    the CPU has it whole anyway.
+    """
+    users = one.computation.users.get(one.name, [])
+    return bool(users) and last not in dimensions and all("top_k" in user.op_name for user in users)
 
 
 def _put_into(one: Instruction, depth: int = 0) -> str:
@@ -149,7 +162,7 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
         if not found:
             continue
         largest = max((one for one, _ in found), key=lambda one: one.bytes)
-        names = tuple(dict.fromkeys(axis for one, _ in found for axis in one.axes))
+        names = tuple(dict.fromkeys(axis for one, _ in found if one.moved * 2 >= largest.moved for axis in one.axes))
         # What little is moved beside it says nothing of the rest.
         if reordered := _reordered(found):
             text = f"{reordered}|{' and '.join(map(repr, names))}"

@@ -632,3 +632,59 @@ def test_train_states_their_makers_and_jits_of_objects(tmp_path: Path) -> None:
     ended = shardlint(tmp_path)
     assert ended.returncode == 1
     assert "expected buffer reused  got kept" in ended.stdout
+
+
+AHEAD = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from functools import partial
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+SPLIT = NamedSharding(mesh, P("data"))
+
+
+@partial(jax.jit, donate_argnums=0)
+def step(w, x):
+    @partial(jax.shard_map, mesh=mesh, in_specs=(P("data"), P("data")), out_specs=(P("data"), P()), check_vma=False)
+    def local(w, x):
+        loss = jax.lax.psum(jnp.sum(x @ jax.lax.all_gather(w, "data", tiled=True)), "data")
+        return w * 0.9, loss
+
+    return local(w, x)
+
+
+@jax.pmap
+def copied(x):
+    return x * 2
+
+
+def main():
+    w = jax.device_put(np.random.RandomState(0).rand(64, 32).astype(np.float32), SPLIT)
+    x = jax.device_put(np.random.RandomState(1).rand(16, 64).astype(np.float32), SPLIT)
+    compiled = step.lower(w, x).compile()
+    for _ in range(2):
+        w, loss = compiled(w, x)
+    print(loss, copied(jnp.ones((8, 4))).sum())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_is_compiled_ahead_is_written_as_called(tmp_path: Path) -> None:
+    (tmp_path / "ahead.py").write_text(AHEAD)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "ahead.py")
+    assert "wrote sharding_fixtures.py: 1 fixture (step), which passes" in ended.stdout, ended.stdout + ended.stderr
+    assert "is left out: what is called through jax.pmap is not written down" in ended.stdout
+    alone = AHEAD.replace("jax.lax.psum(jnp.sum(", "(jnp.sum(").replace('tiled=True)), "data")', "tiled=True)))")
+    (tmp_path / "ahead.py").write_text(alone)
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1, ended.stdout
+    assert "step" in ended.stdout and "hold different numbers" in ended.stdout
+    (tmp_path / "ahead.py").write_text(AHEAD.replace("@partial(jax.jit, donate_argnums=0)", "@jax.jit"))
+    ended = shardlint(tmp_path)
+    assert ended.returncode == 1
+    assert "expected buffer reused  got kept" in ended.stdout

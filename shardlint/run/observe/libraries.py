@@ -128,7 +128,8 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
             targets
             and at < len(parts)
             and parts[at] is None
-            and all(value for key, value in rules if key == name)
+            # Rules that list several axes for a name say what it is to have where the first is taken.
+            and all(isinstance(value, str) for value in said)
         ):
             write(
                 "logical",

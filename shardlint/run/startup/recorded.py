@@ -46,6 +46,7 @@ def begin(folder: str, *beside: dict[str, Any]) -> None:
         _Finder(
             {
                 "jax._src.pjit": recorder.watch,
+                "jax._src.stages": recorder.watch_ahead,
                 "equinox._jit": lambda module: recorder.watch_calls(module, "_JitWrapper", _of_equinox),
                 "equinox._module._module": lambda module: made.watch(type(module.Module)),
                 "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(module, "JitWrapped", _of_nnx),
@@ -97,6 +98,38 @@ class _Recorder:
         self.seen: dict[int, Any] = {}
         self.given: dict[int, Any] = {}
         self.busy = threading.local()
+        self.ahead: dict[int, tuple[Any, Any, Any]] = {}
+        """What was lowered or compiled by name, with the function and what `jax.jit` was given, by its id."""
+
+    def watch_ahead(self, stages: Any) -> None:
+        """What is called after `step.lower(...).compile()`: the function, as if it were called itself."""
+        begin, make, call = stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__
+
+        @functools.wraps(begin)
+        def lowered(one: Any, *args: Any, **kwargs: Any) -> None:
+            begin(one, *args, **kwargs)
+            last = self.busy.__dict__.pop("last", None)
+            if last is not None:
+                self.ahead[id(one)] = (one, *last)
+
+        @functools.wraps(make)
+        def compiled(one: Any, *args: Any, **kwargs: Any) -> Any:
+            result = make(one, *args, **kwargs)
+            if id(one) in self.ahead:
+                self.ahead[id(result)] = (result, *self.ahead[id(one)][1:])
+            return result
+
+        @functools.wraps(call)
+        def called(one: Any, /, *args: Any, **kwargs: Any) -> Any:
+            _, fun, info = self.ahead.get(id(one), (None, None, None))
+            told = None if fun is None else self.before(fun, args, kwargs, info)
+            if told is not None and info is not None and info.static_argnums and "skip" not in told:
+                told = {**told, "skip": "it was compiled ahead of time, without its static arguments"}
+            outs = call(one, *args, **kwargs)
+            self.after(told, outs)
+            return outs
+
+        stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__ = lowered, compiled, called
 
     def watch(self, pjit: Any) -> None:
         """Both ways, as releases have it, in which a call that is new goes; and where jits are made."""
@@ -108,6 +141,7 @@ class _Recorder:
             def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
                 p = infer(fun, info, args, kwargs)
                 self.given[id(p[0])] = info
+                self.busy.last = fun, info
                 return p
 
             def newer(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
@@ -229,6 +263,9 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     leaves = jax.tree_util.tree_leaves((args, kwargs))
     if code is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return None
+    if fun.__qualname__.startswith("_cached_shard_map."):  # of jax.pmap, since 0.8
+        why = "what is called through jax.pmap is not written down"
+        return {"fun": whole, "name": "a mapped function", "skip": why}
     for part, how in ((f"{os.sep}equinox{os.sep}", "eqx.filter_jit"), (f"flax{os.sep}nnx", "nnx.jit")):
         if part in code.co_filename:
             name = getattr(fun, "__name__", how)

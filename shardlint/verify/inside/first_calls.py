@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import pjit
+from jax._src import pjit, stages
 
 from shardlint.verify.inside import reads, tree
 from shardlint.verify.inside.checks import sharding_text
@@ -124,6 +124,7 @@ class _Calls:
                     fun, args, kwargs, lambda: older(fun, info, *args, **kwargs), lambda outs: outs[0]
                 ),
             )
+        self._ahead(put)
         finder = _Finder(lambda kind: put(kind, "__call__", self._wrapped(kind.__call__)))
         sys.meta_path.insert(0, finder)
         try:
@@ -132,6 +133,41 @@ class _Calls:
             sys.meta_path.remove(finder)
             for owner, name, function in reversed(changed):
                 setattr(owner, name, function)
+
+    def _ahead(self, put: Callable[[Any, str, Any], None]) -> None:
+        """Look on where what `step.lower(...).compile()` gave is called: as a call of the function itself."""
+        infer: Any = getattr(pjit, "_infer_params", None)
+        begin = stages.Lowered.__init__
+        make, call = stages.Lowered.compile, stages.Compiled.__call__
+        made: dict[int, tuple[Any, Any]] = {}
+
+        def inferred(fun: Any, *args: Any, **kwargs: Any) -> Any:
+            found = infer(fun, *args, **kwargs)
+            self.busy.last = fun
+            return found
+
+        def lowered(one: Any, *args: Any, **kwargs: Any) -> None:
+            begin(one, *args, **kwargs)
+            fun = self.busy.__dict__.pop("last", None)
+            if fun is not None:
+                made[id(one)] = one, fun
+
+        def compiled(one: Any, *args: Any, **kwargs: Any) -> Any:
+            result = make(one, *args, **kwargs)
+            if id(one) in made:
+                made[id(result)] = result, made[id(one)][1]
+            return result
+
+        def called(one: Any, /, *args: Any, **kwargs: Any) -> Any:
+            fun = made.get(id(one), (None, None))[1]
+            return self.call(fun, args, kwargs, lambda: call(one, *args, **kwargs), lambda outs: outs)
+
+        for owner, name, function in (
+            (pjit, "_infer_params", inferred), (stages.Lowered, "__init__", lowered),
+            (stages.Lowered, "compile", compiled), (stages.Compiled, "__call__", called),
+        ):  # fmt: skip
+            if hasattr(owner, name):
+                put(owner, name, function)
 
     def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
