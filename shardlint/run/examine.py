@@ -210,6 +210,7 @@ def _all(
     compiled: Sequence[Compiled], functions: Sequence[list[Compiled]], large: int, events: Events
 ) -> list[Found]:
     run = Run(compiled, large)
+    made = {(str(one["defined"][0]), int(one["defined"][1])): int(one["times"]) for one in events.of("jitted-times")}
     found: list[Found] = []
     for each in functions:
         found += rules.rematerialised(each, run)
@@ -223,7 +224,8 @@ def _all(
                 one for one in left_whole(each, run) if not {(one.line, name) for name in one.arrays} <= told_whole
             )
             found += layouts.layouts(each, run)
-            found += recompiled(each, run)
+            place = each[0].function.line
+            found += recompiled(each, run, made.get((place.file, place.line), 0))
     found += placement.nothing_split(run)
     found += placement.unused_axes(run)
     found += placement.from_one_device(functions, run, devices.numpys(events))

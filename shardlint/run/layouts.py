@@ -42,7 +42,10 @@ def _moved(one: Compiled, least: int) -> Iterator[Found]:
         shown, axes, of = (*warned.message.split("|"), "", "")[:3]
         if warned.kind == "exchanged" and not of and _along_both(axes, one):
             continue
-        if warned.kind == "exchanged" or (warned.kind == "exchanged-at-product" and not _brought(of, axes, one)):
+        if warned.kind == "exchanged-at-lookup" and _named(axes) & _shared(one):
+            continue  # rows of a table that is split along the axis of the batch, too, are brought to the batch
+        apart = warned.kind in ("exchanged-at-product", "exchanged-at-lookup")
+        if warned.kind == "exchanged" or (apart and not _brought(of, axes, one)):
             along = f" along {axes}" if axes else ""
             yield Found(
                 "exchanged", one.function.name, warned.line,
@@ -100,12 +103,17 @@ def _along_both(axes: str, one: Compiled) -> bool:
     """Whether axes split the batch and the state (FSDP): what the compiler brings to the weights, in place of gathering
     those, is cut apart or joined on other devices than it lay on.
     """
+    return bool(axes) and _named(axes) <= _shared(one)
+
+
+def _shared(one: Compiled) -> set[str]:
+    """The axes that split the batch and the state."""
     state = [leaf for leaf in one.arguments if is_state(leaf, one)]
     if not state:  # an evaluation gives none back: what it works with is a tree of many
         roots = Counter(map(_root, one.arguments))
         state = [leaf for leaf in one.arguments if roots[_root(leaf)] >= _TREE]
     batch = [leaf for leaf in one.arguments if leaf not in state]
-    return bool(axes) and _named(axes) <= split_axes(state) & split_axes(batch)
+    return split_axes(state) & split_axes(batch)
 
 
 def _root(leaf: Array) -> str:

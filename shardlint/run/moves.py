@@ -174,7 +174,9 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
         brought = of and not any("dot_general" in word or "transpose(" in word for word in words)
         cut = brought or any(word.rpartition("/")[2] in _CUTS for word in words)
         text = f"{'a part of ' + of if of else largest.array}|{' and '.join(map(repr, names))}|{of}"
-        yield Warned("exchanged" if cut else "exchanged-at-product", text, line, sum(one.moved for one, _ in found))
+        lookup = all(word.rpartition("/")[2] == "gather" for word in words)
+        kind = "exchanged" if cut else "exchanged-at-lookup" if lookup else "exchanged-at-product"
+        yield Warned(kind, text, line, sum(one.moved for one, _ in found))
 
 
 def _reordered(found: list[tuple[Collective, Instruction]]) -> str:

@@ -24,8 +24,10 @@ _CHOSEN = 8
 _UNNAMED = "_internal_pmap_axis_name"
 
 
-def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
-    """A function compiled again: for the same shapes placed differently, or again and again."""
+def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Found]:
+    """A function compiled again: for the same shapes placed differently, or again and again. `made` is how often it was
+    given to `jax.jit` or `jax.pmap`, where that is three times or more.
+    """
     for process in dict.fromkeys(one.process for one in each):
         mine = [one for one in each if one.process == process]
         cost = sum(one.size for one in mine[1:])
@@ -37,8 +39,8 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 if any(_UNNAMED in text for text in what)
                 else "place the arrays before the first call as the function returns them"
             )
-        elif cost >= _COSTLY or _in_a_loop(mine) or _by_a_number(mine) or _by_a_length(mine):
-            why, advice = _again(mine)
+        elif cost >= _COSTLY or _in_a_loop(mine, made) or _by_a_number(mine) or _by_a_length(mine):
+            why, advice = _again(mine, made)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
         else:
             continue
@@ -53,10 +55,14 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             )
 
 
-def _in_a_loop(mine: Sequence[Compiled]) -> bool:
-    """Whether one line had the same program compiled again and again: one that is no trifle, already the third time."""
+def _in_a_loop(mine: Sequence[Compiled], made: int) -> bool:
+    """Whether one line had the same program compiled again and again: one that is no trifle already the third time,
+    where it was jitted anew for it.
+    """
     calls = Counter((one.digest, one.function.call, one.size) for one in mine if one.function.call.file)
-    return any(times >= (_AGAIN if size >= _SUBSTANTIAL else _CHURN) for (_, _, size), times in calls.items())
+    return any(
+        times >= (_AGAIN if size >= _SUBSTANTIAL and made >= times else _CHURN) for (_, _, size), times in calls.items()
+    )
 
 
 def _by_a_number(mine: Sequence[Compiled]) -> bool:
@@ -130,12 +136,16 @@ def _rest_is_placed(before: Compiled, after: Compiled, moved: Sequence[str]) -> 
     return 2 * sum(leaf.bytes_whole for leaf in placed) > sum(leaf.bytes_whole for leaf in state)
 
 
-def _again(mine: Sequence[Compiled]) -> tuple[str, str]:
+def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
     """Why a function was compiled again and again, and what to do; empty where it was not."""
     same = max(Counter(one.digest for one in mine).values())
     shapes = len({tuple(leaf.array for leaf in one.arguments) for one in mine})
     if same >= _AGAIN:
-        maker = "jax.pmap" if mine[0].function.mapped else "jax.jit"
+        mapped = mine[0].function.mapped
+        if mapped and made < same:
+            advice = "give each `jax.pmap` the same axis_name, and place arrays over it"
+            return f", {same} times to the same program", advice
+        maker = "jax.pmap" if mapped else "jax.jit"
         return (
             f", {same} times to the same program",
             f"call {maker} once, outside of the loop or function that calls it again",

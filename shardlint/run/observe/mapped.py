@@ -5,9 +5,11 @@ An operation only knows the lines that led to its call.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,8 @@ _lines: dict[str, list[Any]] = {}
 _pmaps: list[list[Any]] = []
 _donates: dict[str, list[list[int]]] = {}
 _keywords: dict[str, str] = {}
+_times: Counter[tuple[str, int, str]] = Counter()
+_AGAIN = 3
 
 
 def install(jax: Any) -> None:
@@ -27,6 +31,7 @@ def install(jax: Any) -> None:
         if inspect.isroutine(getattr(jax, name, None)):
             setattr(jax, name, watched(getattr(jax, name), name))
     jax.jit = watched(jax.jit, "jit")
+    atexit.register(_tell)
 
 
 def install_old(module: Any) -> None:
@@ -61,6 +66,8 @@ def _note(name: str, function: Any, donates: Any = None, shardings: Any = None) 
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return
+    if name in ("jit", "pmap") and is_user(code.co_filename):
+        _times[code.co_filename, code.co_firstlineno, code.co_name] += 1
     if name == "jit":
         if is_user(code.co_filename):
             decided.note_jit(code, shardings)
@@ -72,6 +79,13 @@ def _note(name: str, function: Any, donates: Any = None, shardings: Any = None) 
                 _keywords[_key(code.co_name, code.co_filename, code.co_firstlineno)] = code.co_varnames[at]
     else:
         _lines.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), line)
+
+
+@quiet
+def _tell() -> None:
+    for defined, times in _times.items():
+        if times >= _AGAIN:
+            write("jitted-times", defined=list(defined), times=times)
 
 
 def line_of(source: str) -> list[Any] | None:

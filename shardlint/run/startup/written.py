@@ -67,6 +67,12 @@ def _literal(value: Any) -> Any:
     raise Unwritten(type(value).__name__)
 
 
+def _attribute(owner: Any, path: str) -> Any:
+    for name in path.split("."):
+        owner = getattr(owner, name, None)
+    return owner
+
+
 class Code:
     """Trees of arrays as code."""
 
@@ -172,6 +178,11 @@ class Code:
         module = self.module(kind.__module__)
         if not module:
             raise Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
+        if _attribute(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
+            try:
+                return self.by_name(kind)  # another module made it, and gave it its own name
+            except Unwritten:
+                raise Unwritten(f"{module}.{kind.__qualname__}, which is not there") from None
         parts = module.split(".")
         for public in (".".join(parts[:count]) for count in range(1, len(parts))):
             if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:
