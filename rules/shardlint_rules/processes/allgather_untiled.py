@@ -13,7 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._whole_otherwise import whole_otherwise
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import spread
+from shardlint_rules.processes.spread import made_of_spread, spread
 
 _GATHER = "jax.experimental.multihost_utils.process_allgather"
 _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
@@ -58,7 +58,7 @@ class AllgatherUntiled(Rule):
         given = site.call.args[0] if site.call.args else None
         if given is None or alone(site.program, Place(site.file, site.call)):
             return
-        why = spread(site, given) or _elsewhere_too(site, given)
+        why = spread(site, given) or made_of_spread(site, given) or _elsewhere_too(site, given)
         form = "" if why else "annotated"
         if not why and not _annotated(site, given):
             yield from self._beside(site, given, tiled)

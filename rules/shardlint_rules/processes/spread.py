@@ -26,6 +26,25 @@ def spread(site: Site, node: ast.expr) -> bool:
     return bool(found) and all(list(_shardings(site, one)) for one in found)
 
 
+def made_of_spread(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely what a jitted function makes of such an array: it lies over the same devices."""
+    found = options(site.value(node))
+    return bool(found) and all(_of_spread(site, one) for one in found)
+
+
+def _of_spread(site: Site, value: Value) -> bool:
+    if not isinstance(value, CallResult) or value.call is None or not isinstance(value.by, Transformed):
+        return False
+    if value.by.api.name != "jax.jit":
+        return False
+    call = value.call
+    given = [
+        options(site.program.evaluator.value(place, call.environment))
+        for place in (*call.positional, *call.keywords.values())
+    ]
+    return any(bool(each) and all(list(_shardings(site, one)) for one in each) for each in given)
+
+
 def split(site: Site, node: ast.expr) -> bool:
     """Whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
     found = options(site.value(node))
