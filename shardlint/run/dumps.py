@@ -66,6 +66,8 @@ class Compiled:
     """The mesh axes that split one of its products; None where that cannot be told."""
     weights_only: bool = False
     """Whether its products are split along weights, or what these have in common with the batch, and nowhere else."""
+    along_weights: frozenset[str] = frozenset()
+    """The mesh axes that split products of a forward pass along weights, or along what is summed over."""
     size: int = 0
     """How many operations the compiler was given: what it took it to compile, on any machine and at any load."""
 
@@ -163,6 +165,7 @@ def _compiled(path: Path) -> Compiled | None:
         hashlib.sha256(original.encode()).hexdigest()[:16],
         divided,
         divided is not None and _weights_only(made),
+        _along_weights(made) if divided is not None else frozenset(),
         sum(len(each.instructions) for each in module.computations.values()),
     )
 
@@ -180,6 +183,11 @@ def _divided(made: Read, before: str) -> frozenset[str] | None:
 def _weights_only(made: Read | None) -> bool:
     kinds = {one.parallelism for one in _forward(made)} if made is not None else set()
     return "tensor" in kinds and not kinds & {"data", "hybrid"}
+
+
+def _along_weights(made: Read | None) -> frozenset[str]:
+    products = _forward(made) if made is not None else []
+    return frozenset(name for one in products for name in one.weights)
 
 
 def _forward(made: Read) -> list[Product]:

@@ -228,6 +228,7 @@ def _all(
             found += recompiled(each, run, made.get((place.file, place.line), 0))
     found += placement.nothing_split(run)
     found += placement.unused_axes(run)
+    found += placement.used_in_part(functions, run)
     found += placement.from_one_device(functions, run, devices.numpys(events))
     found += placement.on_one_device(functions, run)
     whole = list(batches.batch_whole(events, compiled, large))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found, count_text, held, split_axes, texts, whole
-from shardlint.run.run import Run
+from shardlint.run.run import Run, is_state
 from shardlint.verify.facts import Array
 from shardlint.verify.report import size_text
 
@@ -65,6 +65,30 @@ def unused_axes(run: Run) -> Iterator[Found]:
             advice=f"name {'it' if len(free) == 1 else 'them'} in a sharding, or make the mesh without",
             bytes=held(leaf for each, leaf in large if each is one),
         )
+
+
+def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+    """State that lies whole along an axis over which the products with it are split: a device uses a part of it."""
+    for each in functions:
+        for one in each[:1]:
+            axes = [name for name in one.program.mesh if name in one.along_weights and one.program.mesh[name] > 1]
+            large = [leaf for leaf in one.arguments if len(leaf.shape) > 1 and run.is_large(leaf, one)]
+            state = [leaf for leaf in large if is_state(leaf, one)]
+            if not state or not one.function.own or any(leaf.axes is None for leaf in one.arguments):
+                continue
+            used = split_axes(one.arguments)
+            free = [name for name in axes if name not in used]
+            if not free:
+                continue
+            copies = math.prod(one.program.mesh[name] for name in free)
+            shown = " and ".join(map(repr, free))
+            yield Found(
+                "replicated", one.function.name, one.function.line,
+                f"{count_text(state)} whole along {shown} ({size_text(held(state))} a device), over which the products "
+                f"with them are split: a device uses a part of what it holds, and {copies} hold the same",
+                texts(state[:6]), f"name {shown} in their specs, along the dimension that the products split",
+                held(state),
+            )  # fmt: skip
 
 
 def from_one_device(

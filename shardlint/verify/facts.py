@@ -103,6 +103,8 @@ class Product:
     flops: int
     trips: int | None
     paid: tuple[int, ...] = ()
+    weights: tuple[str, ...] = ()
+    """The axes that split the weights' side, or what both have in common; none where the weights are not known."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def read_program(data: Mapping[str, Any]) -> Program:
         return Array(**{**of, "shape": tuple(of["shape"]), "axes": axes})
 
     def product(of: Mapping[str, Any]) -> Product:
-        tuples = {name: tuple(of[name]) for name in ("free", "reduced", "batch", "paid")}
+        tuples = {name: tuple(of[name]) for name in ("free", "reduced", "batch", "paid", "weights")}
         return Product(**{**line(of), **tuples})
 
     return Program(

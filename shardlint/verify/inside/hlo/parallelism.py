@@ -46,6 +46,11 @@ def weights_side(one: Instruction, flow: Flow, donated: set[int]) -> str:
     return SIDES[known.index(True)] if known.count(True) == 1 else ""
 
 
+def of_weights(one: Shared) -> Names:
+    """The axes that split the weights' side of a product, or what both sides have in common."""
+    return one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
+
+
 def parallelism(shared: Sequence[Shared]) -> list[str]:
     """The parallelism of each product (see `facts.Product`).
 
@@ -60,7 +65,7 @@ def parallelism(shared: Sequence[Shared]) -> list[str]:
             kinds.append("none")
         elif one.weights:
             other = SIDES[one.weights == "left"]
-            data, tensor = one.axes[other], one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
+            data, tensor = one.axes[other], of_weights(one)
             for role, names in (("data", data), ("tensor", tensor)):
                 for name in names:
                     roles.setdefault(name, set()).add(role)

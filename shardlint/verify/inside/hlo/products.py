@@ -21,7 +21,14 @@ from shardlint.verify.inside.hlo.collectives import Found, line_of
 from shardlint.verify.inside.hlo.flow import CARRY, Flow
 from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split, value_at
-from shardlint.verify.inside.hlo.parallelism import SIDES, Names, Shared, parallelism, weights_side
+from shardlint.verify.inside.hlo.parallelism import (
+    SIDES,
+    Names,
+    Shared,
+    of_weights,
+    parallelism,
+    weights_side,
+)
 
 _EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
 _AGAIN = "rematted_computation"
@@ -74,6 +81,7 @@ def find(
             one.flops,
             runs[one.one.computation.name],
             tuple(sorted(set(_paid(one.one, flow, places)))),
+            of_weights(one) if one.weights else (),
         )
         for one, kind in zip(shared, kinds, strict=True)
     ]
