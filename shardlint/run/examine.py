@@ -101,9 +101,14 @@ def _notes(events: Events) -> Iterator[str]:
     built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
     if built:
         size, one = max(built, key=lambda each: each[0])
+        # Several meshes, and single devices by name, may share the others.
+        size = max(size, *(int(used["count"]) for used in events.of("devices-used")), 0)
         if size < one["of"] and not one.get("short"):
             where = seen.line(one["line"])
-            yield f"the largest mesh, of {where}, has {size} of the {one['of']} devices: the others stay idle"
+            yield (
+                f"the largest mesh, of {where}, and all else use {size} of the {one['of']} devices: the others stay "
+                "idle"
+            )
 
 
 class _Lines:

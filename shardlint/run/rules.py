@@ -26,6 +26,13 @@ def different(each: Sequence[Compiled]) -> list[Compiled]:
     return sorted(seen.values(), key=lambda one: -held(one.program.arrays))
 
 
+def _row_each(leaf: Array, one: Compiled) -> bool:
+    """Whether each device has a row of its own: what it keeps for itself, as an error that is fed back, is split so."""
+    if not leaf.axes or leaf.shape[0] != one.partitions:
+        return False
+    return bool(leaf.axes[0]) and not any(leaf.axes[1:])
+
+
 def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     """Arrays whole on every device, in a program that splits their like or the rest of its state."""
     if found := _given_back(each, run):
@@ -34,7 +41,7 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     for one in different(each):
         wholes = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
         state = [leaf for leaf in one.arguments if run.is_large(leaf, one) and is_state(leaf, one)]
-        split = whole(leaf for leaf in state if leaf.copies < one.partitions)
+        split = whole(leaf for leaf in state if leaf.copies < one.partitions and not _row_each(leaf, one))
         # Moments in one row of numbers are split by a plan of their own, as those of their shapes are (ZeRO-1).
         rows = all(len(leaf.shape) < 2 for leaf in state if leaf.copies < one.partitions)
         mostly_split = split > 0 and not rows and split >= whole(leaf for leaf in state if leaf in wholes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -17,6 +18,8 @@ _INTERNAL = f"{os.sep}jax{os.sep}_src{os.sep}"
 _MOST = 100
 _orders: dict[tuple[int, ...], list[Any]] = {}
 built: dict[tuple[tuple[str, int], ...], list[Any]] = {}
+used: set[int] = set()
+"""The devices of all meshes, and those that arrays were given by programs on."""
 
 
 def install(jax: Any) -> None:
@@ -33,6 +36,13 @@ def install(jax: Any) -> None:
     mesh.__new__ = made
     if hasattr(jax, "make_mesh"):
         jax.make_mesh = _making(jax.make_mesh)
+    atexit.register(_tell)
+
+
+@quiet
+def _tell() -> None:
+    if len(used) > 1:
+        write("devices-used", count=len(used))
 
 
 def _making(function: Any) -> Any:
@@ -56,6 +66,7 @@ def _made(mesh: Any, caller: Any) -> None:
     key = tuple((str(name), int(size)) for name, size in mesh.shape.items())
     frame = user_frame()
     order = _order(mesh)
+    used.update(order)
     if frame is not None and list(order) != sorted(order) and len(_orders) < _MOST:
         _orders.setdefault(order, line_of(frame))
     if frame is not None and key not in built:

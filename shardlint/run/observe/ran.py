@@ -9,7 +9,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, apart, called, decided, host, padded, replicas, rows
+from . import again, apart, called, decided, host, meshes, padded, replicas, rows
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
@@ -117,6 +117,7 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
     devices = {
         device for one in results for device in getattr(getattr(one, "sharding", None), "device_set", ())
     }
+    meshes.used.update(int(device.id) for device in devices)
     if given or before["taken"] or known["work"]:
         write(
             "ran",

@@ -8,9 +8,12 @@ from typing import Any
 
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.source.patterns import regex
 from shardlint.verify.report import size_text
 
 _WORK = 2**16
+# What others are compared with runs on one device by intent.
+_REFERENCE = regex(r"(?i)(^|_)(ref|reference|expected|oracle|baseline|golden|on_one|single_device)(_|$)")
 
 
 def mesh_unused(events: Events, least: int) -> Iterator[Found]:
@@ -19,7 +22,7 @@ def mesh_unused(events: Events, least: int) -> Iterator[Found]:
     if not meshes:
         return
     ran = list(events.of("ran"))
-    alone = [one for one in ran if one["devices"] == 1 and one["lines"]]
+    alone = [one for one in ran if one["devices"] == 1 and one["lines"] and not _REFERENCE.search(one["name"])]
     spread = max((one["work"] for one in ran if one["devices"] > 1), default=0)
     most = max(alone, key=lambda one: one["work"], default=None)
     if most is not None and most["work"] >= _WORK:
