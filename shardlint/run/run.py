@@ -77,12 +77,12 @@ class Run:
         `params['w']`. To split the state of an optimizer and not its parameters is a plan of its own (ZeRO-1).
         """
         path = KEYS.findall(leaf.where)
+        if leaf.role == "out" and path and path[0][1:-1].isdigit():
+            path = path[1:]
         # Of results the number is all there is.
         named = [one for one in self._paths.get(leaf.array, ()) if not one.startswith("out")]
         if not path and named:
             return all(map(_KEPT.search, named)) and not _KEPT.search(leaf.where)
-        if leaf.role == "out" and path and path[0][1:-1].isdigit():
-            path = path[1:]
         split = [KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
         deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
         if bool(path) and deeper and all(len(one) > len(path) for one in split):
