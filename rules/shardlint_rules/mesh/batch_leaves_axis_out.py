@@ -11,6 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import defaults
 from shardlint_rules.mesh.two_batch_axes import of_a_batch
 
 _ROWS = regex(r"dp|data|batch|replica|data_parallel|dp_replicate")
@@ -176,16 +177,11 @@ def _left_at_one(site: Site, file: FileFacts, call: ast.Call, axis: str) -> bool
     function = scope.node if scope is not None else None
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    arguments = function.args
-    placed = [*arguments.posonlyargs, *arguments.args]
-    defaults: dict[str, ast.expr | None] = {
-        one.arg: value for one, value in zip(reversed(placed), reversed(arguments.defaults), strict=False)
-    }
-    defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
+    placed = [*function.args.posonlyargs, *function.args.args]
     ones = [
-        name
-        for name, value in defaults.items()
-        if axis in name and isinstance(value, ast.Constant) and value.value == 1 and value.value is not True
+        one.arg
+        for one, value in defaults(function.args)
+        if axis in one.arg and isinstance(value, ast.Constant) and value.value == 1 and value.value is not True
     ]
     if len(ones) != 1:
         return False
