@@ -207,7 +207,9 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
                 found.append(binding)
                 later.append((binding, _innermost_loop(chain[:shared])))
             continue
-        if settled or (not again and any(_bound_below(one, there, other) for one, there in passed)):
+        # Around a loop a turn may end between two bindings; before it, the one below always runs after the other.
+        straight = not again or not _loop_above(chain[:shared])
+        if settled or (straight and any(_bound_below(one, there, other) for one, there in passed)):
             continue
         found.append(binding)
         if len(other) > shared + 1 and binding.kind in ("assign", "unpack"):

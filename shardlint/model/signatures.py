@@ -131,6 +131,8 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
         return several[0] if len(same) == 1 and None not in several else None
     match found[0]:
         case Function() as function:
+            if function.bound and _left_open(function.node):
+                return None
             parameters = of_definition(function.node)
             return parameters.without_first() if function.bound and parameters.positional else parameters
         case Transformed(api=Api(name=name), inner=inner, call=CallArguments() as call) if name in PARTIALS:
@@ -140,6 +142,15 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
             call_method = evaluator.attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
     return None
+
+
+def _left_open(node: Definition) -> bool:
+    """Whether a method only raises NotImplementedError: the one that is called is a subclass's, and may take more."""
+    if isinstance(node, ast.Lambda):
+        return False
+    raised = node.body[-1].exc if isinstance(node.body[-1], ast.Raise) else None
+    raised = raised.func if isinstance(raised, ast.Call) else raised
+    return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
 
 
 def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
@@ -194,9 +205,32 @@ def jitted(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> 
     if not isinstance(value, Transformed) or value.api.name not in apis or value.call is None:
         return None
     inner, late = value.inner, False
-    if isinstance(inner, Function) and inner.bound and _bound_later(inner, value.call, evaluator):
-        inner, late = Function(inner.place, False, inner.owner), True
+    method = _mapped_method(inner, value.call)
+    if method is not None and method.bound and _bound_later(method, value.call, evaluator):
+        inner, late = _with_self(inner), True
     return Jitted(value.api.name, inner, value.call, parameters_of(inner, evaluator), late)
+
+
+def _mapped_method(inner: Value, call: CallArguments) -> Function | None:
+    """The function that is wrapped, also under a decorator of the same function: `@jax.pmap` above `@jax.vmap`."""
+    while isinstance(inner, Transformed):
+        if inner.api.name not in KEEPING or inner.call is None:
+            return None
+        # Only a decorator surely sees the method before self is bound; `jax.pmap(jax.vmap(self.step))` does not.
+        decorated = call.place.node, inner.call.place.node
+        inner = inner.inner
+        of = getattr(inner.node, "decorator_list", ()) if isinstance(inner, Function) else None
+        if of is not None and not all(one in of for one in decorated):
+            return None
+    return inner if isinstance(inner, Function) else None
+
+
+def _with_self(inner: Value) -> Value:
+    """A method before self is bound, also under other transforms."""
+    if isinstance(inner, Function):
+        return Function(inner.place, False, inner.owner)
+    assert isinstance(inner, Transformed)
+    return replace(inner, inner=_with_self(inner.inner))
 
 
 def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:

@@ -16,6 +16,7 @@ from shardlint.model.values import (
     CallResult,
     ClassValue,
     Constant,
+    Function,
     Items,
     Parameter,
     Place,
@@ -58,6 +59,10 @@ def handed_over(
     if values and all(_no_array(value) for value in values):
         return None
     if arguments and all(_is_number(program, file, argument.node) for argument in arguments):
+        return None
+    # What stands under one name on two ways is no one buffer, and may be no array on either.
+    given = [options(program.value(file, one.node)) if isinstance(one.node, ast.Name) else () for one in arguments]
+    if given and all(one and all(map(_no_array, one)) for one in given):
         return None
     if buffer.kind == "iterated" or any(_iterated(value) for value in values):
         return Certainty.POSSIBLE  # what an iterator gives is often numpy
@@ -118,11 +123,16 @@ def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
 
 
 def _no_array(value: Value) -> bool:
-    """Numbers, text, numpy arrays, shardings, and tuples of these: a donation does nothing to them."""
+    """Numbers, text, numpy arrays, shardings, functions, and tuples of these: a donation does nothing to them."""
     if isinstance(value, Constant):
         return True
     if isinstance(value, Items):
         return not value.open and bool(value.items) and all(map(_no_array, value.items))
+    # A function is one leaf and static, also in a partial, whatever that fills in; a method of a module holds arrays.
+    if isinstance(value, Function):
+        return not value.bound
+    if isinstance(value, Transformed):
+        return value.api.name == "functools.partial"
     if not isinstance(value, CallResult) or _iterated(value):
         return False
     return value.api.startswith(("numpy.", "builtins.")) or value.api in _PLACES

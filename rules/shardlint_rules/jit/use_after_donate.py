@@ -58,12 +58,11 @@ class UseAfterDonate(Rule):
     it), or of another one that is like it (`step(params, reference)` with `reference` a copy of `params`), or the
     result is bound to a name that says so (`new_state = step(state)`). What a loop donates and gives again without
     binding it anew is likely, and so is what a call to warm up donates before `state = step(state)` gives it again;
-    everything else possible. Left
-    alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a deleted array still answers;
-    numpy arrays; arguments given to pmap by keyword, which it does not donate; `nnx.jit`, which updates its modules in
-    place; a donation inside traced code, which does nothing. Where an argument is copied first because the function
-    wants another sharding, or other arguments lie on other devices, the copy is donated: possible too. Where no output
-    can take the buffer nothing is deleted: SL223.
+    everything else possible. Left alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a
+    deleted array still answers; numpy arrays and functions; arguments given to pmap by keyword, which it does not
+    donate; `nnx.jit`, which updates its modules in place; a donation inside traced code, which does nothing. Where an
+    argument is copied first because the function wants another sharding, or other arguments lie on other devices, the
+    copy is donated: possible too. Where no output can take the buffer nothing is deleted: SL223.
     """
 
     code = "SL220"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.values import CallResult, Constant, options
 from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.given import given
 
 # Whoever writes this down means no array.
 _LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")
+_GIVE_LISTS = ("jax.devices", "jax.local_devices")
 # A line that is longer becomes an `if`.
 _WIDE = 80
 _NUMBER = regex(r"_?(?:num|n|nr|max|min|total)_")
@@ -22,7 +25,7 @@ class TruthOfDevices(Rule):
 
     ## What it does
     Reports `devices = devices or jax.devices()` for a parameter with a default of None, without an annotation that says
-    it is a list.
+    it is a list. Left alone where calls in sight give it the list of `jax.devices()`, and none gives anything else.
 
     ## Why it hurts
     `mesh.devices` is a numpy array, and so is what `create_device_mesh` gives. The truth of an array with several
@@ -51,7 +54,7 @@ class TruthOfDevices(Rule):
         given, other = chosen.values
         if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or _NUMBER.match(given.id):
             return
-        if not _may_be_array(site, given):
+        if not _may_be_array(site, given) or _lists_in_sight(site, given):
             return
         text = f"{site.text(other)} if {given.id} is None else {given.id}"
         yield site.finding(
@@ -96,3 +99,12 @@ def _may_be_array(site: Site, name: ast.Name) -> bool:
         return False
     said = site.text(every[0].annotation).lower() if every[0].annotation is not None else ""
     return not any(word in said for word in _LISTS)
+
+
+def _lists_in_sight(site: Site, name: ast.Name) -> bool:
+    """Whether calls give a parameter what `jax.devices()` returns, which is a list, and none gives what is not seen."""
+    scope = site.scope.function()
+    places = list(given(site.program, site.file, scope, name.id)) if scope is not None else []
+    values = [one for place in places for one in options(site.program.value(place.file, place.node))]
+    lists = [one for one in values if isinstance(one, CallResult) and one.api in _GIVE_LISTS]
+    return bool(lists) and all(one in lists or one == Constant(None) for one in values)

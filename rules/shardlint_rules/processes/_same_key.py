@@ -22,6 +22,8 @@ DRAWS = tuple(f"jax.random.{name}" for name in ("normal", "uniform", "randint", 
 RESHAPE = "jax.numpy.reshape"
 _MADE = ("jax.random.PRNGKey", "jax.random.key")
 _HANDED = ("jax.random.split", "jax.random.fold_in", "jax.random.clone", "jax.random.wrap_key_data")
+_STACKS = ("array", "asarray", "stack")
+_FIRST = ("unreplicate", "unreplicate_tree", "get_first", "unpmap")
 _DEPTH = 16
 
 
@@ -31,11 +33,54 @@ class _Unknown(Exception):
 
 def alike(site: Site) -> tuple[ast.expr, Place] | None:
     """The key that a site draws for each device of this process with, and where all processes make it alike."""
+    if _of_first(site):
+        return None
     for key in _keys(site):
         made = same_key(site.program, Place(site.file, key))
         if made is not None:
             return key, made
     return None
+
+
+def _of_first(site: Site) -> bool:
+    """Whether only the first device's part of what is computed with the keys is taken, which has to be alike.
+
+    Weights are made so: `variables = unreplicate(p_init(keys, data))`.
+    """
+    statement = site.file.parent(site.call)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if isinstance(target, ast.Tuple):
+        target = next((one.value for one in target.elts if isinstance(one, ast.Starred)), None)
+    if not isinstance(target, ast.Name):
+        return False
+    reads = [
+        one
+        for one in site.file.mentions(target.id)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and site.file.home(one) is site.file.home(target)
+    ]
+    return bool(reads) and all(_stacks(site.file, one) or _taken_first(site.file, one) for one in reads)
+
+
+def _stacks(file: FileFacts, read: ast.Name) -> bool:
+    """`keys = jnp.asarray(keys)`."""
+    call = file.parent(read)
+    statement = file.parent(call) if isinstance(call, ast.Call) and last_name(call.func) in _STACKS else None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target = statement.targets[0]
+    return isinstance(target, ast.Name) and target.id == read.id
+
+
+def _taken_first(file: FileFacts, read: ast.Name) -> bool:
+    """Whether a name is an argument of a call of whose result the first entry alone is taken."""
+    call = file.parent(read)
+    call = file.parent(call) if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or call.func is read:
+        return False
+    outer = file.parent(call)
+    if isinstance(outer, ast.Subscript):
+        return outer.value is call and isinstance(outer.slice, ast.Constant) and outer.slice.value == 0
+    return isinstance(outer, ast.Call) and call in outer.args and last_name(outer.func).lstrip("_") in _FIRST
 
 
 def same_key(program: Program, place: Place) -> Place | None:

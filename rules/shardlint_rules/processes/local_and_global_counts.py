@@ -162,7 +162,9 @@ class LocalAndGlobalCounts(Rule):
                     Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
                 )
         # Where nothing asks for processes there is one, and nothing shows.
-        form = found.form if found.form == "itself" or _asks(site) else f"{found.form}-alone"
+        # A mesh as large as this process has devices, beside jax.local_devices(), is all there is on one host.
+        asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks(site)
+        form = found.form if found.form == "itself" or asks else f"{found.form}-alone"
         return site.finding(found.node, found.label, found.message, help=help_, fix=fix, form=form, why=found.why)
 
     def _told(self, site: Site) -> Iterator[Finding]:

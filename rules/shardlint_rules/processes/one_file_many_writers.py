@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import first, guard, several
+from shardlint.model.process.processes import first, guard, several, starts_one
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
@@ -53,7 +53,8 @@ _ROLE = r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coor
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
 _WHOSE = ("the index of the process", "the name of the host", "the id of the process")
-_COUNTED = ("process_count()", "host_count()", "distributed.initialize(")
+_COUNTED = ("process_count()", "host_count()")
+_JOINED = "distributed.initialize("
 _WHY = {
     "barrier": "meets at a barrier, and asks for the index of the process",
     "beside": "leaves another write to one process",
@@ -248,6 +249,7 @@ class OneFileManyWriters(Rule):
             return
         other = started_by_another(site)
         asks = any(map(site.file.says, (*_NEAR, *_COUNTED)))
+        asks = asks or (site.file.says(_JOINED) and not starts_one(site.file))
         if other is None and (site.file.source.in_cells or not site.file.says("jax")):
             return  # of one host, or of another library's processes
         if other is None and not asks and not (site.wants("tracker-beside") and several(site.program, site.file)):

@@ -8,9 +8,12 @@ from collections.abc import Collection, Iterator
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import BY_OWN, OWN_SUM, Event, leaves
+from shardlint.model.values import Place
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
 from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
@@ -54,7 +57,8 @@ class WrongReducer(Rule):
     and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
     Likely, too: a sum of one device in a `pmap`, divided by a count over all, which nothing adds up later; and a sum
     over all devices, divided by the rows (`x.shape[0]`) or by a sum of one.
-    Possible: `pmean` of a standard deviation or a variance.
+    Possible: `pmean` of a standard deviation or a variance, and of a dictionary of figures with a masked mean in a step
+    that takes gradients, which are reduced apart.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -154,14 +158,17 @@ class WrongReducer(Rule):
             if node in done:
                 continue
             done.add(node)
-            what, why, instead = _AVERAGED[event.kind.rpartition(" ")[2]]
+            kind = event.kind.rpartition(" ")[2]
+            what, why, instead = _AVERAGED[kind]
+            logged = kind == "masked" and _is_logged(event.place)
             yield site.finding(
                 node,
                 f"averages the {what} of the shards{elsewhere(site, event)}",
                 f"On {site.release('jax')} this is not that of all data: {why}",
                 help=instead,
                 certainty=Certainty.POSSIBLE,
-                form=event.kind.rpartition(" ")[2],
+                form="logged" if logged else kind,
+                why="a figure among others of a step that takes its gradients apart" if logged else "",
             )
 
     def _beside(self, site: Site) -> Iterator[Finding]:
@@ -279,3 +286,13 @@ def _in_results(
         if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
             done.add(node)
             yield ran, event, node
+
+
+def _is_logged(place: Place) -> bool:
+    """Whether a reduction takes a dictionary of figures, in a function that calls for gradients besides."""
+    file, call = place.file, place.node
+    function = file.home(call).function()
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    if function is None or given is None or not isinstance(settled_expression(file, given), ast.Dict):
+        return False
+    return any("grad" in last_name(one.func) for one in file.walked(function).calls)

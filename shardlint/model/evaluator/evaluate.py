@@ -19,7 +19,7 @@ from shardlint.model.evaluator.classes import Classes
 from shardlint.model.evaluator.filled import grown
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before, wraps_itself
-from shardlint.model.evaluator.taken import taken
+from shardlint.model.evaluator.taken import surely_true, taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.evaluator.written import Written, number
 from shardlint.model.needs import GIVEN, Memo
@@ -248,7 +248,11 @@ class Evaluator:
                     return Constant(-inner.value)
                 return Computed("arithmetic on something unknown", place, env)
             case ast.BoolOp(op=ast.Or()):
-                values = [self.value(Place(file, part), env) for part in node.values]
+                values: list[Value] = []
+                for part in node.values:
+                    values.append(self.value(Place(file, part), env))
+                    if surely_true(values[-1]):
+                        break  # what stands behind it is never taken
                 return choice([value for value in values if value != Constant(None)])
             case ast.Subscript():
                 return self.written.subscript(file, node, env)

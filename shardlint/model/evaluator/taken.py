@@ -6,12 +6,24 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.values import Api, Assumed, Constant, Environment, Items, Place, Table, Value, settled
+from shardlint.model.values import (
+    Api,
+    Assumed,
+    CallResult,
+    Constant,
+    Environment,
+    Items,
+    Place,
+    Table,
+    Value,
+    settled,
+)
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
+_TRUE = ("jax.sharding.NamedSharding", "jax.sharding.Mesh", "jax.make_mesh")
 _PLAIN = ("list", "tuple", "set", "dict", "str", "int", "float", "bytes")
 
 
@@ -83,6 +95,13 @@ def _is_kind(value: Value, kinds: Value) -> bool | None:
         return True
     plain = len(names) == len(given) and all(name in _PLAIN for name in names)
     return False if plain and own != "bool" else None
+
+
+def surely_true(value: Value) -> bool:
+    """Whether a value is true as it is given for another one: a sharding or mesh, or a spec that is not empty."""
+    if not isinstance(value, CallResult) or value.call is None or value.call.open_positional:
+        return False
+    return value.api in _TRUE or (value.api == "jax.sharding.PartitionSpec" and bool(value.call.positional))
 
 
 def _true(value: Value) -> bool | None:

@@ -16,6 +16,8 @@ from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shardlint.model import Program
 
 _DEPTH = 5
@@ -24,7 +26,8 @@ INDEX = ("jax.process_index", "jax.host_id")
 _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
 _STARTING = ("jax.distributed.initialize", "distributed.initialize")
-_OWN_ASKING = (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", "distributed.init")
+_INITIALIZING = "distributed.init"
+_OWN_ASKING = (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", _INITIALIZING)
 SEVERAL_SAYS = ("distributed.initialize",)
 """Text without which, in the project, `several` does not say that it is initialized."""
 ASKING_SAYS = _OWN_ASKING
@@ -65,8 +68,9 @@ class Guard:
 def several(program: Program, file: FileFacts) -> Evidence:
     """Whether a file is of a program for several processes, and what tells so.
 
-    `initialized`: something that runs with it calls `jax.distributed.initialize`; `asked`: something asks which process
-    this is, or how many there are. That jax itself does tells nothing, where the project is jax.
+    `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
+    something asks which process this is, or how many there are. That jax itself does tells nothing, where the project
+    is jax.
     """
     project, path = program.project, file.path
 
@@ -74,14 +78,40 @@ def several(program: Program, file: FileFacts) -> Evidence:
         own = project.root / "jax"
         return any(own not in one.parents for name in names for one in project.mentioning(path, name))
 
-    if there(_STARTING):
+    if there(_STARTING) and not _each_starts_one(program, path):
         return "initialized"
     return "asked" if there(_ASKING) else ""
 
 
+def _each_starts_one(program: Program, path: Path) -> bool:
+    """Whether all files that run with one and start `jax.distributed` start it for one process."""
+    paths = [one for name in _STARTING for one in program.project.mentioning(path, name)]
+    # Files are parsed for it, so the first that starts several ends it.
+    return all((file := program.project.facts(one)) is not None and starts_one(file) for one in paths)
+
+
 def asks_itself(file: FileFacts) -> bool:
     """Whether a file itself asks which process this is, how many there are, or which devices are its own."""
-    return any(map(file.says, _OWN_ASKING))
+    return any(file.says(one) for one in _OWN_ASKING if one != _INITIALIZING or not starts_one(file))
+
+
+def starts_one(file: FileFacts) -> bool:
+    """Whether each start of `jax.distributed` in a file is that of one process: `initialize(at, num_processes=1)`."""
+    if not file.says(_INITIALIZING):
+        return False
+    found = [
+        call
+        for scope in file.inner_scopes(file.module)
+        for call in file.walked(scope).calls
+        if file.text(call.func).endswith("distributed.initialize")
+    ]
+    return bool(found) and all(map(_of_one, found))
+
+
+def _of_one(call: ast.Call) -> bool:
+    number = next((one.value for one in call.keywords if one.arg == "num_processes"), None)
+    number = call.args[1] if number is None and len(call.args) > 1 else number
+    return isinstance(number, ast.Constant) and number.value == 1
 
 
 def is_index(program: Program, place: Place) -> bool:
