@@ -10,6 +10,7 @@ from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
 from shardlint.model.guards import expected_to_fail
+from shardlint.model.needs import Memo
 from shardlint.model.values import (
     CallResult,
     ClassValue,
@@ -35,6 +36,7 @@ class Callers:
     def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
         self.evaluator = evaluator
         self.flow = flow
+        self._known: Memo[tuple[ast.AST, str, int], Value] = Memo(evaluator.project.needs)
 
     def followed(self, value: Value, depth: int = 0) -> Value:
         """The value with parameters replaced by what their callers give.
@@ -56,6 +58,20 @@ class Callers:
     def _one(self, value: Value, depth: int) -> Value:
         if not isinstance(value, Parameter) or depth >= _DEPTH:
             return value
+        key = value.place.node, value.name, depth
+        if key in self._known:
+            return self._known[key]
+        cuts, needs = self.evaluator.cuts, self.evaluator.project.needs
+        before = needs.begin()
+        try:
+            found = self._by_calls(value, depth)
+        finally:
+            needed = needs.end(before)
+        if self.evaluator.cuts == cuts:  # what was cut short inside of another answer is none for others
+            self._known.keep(key, found, needed)
+        return found
+
+    def _by_calls(self, value: Parameter, depth: int) -> Value:
         known = self._calls(value)
         if known is None or not _all_direct(known[1]):
             return value
