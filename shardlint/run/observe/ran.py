@@ -85,8 +85,9 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     padded.note_program(known, args, lines)
     kept = known.pop("again", ())
     again.look(jax, kept, args, known["regions"], _drawn_by, _made_by)
-    equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) else []
-    return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else ()}
+    own = _has_pmap(known) and replicas.own_numbers(jax, args)
+    equal = replicas.before_call(jax, names, args, _made_by) if _has_pmap(known) and not own else []
+    return {"known": known, "taken": taken, "lines": lines, "equal": equal, "kept": kept if equal else (), "own": own}
 
 
 def _has_pmap(known: dict[str, Any]) -> bool:
@@ -130,7 +131,8 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             pmap=_has_pmap(known),
             taken=before["taken"],
             given=given,
-            idle=_idle(known),
+            idle={} if before["own"] else _idle(known),
+            collectives=sum(each["collectives"] for each in known["regions"]),
         )
     if any(not each.get("checked") for each in known["regions"]):
         at_call = {"name": known["name"], "defined": known["defined"], "lines": before["lines"]}

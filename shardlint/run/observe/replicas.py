@@ -61,6 +61,16 @@ def before_call(
     return found if any(one.alike for one in found) else []
 
 
+def own_numbers(jax: Any, args: Sequence[Any]) -> bool:
+    """Whether each device is given a number of its own, as the learning rate of a sweep is."""
+    for one in args:
+        devices = len(getattr(getattr(one, "sharding", None), "device_set", ()))
+        if getattr(one, "shape", None) in ((devices,), (jax.local_device_count(),)):
+            if jax.numpy.issubdtype(one.dtype, jax.numpy.floating) and len({float(each) for each in one}) > 1:
+                return True
+    return False
+
+
 def parted(
     jax: Any, results: Sequence[Any], names: Sequence[str], given: list[Before]
 ) -> Iterator[dict[str, Any]]:

@@ -375,12 +375,21 @@ def _began_apart(one: dict[str, Any], place: Line) -> Found:
     )  # fmt: skip
 
 
+def _averaged_by_another(events: Events, one: dict[str, Any]) -> bool:
+    """Whether another mapped function reduces what comes to differ: local steps, and then the mean of all."""
+    return any(
+        other["pmap"] and other.get("collectives") and other["defined"] != one["defined"]
+        and array(one) in {array(leaf) for leaf in other["taken"]} & {array(leaf) for leaf in other["given"]}
+        for other in events.of("ran")
+    )  # fmt: skip
+
+
 def _parted(events: Events) -> Iterator[Found]:
     """Arrays that came to `pmap` the same on every device, and left it different."""
     seen = set()
     for one in events.of("parted"):
         place = first(one["lines"])
-        if place in seen:
+        if place in seen or (not one["apart"] and not one["collectives"] and _averaged_by_another(events, one)):
             continue
         seen.add(place)
         if one["apart"]:
