@@ -17,11 +17,12 @@ from shardlint.run.run import Run, is_state
 _CHURN = 4
 _AGAIN = 3
 _COSTLY = 10_000
-_WORTH = 1_000
+_WORTH = 500
 _SUBSTANTIAL = 100
 _CHOSEN = 8
 # What jax calls the axis of a pmap that is not given a name (0.8 and later).
 _UNNAMED = "_internal_pmap_axis_name"
+_AHEAD = " not placed -> P("
 
 
 def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Found]:
@@ -34,11 +35,14 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
         what = _placed_anew(mine, cost, run)
         if what:
             why = ": the same shapes came placed differently"
-            advice = (
-                "give each `jax.pmap` the same axis_name: one without has an axis of its own"
-                if any(_UNNAMED in text for text in what)
-                else "place the arrays before the first call as the function returns them"
-            )
+            advice = "place the arrays before the first call as the function returns them"
+            if any(_UNNAMED in text for text in what):
+                advice = "give each `jax.pmap` the same axis_name: one without has an axis of its own"
+            elif all(_AHEAD in text for text in what):
+                advice = (
+                    "place them so for the first call, too; to compile ahead, say how they lie: "
+                    "jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
+                )
         elif cost >= _COSTLY or _in_a_loop(mine, made) or _by_a_number(mine) or _by_a_length(mine):
             why, advice = _again(mine, made)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
@@ -122,7 +126,7 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
         if arrays and all(leaf.where in before.unplaced for leaf in arrays) and cost < _COSTLY:
             continue
         # What was compiled ahead for arrays that lie nowhere does not fit those that come split.
-        ahead = cost >= _WORTH and any(" not placed -> P(" in text for text in moved)
+        ahead = cost >= _WORTH and any(_AHEAD in text for text in moved)
         if moved and (ahead or cost >= _COSTLY or any(text.startswith(tuple(large)) for text in moved)):
             return moved
     return []
