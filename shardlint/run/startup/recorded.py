@@ -101,6 +101,13 @@ class _Recorder:
         self.ahead: dict[int, tuple[Any, Any, Any]] = {}
         """What was lowered or compiled by name, with the function and what `jax.jit` was given, by its id."""
 
+    def remember(self, fun: Any, info: Any, args: Any) -> None:
+        """Which function is about to be lowered; not one that is called while jax traces or lowers another."""
+        import jax
+
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(args)):
+            self.busy.last = fun, info
+
     def watch_ahead(self, stages: Any) -> None:
         """What is called after `step.lower(...).compile()`: the function, as if it were called itself."""
         begin, make, call = stages.Lowered.__init__, stages.Lowered.compile, stages.Compiled.__call__
@@ -141,7 +148,7 @@ class _Recorder:
             def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
                 p = infer(fun, info, args, kwargs)
                 self.given[id(p[0])] = info
-                self.busy.last = fun, info
+                self.remember(fun, info, args)
                 return p
 
             def newer(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
@@ -152,7 +159,12 @@ class _Recorder:
 
             pjit._run_python_pjit, pjit._infer_params = newer, inferred
         elif hasattr(pjit, "_python_pjit_helper"):
-            helper = pjit._python_pjit_helper
+            helper, infer_older = pjit._python_pjit_helper, getattr(pjit, "_infer_params", None)
+
+            def inferred_older(fun: Any, info: Any, *args: Any) -> Any:
+                found = infer_older(fun, info, *args)  # type: ignore[misc]
+                self.remember(fun, info, args[0])
+                return found
 
             def older(fun: Any, info: Any, *args: Any, **kwargs: Any) -> Any:
                 told = self.before(fun, args, kwargs, info)
@@ -161,6 +173,8 @@ class _Recorder:
                 return outs
 
             pjit._python_pjit_helper = older
+            if infer_older is not None:
+                pjit._infer_params = inferred_older
 
     def watch_calls(self, module: Any, name: str, info: Any) -> None:
         """What a library's jit is called with, rather than what it gives to `jax.jit` then."""

@@ -141,9 +141,11 @@ class _Calls:
         make, call = stages.Lowered.compile, stages.Compiled.__call__
         made: dict[int, tuple[Any, Any]] = {}
 
-        def inferred(fun: Any, *args: Any, **kwargs: Any) -> Any:
-            found = infer(fun, *args, **kwargs)
-            self.busy.last = fun
+        def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
+            found = infer(fun, info, args, kwargs)
+            # Not of one that is called while jax traces or lowers another.
+            if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(args)):
+                self.busy.last = fun
             return found
 
         def lowered(one: Any, *args: Any, **kwargs: Any) -> None:
