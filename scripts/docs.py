@@ -154,6 +154,11 @@ def precision() -> str:
         "possible`). Old names (SL315, SL504, SL513, SL9) and SL501 were sampled.",
         "`scripts/ledger.py` lists what is not judged yet and adds verdicts.",
         "",
+        "What was wrong is mended, so the table says little of the next project. First scores by default, in November",
+        "2026, on repositories that nobody had looked at: of 830 findings in 45 of them 698 are about old names; of the",
+        "other 132 62 were right, 45 true and harmless, 25 wrong, by ten mechanisms. With those mended, of 710 in 57 more",
+        "623 are about old names or unreadable files; of the other 87 40 were right, 35 true and harmless, 12 wrong.",
+        "",
         "| rule | form | likely | right | true, harmless | wrong | true |",
         "|---|---|---|---|---|---|---|",
     ]
