@@ -291,16 +291,6 @@ class Project:
         """
         return self._is_there(path, ("holding", *texts))
 
-    def elsewhere(self, path: Path, *texts: str) -> bool:
-        """Whether another file, tests aside, holds one of some texts; True also in a project too large to search."""
-        found = self._whole(("holding", *texts))
-        return any(one != path and not self.is_test(one) for one in found) or self.too_large
-
-    def is_imported(self, path: Path) -> bool:
-        """Whether another file of the project, tests aside, imports a file."""
-        self.needs.note((TOGETHER, str(path)))
-        return any(not self.is_test(Path(one)) for one in self.graph.importing(str(path)))
-
     def mentioning(self, path: Path, text: str) -> list[Path]:
         """The files that run with one and hold a dotted name; none in a project too large to search."""
         return self._near(path, self._whole(("anywhere", text)))

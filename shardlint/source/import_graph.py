@@ -178,12 +178,6 @@ class ImportGraph:
         one, other = self._place.get(importer), self._place.get(path)
         return one is not None and other is not None and other in self._edges[one]
 
-    def importing(self, path: str) -> Iterator[str]:
-        """The files that import one themselves."""
-        place = self._place.get(path)
-        if place is not None:
-            yield from (self.paths[one] for one in sorted(self._importers[place]))
-
     def names(self, mask: int) -> frozenset[str]:
         """The paths that bits stand for."""
         return frozenset(self.paths[place] for place in self._places(mask))

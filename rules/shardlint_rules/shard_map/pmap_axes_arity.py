@@ -43,7 +43,7 @@ class PmapAxesArity(Rule):
     code = "SL420"
     name = "pmap-axes-arity"
     harm = Harm.CRASH
-    likely = ("held-dict", "too-few")
+    likely = ("too-few",)
     triggers = (Calls(PMAP, file_says=_SETTINGS),)
     in_version_checks = False
 

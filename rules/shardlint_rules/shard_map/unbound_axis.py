@@ -41,11 +41,6 @@ _BINDING = (
     *("@jax.pmap", "@pmap", "@jax.shard_map", "@shard_map", "axis_env"),
     r"(?s)vmap\b.{0,300}?axis_name",
 )
-# What a module that only defines is made of, but for the string at its beginning.
-_DEFINES = (
-    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
-    ast.If, ast.Try,
-)  # fmt: skip
 _DEPTH = 4
 _WAY = ", where the branch is taken"
 
@@ -68,8 +63,7 @@ class UnboundAxis(Rule):
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Functions that are also called inside of a mapped one, collectives that other branches
-    may leave out, those whose NameError is caught (`try: jax.lax.psum(1, axis)`), and modules that no file imports,
-    where another file of the project binds an axis, are left alone.
+    may leave out, and those whose NameError is caught (`try: jax.lax.psum(1, axis)`) are left alone.
     """
 
     code = "SL406"
@@ -109,7 +103,7 @@ class UnboundAxis(Rule):
             if definition is None or not any(map(definition.place.file.says, _NEAR)):
                 continue
             bound = _bound(site.program, definition.place.file, definition.node, 0)
-            if bound == "somewhere" or (bound == "unseen" and not _nowhere(site)) or _mapped_by_name(site):
+            if bound == "somewhere" or (bound == "unseen" and not _nowhere(site)):
                 continue
             for event in collectives(site.program, one.inner):
                 if _sure(event):
@@ -236,18 +230,6 @@ def _sure(event: Event) -> bool:
 def _nowhere(site: Site) -> bool:
     """Whether nothing that may run with a file binds any axis."""
     return site.wants("nowhere") and not site.program.project.holds(site.file.path, *_BINDING)
-
-
-def _mapped_by_name(site: Site) -> bool:
-    """Whether any file may run this one, and another file of the project binds an axis.
-
-    No file imports it, and it runs nothing itself: a configuration names what it defines.
-    """
-    file, project = site.file, site.program.project
-    if file.says("__main__") or project.is_imported(file.path) or not project.elsewhere(file.path, *_BINDING):
-        return False
-    body = [one for one in file.module.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-    return all(isinstance(one, _DEFINES) for one in body)
 
 
 def _bound(program: Program, file: FileFacts, node: ast.AST, depth: int) -> Literal["", "unseen", "somewhere"]:
