@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
-from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.annotations import classes_of
 from shardlint.model.lifetime.buffers import Held, Story
 from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
@@ -158,10 +158,8 @@ def _classes(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Clas
             yield value.by
         elif isinstance(value, Parameter):
             argument = value.place.node
-            said = getattr(argument, "annotation", None)
-            if said is not None:
-                found = annotated(program.evaluator, Place(value.place.file, said))
-                yield from (one for one in found if isinstance(one, ClassValue))
+            if getattr(argument, "annotation", None) is not None:
+                yield from classes_of(program.evaluator, value)
             elif isinstance(argument, ast.arg) and (default := _default(value.place.file, argument)) is not None:
                 yield from _classes(program, value.place.file, default)
 

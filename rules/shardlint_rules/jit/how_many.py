@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from shardlint.model import Program
-from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.annotations import classes_of
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.lazy import dataclass
@@ -151,7 +151,7 @@ def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int
     for option in options(program.value(file, node.value)):
         cls = option.by if isinstance(option, CallResult) else None
         if isinstance(option, Parameter):
-            cls = next(iter(_annotated(program, option)), None)
+            cls = next(iter(classes_of(program.evaluator, option)), None)
         if not isinstance(cls, ClassValue):
             continue
         for candidate in program.evaluator.classes.lineage(cls):
@@ -160,12 +160,3 @@ def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int
             if bound and isinstance(bound[0].node, ast.FunctionDef):
                 return _returned(program, Function(Place(inside, bound[0].node)), depth)
     return None
-
-
-def _annotated(program: Program, parameter: Parameter) -> list[ClassValue]:
-    node = parameter.place.node
-    annotation = getattr(node, "annotation", None)
-    if annotation is None:
-        return []
-    found = annotated(program.evaluator, Place(parameter.place.file, annotation))
-    return [one for one in found if isinstance(one, ClassValue)]

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Place, Value
+from shardlint.model.values import ClassValue, Constant, Parameter, Place, Value
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 
@@ -45,6 +45,13 @@ def annotated(evaluator: Evaluator, place: Place, aliases: int = _ALIASES) -> li
         case ast.Name() if aliases and (alias := _alias(place.file, node)) is not None:
             return annotated(evaluator, alias, aliases - 1)
     return [evaluator.value(place)]
+
+
+def classes_of(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
+    """The classes of the project that the annotation of a parameter names."""
+    annotation = getattr(parameter.place.node, "annotation", None)
+    found = annotated(evaluator, Place(parameter.place.file, annotation)) if annotation is not None else []
+    return [one for one in found if isinstance(one, ClassValue)]
 
 
 def _alias(file: FileFacts, name: ast.Name) -> Place | None:

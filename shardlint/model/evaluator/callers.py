@@ -59,17 +59,7 @@ class Callers:
         if not isinstance(value, Parameter) or depth >= _DEPTH:
             return value
         key = value.place.node, value.name, depth
-        if key in self._known:
-            return self._known[key]
-        cuts, needs = self.evaluator.cuts, self.evaluator.project.needs
-        before = needs.begin()
-        try:
-            found = self._by_calls(value, depth)
-        finally:
-            needed = needs.end(before)
-        if self.evaluator.cuts == cuts:  # what was cut short inside of another answer is none for others
-            self._known.keep(key, found, needed)
-        return found
+        return self.evaluator.uncut(self._known, key, lambda: self._by_calls(value, depth))
 
     def _by_calls(self, value: Parameter, depth: int) -> Value:
         known = self._calls(value)

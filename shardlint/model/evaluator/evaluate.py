@@ -22,7 +22,7 @@ from shardlint.model.evaluator.rebound import held_before, wraps_itself
 from shardlint.model.evaluator.taken import surely_true, taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.evaluator.written import Written, number
-from shardlint.model.needs import GIVEN, Memo
+from shardlint.model.needs import GIVEN, Answer, Key, Memo
 from shardlint.model.project import Project
 from shardlint.model.reach import lookup, replaces_none
 from shardlint.model.values import (
@@ -130,6 +130,19 @@ class Evaluator:
         elif needed is not None and self._open:
             self._passing.keep(key, value, needed)
         return value
+
+    def uncut(self, known: Memo[Key, Answer], key: Key, answer: Callable[[], Answer]) -> Answer:
+        """An answer, kept in `known` unless a value it rests on was cut short, being asked for already."""
+        if key in known:
+            return known[key]
+        cuts, before = self.cuts, self.project.needs.begin()
+        try:
+            found = answer()
+        finally:
+            needed = self.project.needs.end(before)
+        if self.cuts == cuts:
+            known.keep(key, found, needed)
+        return found
 
     def opened(self) -> tuple[int, frozenset[Hashable]]:
         """What is being asked just now, and in which question: see `value_outside`."""

@@ -42,17 +42,7 @@ class Objects:
 
     def fields(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         """The annotated fields, in the order in which a generated `__init__` takes them; the nearest class wins."""
-        if cls.node in self._fields:
-            return self._fields[cls.node]
-        cuts, needs = self.evaluator.cuts, self.evaluator.project.needs
-        before = needs.begin()
-        try:
-            found = self._found(cls)
-        finally:
-            needed = needs.end(before)
-        if self.evaluator.cuts == cuts:
-            self._fields.keep(cls.node, found, needed)
-        return found
+        return self.evaluator.uncut(self._fields, cls.node, lambda: self._found(cls))
 
     def _found(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         found: dict[str, tuple[Binding, ClassValue]] = {}
