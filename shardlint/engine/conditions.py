@@ -80,9 +80,13 @@ class Around:
     is_called: Callable[[], bool] = lambda: True
     """Whether what another file maps comes to a function of the file."""
 
+    def may_meet(self, when: When) -> bool:
+        """Whether what must hold for a word beside its own file may: what is cheaper to say than what the file says."""
+        return not (self.is_test and not when.in_tests)
+
     def meets(self, when: When) -> bool:
         """Whether what must hold for a word beside its own file does."""
-        if self.is_test and not when.in_tests:
+        if not self.may_meet(when):
             return False
         if when.module and not self.imports(when.module):
             return False

@@ -166,7 +166,7 @@ class RuleIndex:
         lines: set[tuple[Rule, str]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
-                if texts.meet(when.library, when.near) and around.meets(when):
+                if around.may_meet(when) and texts.meet(when.library, when.near) and around.meets(when):
                     found.setdefault((word, when.beside), set()).update(rules)
                     if when.evaluated:
                         evaluated.add((word, when.beside))

@@ -275,7 +275,7 @@ class Checker:
         try:
             source = self._overlay.get(absolute) or decode(path, data)
             if words:
-                look = self._look(scope, absolute, source, index)
+                look = self._look(scope, absolute, source, index, texts)
                 for rule, failure in look.find(words, _checked, self.pause):
                     faults[rule.code] = Fault(rule.code, str(failure))
             else:
@@ -327,12 +327,13 @@ class Checker:
                     finding = _told(finding, facts.source.told_elsewhere)
         return finding
 
-    def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex) -> Look:
+    def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts) -> Look:
         if self._last is not None and self._last is not scope:
             self._last.program.left()
         self._last = scope
         scope.program.trim()
         facts = scope.program.project.checked(source, absolute)
+        facts.begin_as(texts.beginnings)
         known = self._before(str(absolute)) if self._before is not None else None
         return Look(scope.program, facts, index, scope.targets, known, self._before is not None)
 

@@ -3,84 +3,110 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import AnyStr, Literal
+from bisect import bisect_right
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from shardlint.source.patterns import regex
 
 OnLine = Literal["first", "any", "definition"]
 """Which line of a statement a pattern is for: its first, any, or that of the definition of a function or class."""
-Spans = tuple[tuple[int, int], ...]
-"""Characters of a text, in its order: from the first of each to behind the last."""
+_ANYTHING = rb"[^#\n]*"
+_NEWLINE = regex(rb"\r\n|\r|\n")
 
 
 @lru_cache(maxsize=128)
-def _compiled(pattern: AnyStr) -> re.Pattern[AnyStr]:
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.MULTILINE)
 
 
-def beginning(
-    text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...], spans: Spans | None = None
-) -> Iterator[int]:
-    """Where a pattern matches from the beginning of a line, blanks aside: a place in each such line, in their order.
+class Beginnings:
+    """How the lines of one text begin. What is looked for is found once, for whoever asks next."""
 
-    Only lines that hold one of the texts `saying`; all lines where there is none. Trying a pattern at every line of a
-    project costs more than all else that is done with most files. One that begins by passing over all of a line but
-    comments is searched for instead: where one of the texts stands, with which the rest of it must begin. `spans` are
-    the characters of the lines that are looked at, from the first to behind the last; all where there are none.
-    """
-    anywhere: AnyStr = rb"[^#\n]*" if isinstance(pattern, bytes) else r"[^#\n]*"
-    spans = ((0, len(text)),) if spans is None else spans
-    if pattern.startswith(anywhere):
-        yield from _within(text, pattern[len(anywhere) :], saying, spans)
-        return
-    newline, blank, end = (
-        (b"\n", rb"[ \t]*(?:", rb")") if isinstance(pattern, bytes) else ("\n", r"[ \t]*(?:", r")")
-    )
-    compiled = _compiled(blank + pattern + end)
-    for start in _starts(text, newline, saying, spans):
-        if compiled.match(text, start) is not None:
-            yield start
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._places: dict[bytes, list[int]] = {}
+        self._starts: dict[bytes, list[int]] = {}
+        self._found: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}
+        self._lines: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}
 
+    def places(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
+        """Where a pattern matches from the beginning of a line, blanks aside: a place in each such line, in their order.
 
-def _within(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...], spans: Spans) -> Iterator[int]:
-    """Where a pattern matches in lines, outside of what may be a comment: one place in each."""
-    newline, mark = (b"\n", b"#") if isinstance(text, bytes) else ("\n", "#")
-    last = -1
-    for place in _matching(text, _compiled(pattern), saying, spans):
-        start = text.rfind(newline, 0, place) + 1
-        if start != last and text.find(mark, start, place) < 0:
-            last = start
-            yield place
+        Only lines that hold one of the texts `saying`; all lines where there is none. Trying a pattern at every line
+        of a project costs more than all else that is done with most files. One that begins by passing over all of a
+        line but comments is searched for instead: where one of the texts stands, with which the rest of it must begin.
+        """
+        key = pattern, saying
+        if key not in self._found:
+            if pattern.startswith(_ANYTHING):
+                self._found[key] = self._within(_compiled(pattern[len(_ANYTHING) :]), saying)
+            else:
+                match, data = _compiled(rb"[ \t]*(?:" + pattern + rb")").match, self._data
+                self._found[key] = [start for start in self._beside(saying) if match(data, start) is not None]
+        return self._found[key]
 
+    def lines(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
+        """The numbers of those lines, from 1."""
+        key = pattern, saying
+        if key not in self._lines:
+            starts = self._line_starts
+            self._lines[key] = [bisect_right(starts, place) for place in self.places(pattern, saying)]
+        return self._lines[key]
 
-def _matching(
-    text: AnyStr, compiled: re.Pattern[AnyStr], saying: tuple[AnyStr, ...], spans: Spans
-) -> Iterator[int]:
-    for first, end in spans:
-        if not saying:
-            yield from (found.start() for found in compiled.finditer(text, first, end))
-            continue
-        places: list[int] = []
-        for word in saying:
-            at = text.find(word, first, end)
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(found.end() for found in _NEWLINE.finditer(self._data))]
+
+    def _within(self, compiled: re.Pattern[bytes], saying: tuple[bytes, ...]) -> list[int]:
+        """Where a pattern matches in lines, outside of what may be a comment: one place in each."""
+        data, match = self._data, compiled.match
+        if saying:
+            said = (place for word in saying for place in self._standing(word))
+            places = sorted(place for place in said if match(data, place) is not None)
+        else:
+            places = [found.start() for found in compiled.finditer(data)]
+        found = []
+        end = -1
+        for place in places:
+            if place > end:
+                start = data.rfind(b"\n", 0, place) + 1
+                if data.find(b"#", start, place) < 0:
+                    found.append(place)
+                    end = data.find(b"\n", place)
+                    if end < 0:
+                        break
+        return found
+
+    def _standing(self, word: bytes) -> list[int]:
+        """Where a text stands."""
+        found = self._places.get(word)
+        if found is None:
+            find, found = self._data.find, []
+            at = find(word)
             while at >= 0:
-                if compiled.match(text, at) is not None:
-                    places.append(at)
-                at = text.find(word, at + len(word), end)
-        yield from sorted(places)
+                found.append(at)
+                at = find(word, at + len(word))
+            self._places[word] = found
+        return found
 
-
-def _starts(text: AnyStr, newline: AnyStr, words: tuple[AnyStr, ...], spans: Spans) -> list[int]:
-    """Where the lines begin that hold one of the words, or all of them where there is none."""
-    starts: set[int] = set()
-    for first, last in spans:
+    def _beside(self, words: tuple[bytes, ...]) -> list[int]:
+        """Where the lines begin that hold one of some texts, or all of them where there is none."""
         if not words:
-            breaks: Iterator[re.Match[AnyStr]] = _compiled(newline).finditer(text, first, last - 1)
-            starts.update((first, *(found.end() for found in breaks)))
-        for word in words:
-            at = text.find(word, first, last)
+            return [0, *(found.end() for found in re.finditer(rb"\n(?!\Z)", self._data))]
+        if len(words) == 1:
+            return self._beginning(words[0])
+        return sorted({start for word in words for start in self._beginning(word)})
+
+    def _beginning(self, word: bytes) -> list[int]:
+        """Where the lines begin that hold a text."""
+        found = self._starts.get(word)
+        if found is None:
+            data, found = self._data, []
+            at = data.find(word)
             while at >= 0:
-                starts.add(text.rfind(newline, 0, at) + 1)
-                end = text.find(newline, at + len(word) - 1)
-                at = text.find(word, end, last) if end >= 0 else -1
-    return sorted(starts)
+                found.append(data.rfind(b"\n", 0, at) + 1)
+                end = data.find(b"\n", at + len(word) - 1)
+                at = data.find(word, end) if end >= 0 else -1
+            self._starts[word] = found
+        return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
-from shardlint.source.beginning import beginning
+from shardlint.source.beginning import Beginnings
 from shardlint.source.patterns import regex
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
@@ -169,6 +169,7 @@ class Texts(dict[bytes, bool]):
         self._known_members: dict[bytes, set[bytes]] = {}
         self._begins: dict[tuple[bytes, tuple[bytes, ...]], bool] = {}
         """Whether a line begins as a pattern says, of those that hold one of some texts."""
+        self.beginnings = Beginnings(data)
         self._edit = Edit(before, data) if before is not None else None
         if before is not None:
             before._edit = None
@@ -259,7 +260,7 @@ class Texts(dict[bytes, bool]):
         if key not in self._begins:
             known = self._edit.still_begins(pattern, saying) if self._edit is not None else None
             if known is None:
-                known = any(True for _ in beginning(self.data, pattern, saying))
+                known = bool(self.beginnings.places(pattern, saying))
             self._begins[key] = known
         return self._begins[key]
 

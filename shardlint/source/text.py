@@ -20,6 +20,7 @@ from shardlint.source.patterns import regex
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
 _NEWLINE = regex(r"\r\n|\r|\n")
+_WIDE = regex(r"[^\x00-\x7f][^\r\n]*")
 
 NOTEBOOKS = (".ipynb", ".md")
 """How names of notebooks end; Markdown is one where its header says so."""
@@ -82,8 +83,10 @@ class Source:
         return best if counts[best] else "\n"
 
     @cached_property
-    def _ascii(self) -> bool:
-        return self.text.isascii()
+    def _wide(self) -> frozenset[int]:
+        """The lines that hold what takes more than one byte."""
+        found = () if self.text.isascii() else _WIDE.finditer(self.text)
+        return frozenset(bisect_right(self.line_starts, one.start()) for one in found)
 
     def line(self, number: int) -> str:
         """The text of a line, without its newline."""
@@ -105,7 +108,7 @@ class Source:
     def offset(self, line: int, utf8_column: int) -> int:
         """Character offset in the text of a position as the `ast` module gives it."""
         start = self.line_starts[line - 1]
-        if self._ascii:
+        if line not in self._wide:
             return start + utf8_column
         return start + len(self.line(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
 

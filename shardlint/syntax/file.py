@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from shardlint.source.beginning import OnLine, beginning
+from shardlint.source.beginning import Beginnings, OnLine
 from shardlint.source.searches import GLOBALS, SAYS, WITHIN, WORD
 from shardlint.source.text import Source
 from shardlint.source.words import Words
@@ -75,6 +75,14 @@ class FileFacts:
     def untold(self) -> Source:
         """The text, for whoever keeps nothing of it, or keeps it with what the whole text is."""
         return self._source
+
+    def begin_as(self, known: Beginnings) -> None:
+        """Take over what is known already of how the lines of the text begin."""
+        self._beginnings = known
+
+    @cached_property
+    def _beginnings(self) -> Beginnings:
+        return Beginnings(self._source.text.encode("utf-8", "surrogatepass"))
 
     @property
     def rebound_globals(self) -> frozenset[str]:
@@ -425,8 +433,8 @@ class FileFacts:
 
     def _begin(self, pattern: str, saying: tuple[str, ...], on: OnLine, among: LineSet) -> list[ast.stmt]:
         found: dict[ast.stmt, None] = {}
-        for place in beginning(self._source.text, pattern, saying, among.spans(self._source)):
-            line = self._source.position(place)[0]
+        lines = self._beginnings.lines(pattern.encode(), tuple(text.encode() for text in saying))
+        for line in filter(among.hold, lines):
             scope = self.scope_at(line)
             if on == "first":
                 found.update(dict.fromkeys(self._statements_at(scope, line)))

@@ -78,7 +78,7 @@ def several(program: Program, file: FileFacts) -> Evidence:
         own = project.root / "jax"
         return any(own not in one.parents for name in names for one in project.mentioning(path, name))
 
-    if there(_STARTING) and not _each_starts_one(program, path):
+    if there(_STARTING) and not program.once(file, "starts one", lambda: _each_starts_one(program, path)):
         return "initialized"
     return "asked" if there(_ASKING) else ""
 
@@ -99,11 +99,16 @@ def starts_one(file: FileFacts) -> bool:
     """Whether each start of `jax.distributed` in a file is that of one process: `initialize(at, num_processes=1)`."""
     if not file.says(_INITIALIZING):
         return False
+    return file.kept(("starts one", None), lambda: _starts_one(file))
+
+
+def _starts_one(file: FileFacts) -> bool:
     found = [
         call
-        for scope in file.inner_scopes(file.module)
-        for call in file.walked(scope).calls
-        if file.text(call.func).endswith("distributed.initialize")
+        for node in file.mentions("initialize")
+        if isinstance(call := file.parent(node), ast.Call)
+        and call.func is node
+        and file.text(node).endswith("distributed.initialize")
     ]
     return bool(found) and all(map(_of_one, found))
 
