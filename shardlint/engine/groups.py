@@ -255,6 +255,8 @@ class Look:
                 failed.add(site.rule)
                 yield site.rule, error
         needs.now = outer
+        if not self.kept and not self._found:
+            return  # nobody asks what it rests on
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
         sets = [outer, *(room.needs for room in rooms), *(one.needs for one in self._found)]
         self._base, *bits = needs.together(sets, self._places)

@@ -31,7 +31,7 @@ class Beginnings:
         self._lines: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}
 
     def places(self, pattern: bytes, saying: tuple[bytes, ...]) -> list[int]:
-        """Where a pattern matches from the beginning of a line, blanks aside: a place in each such line, in their order.
+        """Where a pattern matches from the beginning of a line, blanks aside: a place in each such line, in order.
 
         Only lines that hold one of the texts `saying`; all lines where there is none. Trying a pattern at every line
         of a project costs more than all else that is done with most files. One that begins by passing over all of a

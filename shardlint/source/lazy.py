@@ -27,7 +27,9 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[_Class], _C
 def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = True) -> Any:
     """As `dataclasses.dataclass` with these options; an error in the fields shows at the first instance.
 
-    Until then the class has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
+    That nothing is set in a `frozen` one is for the type checker to see: to refuse it here makes each instance take
+    three times as long, and a run makes a million. It is hashed as a frozen one is. Until the first instance the class
+    has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
     """
 
     def made(cls: type) -> type:
@@ -55,7 +57,8 @@ def _complete(cls: type) -> None:
             del one.__init__, one.__setstate__  # type: ignore[misc, attr-defined]
             if init is not None:
                 one.__init__ = init  # type: ignore[misc]
-            dataclasses.dataclass(**options)(one)
+            hashed = options["frozen"] and options["eq"] and "__hash__" not in vars(one)
+            dataclasses.dataclass(eq=options["eq"], unsafe_hash=hashed)(one)
 
 
 def complete() -> None:

@@ -43,6 +43,8 @@ class FileFacts:
         self._walker = Walker(tables, ":=" in source.text)
         self._in_order: dict[Scope, tuple[list[ast.stmt], list[int]]] = {}
         """The statements of a scope by where they begin, and where that is."""
+        self._reached: set[ast.stmt] = set()
+        """The statements that were visited with those around them and those on the line they begin on."""
         self._visited: dict[int, list[Scope]] = {}
         """The scopes around a line in which everything on it was visited."""
         self._beginning: dict[str, list[ast.stmt]] = {}
@@ -113,6 +115,7 @@ class FileFacts:
         """
         self._tables.clear()
         self._in_order.clear()
+        self._reached.clear()
         self._visited.clear()
         self._beginning.clear()
         self._mentions.clear()
@@ -195,17 +198,21 @@ class FileFacts:
 
     def _visit_at(self, scope: Scope, line: int) -> None:
         """Visit the statements of a scope that are on a line, and those around them."""
-        self._walker.bind(scope)
         if scope.walked:
             return
+        self._walker.bind(scope)
         statements, starts = self._sorted(scope)
         index = bisect_right(starts, line) - 1
-        around: ast.AST | None = statements[index] if index >= 0 else None
-        while around is not None and around is not scope.node:
+        if index < 0 or statements[index] in self._reached:
+            return
+        self._reached.add(statements[index])
+        around: ast.AST = statements[index]
+        while around is not scope.node:
             if isinstance(around, ast.stmt):
                 self._walker.visit(around, scope)
             around = self._homes[around][0]
-        while index >= 0 and (statements[index].end_lineno or 0) >= line:  # a; b
+        first = starts[index]
+        while index >= 0 and (statements[index].end_lineno or 0) >= first:  # a; b
             self._walker.visit(statements[index], scope)
             index -= 1
 

@@ -110,9 +110,28 @@ class Calling:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
+        self._written: dict[ast.AST, CallArguments] = {}
 
     def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
         """The arguments of a call as written."""
+        written = self._written.get(place.node)
+        if written is None:
+            written = self._written[place.node] = self._read(place)
+        if env is None:
+            return written
+        if written.positional or written.keywords or written.open_positional or written.open_keywords:
+            env.asked += 1  # whoever reads the arguments will ask
+        return CallArguments(
+            place,
+            written.positional,
+            written.keywords,
+            written.open_positional,
+            written.open_keywords,
+            env,
+            written.starred,
+        )
+
+    def _read(self, place: Place) -> CallArguments:
         call = place.node
         assert isinstance(call, ast.Call)
         positional: list[Place] = []
@@ -135,10 +154,8 @@ class Calling:
                     keywords[str(key.value)] = Place(place.file, value)
             else:
                 open_keywords = True
-        if env is not None and (call.args or call.keywords):
-            env.asked += 1  # whoever reads the arguments will ask
         return CallArguments(
-            place, tuple(positional), keywords, open_positional, open_keywords, env, open_positional
+            place, tuple(positional), keywords, open_positional, open_keywords, starred=open_positional
         )
 
     def call(self, place: Place, env: Environment | None = None) -> Value:

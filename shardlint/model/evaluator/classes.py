@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.filled import filled_in_parts
 from shardlint.model.evaluator.objects import Objects
+from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Assumed,
     CallArguments,
@@ -39,6 +40,7 @@ class Classes:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.objects = Objects(evaluator)
+        self._lineages: Memo[ast.AST, list[ClassValue]] = Memo(evaluator.project.needs)
 
     def member(self, cls: ClassValue, name: str, instance: CallResult | None, set_again: bool = True) -> Value:
         """An attribute of a class, or of an instance of it: methods, fields, properties, `self.name = ...`.
@@ -148,6 +150,11 @@ class Classes:
 
     def lineage(self, cls: ClassValue) -> list[ClassValue]:
         """A class and those of its bases that are in the project, nearest first."""
+        if not cls.node.bases:
+            return [cls]
+        return [cls, *self.evaluator.uncut(self._lineages, cls.node, lambda: self._above(cls))]
+
+    def _above(self, cls: ClassValue) -> list[ClassValue]:
         found = [cls]
         for candidate in found:
             if len(found) > 16:
@@ -156,30 +163,37 @@ class Classes:
                 value = self.evaluator.value(Place(candidate.place.file, base))
                 if isinstance(value, ClassValue) and value not in found:
                     found.append(value)
-        return found
+        return found[1:]
 
     def _assigned(self, cls: ClassValue, name: str, instance: CallResult) -> list[Value]:
         """Values given to `self.name` in the methods of a class; in `__init__`, for the call that made the instance."""
         file = cls.place.file
         made = self.objects.made_with(cls, instance.call) if instance.call is not None else None
+        set_here, parts = file.kept(("set in", (cls.node, name)), lambda: _set_in(file, cls.node, name))
         values: list[Value] = []
-        parts: list[ast.AST] = []
-        for node in file.mentions_in(file.scope(cls.node), name):
-            if not isinstance(node, ast.Attribute):
-                continue
-            if not isinstance(node.ctx, ast.Store):
-                parts.append(node)
-                continue
-            function = file.home(node).function()
-            if function is None or function.parent is None or function.parent.node is not cls.node:
-                continue
-            given = _given_to(file, node)
+        for method, given in set_here:
             if given is not None:
-                in_call = made[1] if made is not None and made[0].node is function.node else None
+                in_call = made[1] if made is not None and made[0].node is method else None
                 values.append(self.evaluator.value(Place(file, given), in_call))
             else:
                 values.append(Unknown("assigned in parts"))
         return [filled_in_parts(self.evaluator, file, parts, value) for value in values]
+
+
+def _set_in(file: FileFacts, cls: ast.AST, name: str) -> tuple[list[tuple[ast.AST, ast.expr | None]], list[ast.AST]]:
+    """Where the methods of a class set an attribute: each with what it is set to, in one piece; and its other uses."""
+    set_here: list[tuple[ast.AST, ast.expr | None]] = []
+    others: list[ast.AST] = []
+    for node in file.mentions_in(file.scope(cls), name):
+        if not isinstance(node, ast.Attribute):
+            continue
+        if not isinstance(node.ctx, ast.Store):
+            others.append(node)
+            continue
+        function = file.home(node).function()
+        if function is not None and function.parent is not None and function.parent.node is cls:
+            set_here.append((function.node, _given_to(file, node)))
+    return set_here, others
 
 
 def handed_on(hook: ast.FunctionDef) -> list[ast.Call]:

@@ -195,7 +195,7 @@ def _before(
             return None
         sure = len(bindings) == 1 and not any(_is_loop(one) for one in shared)
         left = tuple(one for one in around if one not in shared)
-        sure = sure and all(isinstance(one, ast.For) and not _jumps(one) for one in left)
+        sure = sure and all(isinstance(one, ast.For) and not _jumps(file, one) for one in left)
         found.append(replace(change, around=left, surely=sure))
     return found
 
@@ -246,9 +246,13 @@ def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.AsyncFor | ast.While)
 
 
-def _jumps(loop: ast.For) -> bool:
+def _jumps(file: FileFacts, loop: ast.For) -> bool:
     """Whether a turn of a loop may leave before its end."""
-    return bool(loop.orelse) or any(isinstance(part, _JUMPS) for part in walk(loop))
+    return bool(loop.orelse) or file.remembered("jumps", loop, lambda: _holds_jump(loop))
+
+
+def _holds_jump(loop: ast.For) -> bool:
+    return any(isinstance(part, _JUMPS) for part in walk(loop))
 
 
 def _precedes(one: ast.AST, other: ast.AST) -> bool:
