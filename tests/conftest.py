@@ -43,8 +43,7 @@ def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _forget() -> None:
-    for remembered in (registry._packs, registry.entries, registry.rules):
-        remembered.cache_clear()
+    registry.forget()
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_packs_may_not_claim_the_same_code(monkeypatch: pytest.MonkeyPatch) -> N
     import shardlint_testpack
 
     monkeypatch.setitem(shardlint_testpack.RULES, "SL001", "shardlint_testpack:Told")
-    registry.entries.cache_clear()
+    registry.forget()
     with pytest.raises(BrokenPack, match="SL001 is claimed by"):
         entries()
 
@@ -200,8 +200,7 @@ def test_a_pack_whose_table_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -
     import shardlint_testpack
 
     monkeypatch.setitem(shardlint_testpack.RULES, "XT999", "shardlint_testpack:Told")
-    registry.entries.cache_clear()
-    registry.rules.cache_clear()
+    registry.forget()
     with pytest.raises(BrokenPack, match="shardlint_testpack:Told is not the rule XT999"):
         rules()
 
@@ -557,6 +556,7 @@ def test_a_rule_that_finds_nothing_so_sure_is_not_run(write: Write, monkeypatch:
     run(root, certainty=Certainty.POSSIBLE)
     assert asked == ["XT104"]
     monkeypatch.setattr(perhaps, "likely", ("",))
+    registry.forget()
     run(root)
     assert asked == ["XT104"] * 2
 

@@ -58,8 +58,7 @@ def rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     monkeypatch.syspath_prepend(pack)
 
     def forget() -> None:
-        for remembered in (registry._packs, registry.entries, registry.rules):
-            remembered.cache_clear()
+        registry.forget()
 
     def make(body: str) -> None:
         (pack / "zz.py").write_text(RULE.format(proofs=str(pack / "proofs"), body=body))

@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 
 from shardlint.config.certainty import Certainty
+from shardlint.engine.catalogue import cards, wanted
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, sites, wanted
+from shardlint.engine.dispatch import RuleIndex, sites
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.rules_api.registry import entries, made
 from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Trigger, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.source.screen import Texts
@@ -167,7 +167,6 @@ def test_what_a_method_is_called_on_is_evaluated_once(
 
 
 def test_files_of_module_level_decorators_wake_few_rules() -> None:
-    rules = [rule for rule in made(entries().keys()) if wanted(rule, Certainty.LIKELY)]
-    index = RuleIndex.of(rules, Certainty.LIKELY)
+    index = RuleIndex.of([card for card in cards().values() if wanted(card, Certainty.LIKELY)], Certainty.LIKELY)
     asked = index.words_in(index.screen.hits(CLEAN.encode()), CLEAN.encode(), Around(imports=lambda one: False, is_mapped=lambda: False))
     assert not asked

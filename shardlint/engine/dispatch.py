@@ -13,33 +13,17 @@ from typing import NamedTuple
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.config.targets import Targets
-from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When, conditions
+from shardlint.engine.catalogue import Card, cards, wanted
+from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
 from shardlint.model.manual.elsewhere import MappedBy, called_in_mapped, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import (
-    Attributes,
-    Calls,
-    Certainty,
-    Finding,
-    Form,
-    Imports,
-    Keywords,
-    Lines,
-    Mapped,
-    Methods,
-    Names,
-    Rule,
-    Statements,
-    Takes,
-    Trigger,
-    Withs,
-)
+from shardlint.rules_api.rule import Certainty, Finding, Form, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.screen import Screen, Texts
+from shardlint.source.screen import Screen, Screens, Texts
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.lines import EVERY, LineSet
 from shardlint.syntax.nodes import walk
@@ -54,10 +38,10 @@ class Word:
     word: str
     beside: tuple[str, ...]
     """The texts of which one must stand in the function around the word."""
-    rules: frozenset[Rule]
+    rules: frozenset[Card]
     evaluated: bool = True
     """Whether any of them asks what the word is."""
-    lines: frozenset[tuple[Rule, str]] = frozenset()
+    lines: frozenset[tuple[Card, str]] = frozenset()
     """Of rules that trigger on lines, the patterns that match some."""
 
 
@@ -65,38 +49,38 @@ class Word:
 class RuleIndex:
     """The rules of a run, by what triggers them."""
 
-    calls: dict[str, list[Rule]] = field(default_factory=dict)
-    uses: dict[str, list[Rule]] = field(default_factory=dict)
-    names: dict[str, list[Rule]] = field(default_factory=dict)
-    methods: dict[str, list[Rule]] = field(default_factory=dict)
-    attributes: dict[str, list[Rule]] = field(default_factory=dict)
-    keywords: dict[str, list[Rule]] = field(default_factory=dict)
-    withs: dict[str, list[Rule]] = field(default_factory=dict)
-    statements: dict[str, list[Rule]] = field(default_factory=dict)
-    lines: dict[str, list[Rule]] = field(default_factory=dict)
-    imports: dict[str, list[Rule]] = field(default_factory=dict)
-    takes: dict[str, list[Rule]] = field(default_factory=dict)
-    mapped: dict[str, list[Rule]] = field(default_factory=dict)
-    words: dict[str, dict[When, set[Rule]]] = field(default_factory=dict)
+    calls: dict[str, list[Card]] = field(default_factory=dict)
+    uses: dict[str, list[Card]] = field(default_factory=dict)
+    names: dict[str, list[Card]] = field(default_factory=dict)
+    methods: dict[str, list[Card]] = field(default_factory=dict)
+    attributes: dict[str, list[Card]] = field(default_factory=dict)
+    keywords: dict[str, list[Card]] = field(default_factory=dict)
+    withs: dict[str, list[Card]] = field(default_factory=dict)
+    statements: dict[str, list[Card]] = field(default_factory=dict)
+    lines: dict[str, list[Card]] = field(default_factory=dict)
+    imports: dict[str, list[Card]] = field(default_factory=dict)
+    takes: dict[str, list[Card]] = field(default_factory=dict)
+    mapped: dict[str, list[Card]] = field(default_factory=dict)
+    words: dict[str, dict[When, set[Card]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
     """The least certainty of findings that are wanted."""
 
     @classmethod
     def of(
-        cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE, own: OwnNames = NO_OWN_NAMES
+        cls, rules: Iterable[Rule | Card], least: Certainty = Certainty.POSSIBLE, own: OwnNames = NO_OWN_NAMES
     ) -> RuleIndex:
         """Index the rules by the names they trigger on in a project whose settings say this."""
         index = cls(least=least)
         for rule in rules:
-            for trigger in rule.woken_by(own):
-                table = index._table(trigger)
-                for name in trigger.names:
-                    asked = table.setdefault(name, [])
-                    if rule not in asked:
-                        asked.append(rule)
-                    for word, when in conditions(rule, trigger, name):
-                        index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
+            card = rule if isinstance(rule, Card) else Card.of(rule)
+            for wake in card.woken_by(own):
+                table: dict[str, list[Card]] = getattr(index, wake.kind)
+                asked = table.setdefault(wake.name, [])
+                if card not in asked:
+                    asked.append(card)
+                for word, when in wake.words:
+                    index.words.setdefault(word, {}).setdefault(when, set()).add(card)
         return index
 
     def to(self, least: Certainty) -> RuleIndex:
@@ -105,37 +89,14 @@ class RuleIndex:
         other.least = least
         return other
 
-    def _table(self, trigger: Trigger) -> dict[str, list[Rule]]:
-        if isinstance(trigger, Methods):
-            return self.methods
-        if isinstance(trigger, Attributes):
-            return self.attributes
-        if isinstance(trigger, Keywords):
-            return self.keywords
-        if isinstance(trigger, Withs):
-            return self.withs
-        if isinstance(trigger, Statements):
-            return self.statements
-        if isinstance(trigger, Lines):
-            return self.lines
-        if isinstance(trigger, Imports):
-            return self.imports
-        if isinstance(trigger, Takes):
-            return self.takes
-        if isinstance(trigger, Mapped):
-            return self.mapped
-        if isinstance(trigger, Names):
-            return self.names
-        return self.calls if isinstance(trigger, Calls) else self.uses
-
     @cached_property
-    def codes(self) -> dict[str, Rule]:
+    def codes(self) -> dict[str, Card]:
         """The rules by their codes."""
         return {
             rule.code: rule for asking in self.words.values() for rules in asking.values() for rule in rules
         }
 
-    def of_codes(self, codes: Iterable[str]) -> frozenset[Rule]:
+    def of_codes(self, codes: Iterable[str]) -> frozenset[Card]:
         """The rules with some codes."""
         return frozenset(self.codes[code] for code in codes)
 
@@ -161,9 +122,9 @@ class RuleIndex:
         So a rule finds the same alone and with all others.
         """
         texts = Texts.of(data)
-        found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
+        found: dict[tuple[str, tuple[str, ...]], set[Card]] = {}
         evaluated: set[tuple[str, tuple[str, ...]]] = set()
-        lines: set[tuple[Rule, str]] = set()
+        lines: set[tuple[Card, str]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
                 if around.may_meet(when) and texts.meet(when.library, when.near) and around.meets(when):
@@ -178,32 +139,25 @@ class RuleIndex:
         )
 
 
-def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
+def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> Screens:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
-    from shardlint.rules_api.registry import entries, made
-
-    asked = [rule for rule in made(entries().keys()) if wanted(rule, least)]
+    asked = [card for card in cards().values() if wanted(card, least)]
     return RuleIndex.of(asked, own=own).screen, {
         module: RuleIndex.of(left, own=own).screen for module, left in without_modules(asked).items()
     }
 
 
-def wanted(rule: Rule | type[Rule], least: Certainty) -> bool:
-    """Whether any finding of a rule may be sure enough."""
-    return rule.ceiling().meets(least)
-
-
-def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
+def without_modules(rules: Collection[Card]) -> dict[str, list[Card]]:
     """For each module that a rule wants the project to import: the rules left where no file does."""
-    modules = sorted({rule.project for rule in rules if rule.project})
-    return {module: [rule for rule in rules if rule.project != module] for module in modules}
+    modules = sorted({rule.known.project for rule in rules if rule.known.project})
+    return {module: [rule for rule in rules if rule.known.project != module] for module in modules}
 
 
 class Asked(NamedTuple):
     """A place in a file, and the rules that ask what stands there. With a `form` they need not ask: it is a site."""
 
     node: ast.AST
-    rules: frozenset[Rule]
+    rules: frozenset[Card]
     evaluated: bool = False
     form: Form | None = None
     api: Api = Api("", "")
@@ -251,7 +205,7 @@ def asked_on(
             found += (one for one in _entered(file, index, among) if one.rules <= word.rules)
         else:
             names.append(word)
-    mentioned: dict[ast.AST, set[Rule]] = {}
+    mentioned: dict[ast.AST, set[Card]] = {}
     evaluated: set[ast.AST] = set()
     followed: list[tuple[ast.AST, Followed]] = []
     also = [Word(one.word, one.beside, index.of_codes(one.rules), one.evaluated) for one in known]
@@ -273,30 +227,30 @@ def sites_at(
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
     maps: dict[ast.AST, list[MappedBy]] | None = None
-    calling: frozenset[Rule] = frozenset()
+    calling: frozenset[Card] = frozenset()
     for node, asking, evaluated, given, taken in places:
         if given == "mapped":
             if maps is None:
-                maps, calling = {}, frozenset(rule for rule in asking if _calling(rule, file))
+                maps, calling = {}, frozenset(rule for rule in asking if rule.calls(file.says))
                 called = functions_called(program, file.path, targets) if calling else ()
                 for one in (*functions_mapped(program, file.path, targets), *called):
                     maps.setdefault(one.function.node, []).append(one)
             for place, by in enumerate(maps.get(node, ())):
                 for rule in asking & calling if by.called else asking:
                     key = id(node), rule.code, 4 + place
-                    found[key] = Site(program, file, node, taken, given, targets, rule, index.least, by)
+                    found[key] = Site(program, file, node, taken, given, targets, rule.rule, index.least, by)
             continue
         if given is not None:
             for rule in asking:
                 key = id(node), rule.code, 2 if given == "with" else 3
-                found.setdefault(key, Site(program, file, node, taken, given, targets, rule, index.least))
+                found.setdefault(key, Site(program, file, node, taken, given, targets, rule.rule, index.least))
             continue
         for syntax, named, form, triggered in _at(program, file, node, index, evaluated):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
                 if rule in asking and (key not in found or found[key].form == "keyword"):
-                    found[key] = Site(program, file, syntax, named, form, targets, rule, index.least)
+                    found[key] = Site(program, file, syntax, named, form, targets, rule.rule, index.least)
     return sorted(found.values(), key=in_order)
 
 
@@ -317,11 +271,6 @@ def _meets(program: Program, targets: Targets, file: FileFacts) -> Iterator[tupl
         yield site.syntax, site.form
 
 
-def _calling(rule: Rule, file: FileFacts) -> bool:
-    """Whether a rule asks about functions of a file that mapped ones call."""
-    return any(isinstance(one, Mapped) and one.is_said(file.says) for one in rule.triggers)
-
-
 @cache
 def _mapping() -> tuple[RuleIndex, tuple[Word, ...]]:
     """What to look for where only what maps is of interest."""
@@ -339,6 +288,7 @@ class _Maps(Rule):
 
     code = "SL000"
     name = "maps"
+    harm = Harm.CRASH
     triggers = MAPPING
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -370,8 +320,8 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Itera
         asking = frozenset(rule for rule in rules if (rule, pattern) in word.lines)
         if not asking:
             continue
-        trigger = _of_lines(next(iter(asking)), pattern)
-        for node in file.statements_beginning(pattern, trigger.saying, trigger.on, on):
+        saying, line = next(iter(asking)).lines[pattern]  # rules with the same pattern say the same of it
+        for node in file.statements_beginning(pattern, saying, line, on):
             yield Asked(node, asking, form="line")
 
     asking = frozenset(rule for rule in chain(*index.mapped.values()) if rule in among)
@@ -388,13 +338,8 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Itera
                 yield Asked(alias, asking.intersection(rules), form="import", api=taken)
 
 
-def _of_lines(rule: Rule, pattern: str) -> Lines:
-    """The trigger that holds a pattern; rules with the same one say the same of it."""
-    return next(trigger for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
-
-
 def _mentions(
-    file: FileFacts, words: list[Word], also: Iterable[Word], following: frozenset[Rule], among: LineSet
+    file: FileFacts, words: list[Word], also: Iterable[Word], following: frozenset[Card], among: LineSet
 ) -> Iterator[tuple[ast.AST, Word, list[Word]]]:
     """Mentions of words on some lines, and of the local names that stand for them (`import ... as P`).
 
@@ -442,7 +387,7 @@ def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
                 yield target.id if isinstance(target, ast.Name) else target.attr
 
 
-_Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
+_Met = tuple[ast.AST, Api, Form, Iterable[Card]]
 """What a mention triggers: the syntax, the library's name, the form, the rules."""
 
 
@@ -481,7 +426,7 @@ def _at(
             continue
         call, form = _called(program, file, node)
         if call is not None:
-            yield call, option, form, [rule for rule in rules if rule.bound] if bound else rules
+            yield call, option, form, [rule for rule in rules if rule.known.bound] if bound else rules
 
 
 def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
@@ -519,7 +464,7 @@ def _called(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call 
     return None, "call"
 
 
-def _users(index: RuleIndex, written: str) -> Iterator[Rule]:
+def _users(index: RuleIndex, written: str) -> Iterator[Card]:
     yield from index.uses.get(written, ())
     module = written
     while "." in module:

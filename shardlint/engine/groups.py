@@ -369,7 +369,7 @@ class Look:
         room = self._groups[name, code] = _Room(kept=group.needed, told=list(group.told))
         for told in group.told:
             at, start, end, *edits = map(self._layout.offset, told.spots)
-            finding = replace(told.finding, rule=type(self.index.codes[code]), start=start, end=end)
+            finding = replace(told.finding, rule=type(self.index.codes[code].rule), start=start, end=end)
             if finding.fix is not None:
                 places = zip(finding.fix.edits, edits[::2], edits[1::2], strict=True)
                 moved = tuple(replace(edit, start=first, end=last) for edit, first, last in places)

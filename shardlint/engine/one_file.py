@@ -12,8 +12,9 @@ from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
+from shardlint.engine.catalogue import Card, cards, wanted
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, functions_called, functions_mapped, wanted
+from shardlint.engine.dispatch import RuleIndex, functions_called, functions_mapped
 from shardlint.engine.groups import Before, Look, RuleFailed
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
@@ -22,8 +23,8 @@ from shardlint.model.again import Gone, again
 from shardlint.model.needs import Need
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.builtin import FileNotParsed
-from shardlint.rules_api.registry import UnknownRule, entries, made, matching, selected
-from shardlint.rules_api.rule import Finding, Rule
+from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, selected
+from shardlint.rules_api.rule import Finding
 from shardlint.rules_api.site import Site
 from shardlint.source.find import matches
 from shardlint.source.lazy import dataclass
@@ -39,7 +40,7 @@ from shardlint.syntax.parts import Part
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
 # What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
-_INDICES: dict[tuple[tuple[type[Rule], ...], Certainty, tuple[str, ...]], RuleIndex] = {}
+_INDICES: dict[tuple[tuple[Card, ...], Certainty, tuple[str, ...]], RuleIndex] = {}
 _MOST_INDICES = 24
 _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
@@ -206,10 +207,10 @@ class Checker:
         )
         if options.harm:
             reported &= frozenset(matching(options.harm))
-        ever = rules = made(_run(reported, settings, options))
+        ever = rules = tuple(cards(_run(reported, settings, options)).values())
         targets = find_targets(root, options.targets, settings.targets, settings.name)
         rules = tuple(
-            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.releases.items())
+            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.known.releases.items())
         )
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
@@ -230,15 +231,15 @@ class Checker:
         )
 
     def _index(
-        self, rules: Sequence[Rule], settings: Settings, sure: Certainty = Certainty.POSSIBLE
+        self, rules: Sequence[Card], settings: Settings, sure: Certainty = Certainty.POSSIBLE
     ) -> RuleIndex:
         own = settings.own_names
-        key = tuple(type(rule) for rule in rules), sure, own.waking
+        key = tuple(rules), sure, own.waking
         if key not in _INDICES:
             if len(_INDICES) >= _MOST_INDICES:
                 _INDICES.clear()
             same = [one for other, one in _INDICES.items() if (other[0], other[2]) == (key[0], key[2])]
-            _INDICES[key] = same[0].to(sure) if same else RuleIndex.of(tuple(rules), sure, own)
+            _INDICES[key] = same[0].to(sure) if same else RuleIndex.of(rules, sure, own)
         return _INDICES[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
@@ -280,6 +281,8 @@ class Checker:
                     faults[rule.code] = Fault(rule.code, str(failure))
             else:
                 check_parses(source.text)
+        except BrokenPack:
+            raise
         except Unreadable as error:
             return self._not_read(scope, path, str(error), ())
         except NotParsed as error:

@@ -77,7 +77,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
 
 def _meant(said: str) -> frozenset[str]:
     """The codes of the rules that a comment names."""
-    from shardlint.rules_api.registry import entries, rules
+    from shardlint.rules_api.registry import entries, known
 
     if said in entries():
         return frozenset((said,))
@@ -85,7 +85,7 @@ def _meant(said: str) -> frozenset[str]:
         found = frozenset(code for code in entries() if names(said, code, ""))
         if found or any(character.isdigit() for character in said):
             return found
-    return frozenset(rule.code for rule in rules() if names(said, rule.code, rule.name))
+    return frozenset(rule.code for rule in known().values() if names(said, rule.code, rule.name))
 
 
 def _near(unknown: Sequence[str]) -> str:

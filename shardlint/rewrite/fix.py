@@ -15,6 +15,7 @@ from pathlib import Path
 from shardlint.config.folders import Places, real
 from shardlint.engine.adoption.baseline import match
 from shardlint.engine.adoption.known import Known, baselines_of
+from shardlint.engine.catalogue import keep, recall
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
 from shardlint.engine.run import chosen
@@ -93,6 +94,7 @@ def fix(
     """
     report = FixReport()
     places = Places(config=options.config, given=paths)
+    recall(places.store)
     found = chosen(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
@@ -111,6 +113,7 @@ def fix(
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
+    keep(places.store)
     _leave_known(report, baselines, places)
     return report
 
@@ -140,6 +143,7 @@ def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixRepo
     """
     report = FixReport()
     places = Places(config=options.config)
+    recall(places.store)
     checker = Checker(options, places=places)
     report.root = checker.root
     beside: dict[Path, Source] = {}

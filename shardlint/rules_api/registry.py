@@ -16,12 +16,16 @@ import importlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from shardlint.config.certainty import Certainty
 from shardlint.rules_api.rule import Harm, Rule, Trigger
 from shardlint.source.lazy import dataclass
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "shardlint.rules"
 
@@ -80,6 +84,62 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What there is to know of a rule that is not imported."""
+
+    code: str
+    name: str
+    harm: Harm
+    default: bool
+    deprecated: str
+    ceiling: Certainty
+    releases: Mapping[str, str]
+    project: str
+    setting: str
+    bound: bool
+
+    @classmethod
+    def of(cls, rule: type[Rule]) -> Known:
+        """That of one that is imported."""
+        return cls(
+            rule.code, rule.name, rule.harm, rule.default, rule.deprecated, rule.ceiling(), rule.releases, rule.project,
+            rule.setting, rule.bound,
+        )  # fmt: skip
+
+    @classmethod
+    def load(cls, told: Sequence[Any]) -> Known:
+        """That of plain data, in the order of the fields. Raises `TypeError` or `ValueError` for what is none."""
+        code, name, harm, default, deprecated, ceiling, releases, *others = told
+        return cls(code, name, Harm(harm), default, deprecated, Certainty(ceiling), dict(releases), *others)
+
+
+_KEPT: list[tuple[Mapping[str, Entry], Mapping[str, Known]]] = []
+"""What an earlier run knew of all rules."""
+
+
+def know(entries: Mapping[str, Entry], rules: Iterable[Known]) -> None:
+    """Take over what was known of all rules, instead of looking for packs and importing them."""
+    _KEPT[:] = [(entries, {one.code: one for one in rules})]
+
+
+def are_kept() -> bool:
+    """Whether an earlier run's knowledge is used."""
+    return bool(_KEPT)
+
+
+def are_imported() -> bool:
+    """Whether all rules are imported."""
+    return rules.cache_info().currsize > 0
+
+
+def forget() -> None:
+    """Look for the packs anew."""
+    _KEPT.clear()
+    for remembered in (_packs, _found, rules):
+        remembered.cache_clear()
+
+
+@dataclass(frozen=True)
 class Pack:
     """An imported pack. `shown` names it and its distribution, for people."""
 
@@ -90,6 +150,13 @@ class Pack:
 @lru_cache(maxsize=1)
 def _packs() -> tuple[Pack, ...]:
     return tuple(map(_imported, entry_points(group=GROUP)))
+
+
+def entry_points(group: str) -> Iterable[EntryPoint]:
+    """As in `importlib.metadata`, which takes a tenth of the time of a check of one file to import."""
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
 
 
 def _imported(point: EntryPoint) -> Pack:
@@ -120,9 +187,13 @@ def pack_folders() -> list[Path]:
     return [Path(place) for module in modules for place in getattr(module, "__path__", [module.__file__])]
 
 
-@lru_cache(maxsize=1)
 def entries() -> Mapping[str, Entry]:
     """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
+    return _KEPT[0][0] if _KEPT else _found()
+
+
+@lru_cache(maxsize=1)
+def _found() -> Mapping[str, Entry]:
     found = {code: Entry(code, where) for code, where in _OWN.items()}
     for pack in _packs():
         pages = str(getattr(pack.module, "PAGES", ""))
@@ -143,6 +214,11 @@ def page_address(code: str) -> str:
 def rules() -> tuple[type[Rule], ...]:
     """All rules, imported, by code."""
     return tuple(entry.load() for entry in entries().values())
+
+
+def known() -> Mapping[str, Known]:
+    """What there is to know of all rules, by code; they are imported where no earlier run kept it."""
+    return _KEPT[0][1] if _KEPT else {rule.code: Known.of(rule) for rule in rules()}
 
 
 def proof_folders() -> dict[str, Path]:
@@ -175,7 +251,7 @@ def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[s
     if chosen:
         codes = set(_meant(chosen))
     else:
-        codes = {rule.code for rule in rules() if rule.default and not rule.deprecated}
+        codes = {rule.code for rule in known().values() if rule.default and not rule.deprecated}
     codes.update(_meant(extended))
     return frozenset(codes.difference(matching(ignored)))
 
@@ -184,7 +260,7 @@ def _meant(selectors: Sequence[str]) -> Iterator[str]:
     """The codes to run; of deprecated rules only those that are named."""
     for selector in selectors:
         for code in matching([selector]):
-            rule = entries()[code].load()
+            rule = _KEPT[0][1][code] if _KEPT else entries()[code].load()
             if not rule.deprecated or selector.strip().lower() in (code.lower(), rule.name):
                 yield code
 
@@ -226,7 +302,7 @@ def _one(selector: str) -> Iterator[str]:
         if found:
             yield from found
             return
-    for rule in rules():
+    for rule in known().values():
         if selector.lower() in (rule.name, rule.harm.value):
             yield rule.code
 
@@ -235,9 +311,9 @@ def near(selector: str) -> list[str]:
     """What there is that looks like a selector that means nothing."""
     import difflib
 
-    known = [*entries(), *(rule.name for rule in rules()), *(harm.value for harm in Harm), "all"]
     said = selector.strip()
-    return _beside(said.upper()) or difflib.get_close_matches(said.lower(), known, n=3)
+    all_there_is = [*entries(), *(rule.name for rule in known().values()), *(harm.value for harm in Harm), "all"]
+    return _beside(said.upper()) or difflib.get_close_matches(said.lower(), all_there_is, n=3)
 
 
 def _suggest(selector: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from shardlint.config.environments import site_packages
 from shardlint.config.folders import Places
+from shardlint.engine.catalogue import recall
 from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
@@ -57,6 +58,7 @@ class Kept:
 
     def _start(self, overlay: Overlay) -> None:
         self.places = Places(Tree(), self.options.config)
+        recall(self.places.store)
         self.checker = Checker(self.options, overlay, self.places, before=self._known)
         self.overlay = overlay
         self.outcomes.clear()

@@ -142,6 +142,16 @@ class Screen:
             for word, asked in self.words.items()
         }
 
+    def left_of(self, whole: Screen) -> dict[str, Any]:
+        """What a screen for some of the rules of another has that the other has not, as plain data."""
+        other = {word: asked for word, asked in self.words.items() if whole.words.get(word) != asked}
+        return {"gone": sorted(whole.words.keys() - self.words.keys()), "other": Screen(other).dump()}
+
+    def without(self, data: Any) -> Screen:
+        """The screen for some of the rules, from what `left_of` gave. Raises as `load` does."""
+        gone, other = set(map(str, data["gone"])), Screen.load(data["other"])
+        return Screen({word: asked for word, asked in self.words.items() if word not in gone} | dict(other.words))
+
     def hits(self, data: bytes | Texts) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
         texts = Texts.of(data)
@@ -159,6 +169,10 @@ class Screen:
             if any(texts.meet(library, near) for library, near in asked):
                 found.append(word)
         return sorted(found)
+
+
+Screens = tuple[Screen, Mapping[str, Screen]]
+"""That of all rules, and for some modules that of what there is to say in a project that does not import them."""
 
 
 class Texts(dict[bytes, bool]):

@@ -27,7 +27,7 @@ _MOST_FILES = 10_000
 _RELEASES = 4
 _OURS = regex(r"[0-9a-f]{24}")
 # What a folder of ours holds, and what a killed run left half written.
-_KEPT = regex(r"\.?(?:[0-9a-f]{24}|words-(?:all|proving))\.json(?:\.\w+\.shardlint)?")
+_KEPT = regex(r"\.?(?:[0-9a-f]{24}|rules|words-\w+)\.json(?:\.\w+\.shardlint)?")
 _DIGEST = 24
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"

@@ -29,6 +29,8 @@ _NAMES = (
     "mesh_axes",
 )
 _WORDS = "|".join(_NAMES)
+_STEMS = tuple(one for one in _NAMES if not any(other != one and other in one for other in _NAMES))
+_SAYS = rf"(?:{_WORDS})\b\s*[,)]"
 _BY_POSITION = regex(rf"(?:[(,]|#[^\n#]*+)\s*(?:{_WORDS})\s*[,)]")
 # Called so on both sides, or a list of them.
 _LIKE = ({"spec", "pspec", "partition_spec", "sharding"}, {"specs", "partition_specs", "shardings"})
@@ -57,11 +59,13 @@ class ArgumentOfAnother(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("named",)
     triggers = (
+        # From the nearest call only.
         Lines(
-            rf"[^#\n]*\w\([^#\n(]*(?:(?<!\w)\([^#\n(]*)*\b(?:{_WORDS})\b",  # from the nearest call only
-            r"[^#\n]*\w\($",
-            file_says=rf"(?:{_WORDS})\b\s*[,)]",
+            rf"(?:)[^#\n]*\w\([^#\n(]*(?:(?<!\w)\([^#\n(]*)*\b(?:{_WORDS})\b",
+            file_says=_SAYS,
+            saying=_STEMS,
         ),
+        Lines(r"[^#\n]*(?<=\w)\($", file_says=_SAYS, saying=("(\n",)),
     )
     fixes = "none"
 

@@ -30,14 +30,17 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
         known = list(map(memory.recall, found.met))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
+        from shardlint.engine.catalogue import keep, recall
         from shardlint.engine.one_file import Checker
 
+        recall(store)
         checker = Checker(options, places=places, answers=memory.answers(), before=memory.before)
         fresh = results([found.met[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
             memory.keep(found.met[index].real, outcome)
         memory.learn(checker.answers(), checker.parts())
+        keep(store)
     with timed("remembering"):
         memory.save()
     return [outcome for outcome in known if outcome is not None]

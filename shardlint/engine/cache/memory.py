@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shardlint.config.certainty import Certainty, least
@@ -13,7 +14,7 @@ from shardlint.engine.cache.records import Records
 from shardlint.engine.cache.shard import Shard
 from shardlint.engine.results import Options, Outcome
 from shardlint.source.find import Met
-from shardlint.source.screen import Screen
+from shardlint.source.screen import Screen, Screens
 from shardlint.source.store import Store, digest
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Memory:
         self.options = options
         self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
         self._folders: dict[str, Shard] = {}
-        self._known_screens: dict[str, tuple[Screen, dict[str, Screen]]] = {}
+        self._known_screens: dict[str, Screens] = {}
 
     def recall(self, met: Met) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
@@ -83,15 +84,13 @@ class Memory:
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
                 seen = loaded is not None or not (asked or self._many)
-                screen, without = self._screens(least(options, settings), settings) if seen else (None, {})
-                self._shards[key] = (
-                    name,
-                    Shard(loaded, key[1], self.places.tree, screen, Records(self.store, name), without),
-                )
+                screens = partial(self._screens, least(options, settings), settings) if seen else None
+                shard = Shard(loaded, key[1], self.places.tree, screens, Records(self.store, name))
+                self._shards[key] = name, shard
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, sure: Certainty, settings: Settings) -> tuple[Screen, dict[str, Screen]]:
+    def _screens(self, sure: Certainty, settings: Settings) -> Screens:
         """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
         own = settings.own_names
         name = f"words-{sure}.json"
@@ -100,14 +99,13 @@ class Memory:
         if name not in self._known_screens:
             try:
                 kept = self.store.load(name) or {}
-                found = Screen.load(kept["all"]), {str(w): Screen.load(s) for w, s in kept["without"].items()}
+                whole = Screen.load(kept["all"])
+                found: Screens = whole, {str(module): whole.without(left) for module, left in kept["without"].items()}
             except (TypeError, ValueError, AttributeError, KeyError):
                 from shardlint.engine.dispatch import screens
 
                 found = screens(sure, own)
-                self.store.save(
-                    name,
-                    {"all": found[0].dump(), "without": {word: one.dump() for word, one in found[1].items()}},
-                )
+                without = {module: one.left_of(found[0]) for module, one in found[1].items()}
+                self.store.save(name, {"all": found[0].dump(), "without": without})
             self._known_screens[name] = found
         return self._known_screens[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.source.find import Met
 from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.screen import Texts
 from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, holds
 from shardlint.source.store import changed
 from shardlint.source.tree import Tree
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from shardlint.engine.groups import Before
     from shardlint.model.needs import Need
     from shardlint.model.project import Answers
-    from shardlint.source.screen import Screen
+    from shardlint.source.screen import Screens
     from shardlint.syntax.edited import Edited
     from shardlint.syntax.parts import Part
 
@@ -39,7 +40,7 @@ class Shard:
     """A project under one set of settings and options.
 
     Files are named by their path from the root, one outside of it by its absolute path. A need is `("file", name)` or
-    a question to the project. `screen` is that of all rules, by which a file that changed may be seen to be of no
+    a question to the project. `screens` are those of all rules, by which a file that changed may be seen to be of no
     interest; None where it must be checked.
     """
 
@@ -48,16 +49,13 @@ class Shard:
         data: dict[str, Any] | None,
         root: str,
         tree: Tree,
-        screen: Screen | None,
+        screens: Callable[[], Screens] | None,
         records: Records,
-        without: Mapping[str, Screen] | None = None,
     ) -> None:
         self.root = root
         self.files = Files(root, tree)
-        self.screen = screen
+        self.screens = screens
         self.records = records
-        self.without = without or {}
-        """For modules, the screen of what there is to say in a project that does not import them."""
         self._dirty = False
         self._new = 0
         self._there: dict[str, bool] = {}
@@ -136,14 +134,16 @@ class Shard:
                 return QUIET
             if name in self.outcomes:
                 return self._known(met, name)
-        text = self.files.text(name) if self.screen is not None else None
-        if self.screen is None or text is None or b"shardlint:" in text:
+        text = self.files.text(name) if self.screens is not None else None
+        if self.screens is None or text is None or b"shardlint:" in text:
             return None
-        hits = self.screen.hits(text)
+        screen, without = self.screens()
+        texts = Texts(text)
+        hits = screen.hits(texts)
         if hits:
             gone = any(
-                not left.of(hits, text) and not self._imported(module)
-                for module, left in self.without.items()
+                not left.of(hits, texts) and not self._imported(module)
+                for module, left in without.items()
             )
             return NOTHING if gone and _parses(text) else None
         if not _parses(text):

@@ -1,0 +1,167 @@
+"""What rules ask before a site of theirs is met: kept from run to run, so that a rule is loaded when it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import astuple, replace
+from typing import Any, ClassVar
+
+from shardlint.config.certainty import Certainty
+from shardlint.config.own_names import OwnNames
+from shardlint.engine.conditions import When, conditions
+from shardlint.rules_api import registry
+from shardlint.rules_api.registry import Entry, Known
+from shardlint.rules_api.rule import Lines, Mapped, Rule, Trigger
+from shardlint.source.beginning import OnLine
+from shardlint.source.lazy import dataclass
+from shardlint.source.store import Store
+
+_NAME = "rules.json"
+
+
+@dataclass(frozen=True)
+class Wake:
+    """One name that a rule triggers on: the kind of trigger, and the words to look for, each with what must hold."""
+
+    kind: str
+    name: str
+    words: tuple[tuple[str, When], ...]
+
+
+@dataclass(eq=False)
+class Card:
+    """A rule that need not be loaded: what a run asks of it before it meets a site."""
+
+    known: Known
+    wakes: tuple[Wake, ...]
+    lines: Mapping[str, tuple[tuple[str, ...], OnLine]]
+    """By the patterns of its lines: the texts that stand on such a line, and which line of a statement it is."""
+    calling: tuple[tuple[tuple[str, ...], ...], ...]
+    """For each trigger on mapped functions the groups of texts a file says whose functions are asked about, too."""
+    loaded: Rule | None = None
+
+    @property
+    def code(self) -> str:
+        """Its code."""
+        return self.known.code
+
+    @property
+    def rule(self) -> Rule:
+        """The rule, ready to run. Raises `BrokenPack`."""
+        if self.loaded is None:
+            (self.loaded,) = registry.made((self.code,))
+        return self.loaded
+
+    def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
+        """What triggers it in a project whose settings say this."""
+        return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
+
+    def calls(self, says: Callable[[str], bool]) -> bool:
+        """Whether functions of a file that says some texts are asked about where mapped ones call them."""
+        return any(groups and all(any(map(says, group)) for group in groups) for groups in self.calling)
+
+    @classmethod
+    def of(cls, rule: Rule) -> Card:
+        """That of a rule that is loaded."""
+        lines = (one for one in rule.triggers if isinstance(one, Lines))
+        return cls(
+            Known.of(type(rule)),
+            tuple(_wakes(rule)),
+            {pattern: (one.saying, one.on) for one in lines for pattern in one.names},
+            tuple(one.calling for one in rule.triggers if isinstance(one, Mapped)),
+            rule,
+        )
+
+
+def _wakes(rule: Rule) -> Iterator[Wake]:
+    for trigger in rule.triggers:
+        for name in trigger.names:
+            yield Wake(_kind(trigger), name, tuple(conditions(rule, trigger, name)))
+
+
+def _kind(trigger: Trigger) -> str:
+    return type(trigger).__name__.lower()
+
+
+class _Catalogue:
+    """The cards so far, and the table of rules that they are of."""
+
+    entries: Mapping[str, Entry] | None = None
+    cards: ClassVar[dict[str, Card]] = {}
+
+
+def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
+    """Those of some rules, or of all, by code; rules of which nothing is known are imported. Raises `BrokenPack`."""
+    entries = registry.entries()
+    if _Catalogue.entries is not entries:
+        _Catalogue.entries, _Catalogue.cards = entries, {}
+    known = _Catalogue.cards
+    asked = entries.keys() if codes is None else codes
+    known.update((rule.code, Card.of(rule)) for rule in registry.made([code for code in asked if code not in known]))
+    return {code: known[code] for code in entries if code in asked}
+
+
+def keep(store: Store | None) -> None:
+    """Keep what is known of all rules, where they were imported."""
+    if store is not None and registry.are_imported() and not registry.are_kept():
+        store.save(_NAME, _dumped(cards().values()))
+
+
+def recall(store: Store | None) -> None:
+    """Take over what an earlier run kept of all rules. It holds for the same shardlint and packs: see `store`."""
+    if store is None or _Catalogue.entries is not None:
+        return
+    kept = store.load(_NAME)
+    if kept is None:
+        return
+    try:
+        whens = [_when(one) for one in kept["whens"]]
+        found = [_card(one, whens) for one in kept["rules"]]
+        entries = {code: Entry(code, *map(str, told)) for code, *told in kept["entries"]}
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return
+    registry.know(entries, [one.known for one in found])
+    _Catalogue.entries, _Catalogue.cards = registry.entries(), {one.code: one for one in found}
+
+
+def _dumped(found: Iterable[Card]) -> dict[str, Any]:
+    numbers: dict[When, int] = {}
+    rules = []
+    for card in found:
+        wakes = [
+            (one.kind, one.name, [(word, numbers.setdefault(when, len(numbers))) for word, when in one.words])
+            for one in card.wakes
+        ]
+        lines = [(pattern, *said) for pattern, said in card.lines.items()]
+        rules.append((astuple(card.known), wakes, lines, card.calling))
+    whens = [
+        (*astuple(replace(one, near=None)), None if one.near is None else [text.decode() for text in one.near])
+        for one in numbers
+    ]
+    entries = [(one.code, one.where, one.pack, one.page) for one in registry.entries().values()]
+    return {"entries": entries, "whens": whens, "rules": rules}
+
+
+def _when(told: list[Any]) -> When:
+    *others, near = told
+    library, _, beside, module, says, or_says, in_tests, evaluated, line, mapped = others
+    texts = None if near is None else tuple(text.encode() for text in near)
+    return When(
+        library, texts, tuple(beside), module, tuple(says), tuple(or_says), in_tests, evaluated, line, mapped
+    )
+
+
+def _card(told: list[Any], whens: list[When]) -> Card:
+    known, wakes, lines, calling = told
+    return Card(
+        Known.load(known),
+        tuple(Wake(kind, name, tuple((word, whens[at]) for word, at in words)) for kind, name, words in wakes),
+        {pattern: (tuple(saying), on) for pattern, saying, on in lines},
+        tuple(tuple(map(tuple, groups)) for groups in calling),
+    )
+
+
+def wanted(card: Card, least: Certainty) -> bool:
+    """Whether any finding of a rule may be sure enough."""
+    return card.known.ceiling.meets(least)
+
