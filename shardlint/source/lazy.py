@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from operator import attrgetter
+from reprlib import recursive_repr
 from typing import Any, TypeVar, dataclass_transform, overload
 
 _Class = TypeVar("_Class", bound=type)
@@ -57,8 +59,41 @@ def _complete(cls: type) -> None:
             del one.__init__, one.__setstate__  # type: ignore[misc, attr-defined]
             if init is not None:
                 one.__init__ = init  # type: ignore[misc]
-            hashed = options["frozen"] and options["eq"] and "__hash__" not in vars(one)
-            dataclasses.dataclass(eq=options["eq"], unsafe_hash=hashed)(one)
+            dataclasses.dataclass(repr=False, eq=False)(one)
+            _add_methods(one, **options)
+
+
+def _add_methods(cls: Any, frozen: bool, eq: bool) -> None:
+    """Give a class what a dataclass has besides its `__init__`: by closures, as compiling takes as long again."""
+    own, fields = vars(cls), dataclasses.fields(cls)
+    if "__repr__" not in own:
+        cls.__repr__ = _repr
+    if eq:
+        hashes = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
+        if "__eq__" not in own:
+            cls.__eq__ = _equals(_values([one.name for one in fields if one.compare]))
+        if not hashes:
+            values = _values([one.name for one in fields if (one.compare if one.hash is None else one.hash)])
+            cls.__hash__ = (lambda self: hash(values(self))) if frozen else None
+
+
+def _values(names: list[str]) -> Callable[[Any], Any]:
+    return attrgetter(*names) if names else lambda _: ()
+
+
+def _equals(values: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
+    def __eq__(self: Any, other: Any) -> bool:
+        if self is other:
+            return True
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
+    return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
 def complete() -> None:
