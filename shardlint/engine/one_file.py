@@ -27,6 +27,7 @@ from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, match
 from shardlint.rules_api.rule import Finding
 from shardlint.rules_api.site import Site
 from shardlint.source.find import matches
+from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
 from shardlint.source.newer import newer
 from shardlint.source.notebook import Notebook, program
@@ -85,6 +86,7 @@ class Checker:
         places: Places | None = None,
         answers: Mapping[ScopeKey, Answers] | None = None,
         before: Callable[[str], Before | None] | None = None,
+        graphs: Mapping[ScopeKey, Callable[[], ImportGraph | None]] | None = None,
     ) -> None:
         self.options = options
         self._overlay = overlay or {}
@@ -93,6 +95,8 @@ class Checker:
         """What is known of searches through a project, from an earlier run."""
         self._before = before
         """Says what is known of a file, by its real path, from before something changed. None: nothing is kept."""
+        self._graphs = graphs or {}
+        """Which files of the projects import which, where it is known from an earlier run."""
         self._parts: dict[str, tuple[Part, ...]] = {}
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._real: dict[str, str] = {}
@@ -214,7 +218,7 @@ class Checker:
         )
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
-        project = Project(root, self._overlay, by_part=self._before is not None)
+        project = Project(root, self._overlay, by_part=self._before is not None, graph=self._graphs.get(key))
         program = Program(root, own=settings.own_names, project=project)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -54,8 +54,11 @@ class Project:
         overlay: dict[Path, Source] | None = None,
         by_part: bool = False,
         needs: Needs | None = None,
+        graph: Callable[[], ImportGraph | None] | None = None,
     ) -> None:
         self.root = root
+        self._graph = graph
+        """Which files import which, where somebody may know it already."""
         self.by_part = by_part
         """Whether it is noted what of a file was looked at, for whoever keeps what was found."""
         self._overlay = overlay or {}
@@ -315,7 +318,8 @@ class Project:
     @cached_property
     def graph(self) -> ImportGraph:
         """Which files import which."""
-        return ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
+        known = self._graph() if self._graph is not None and not self._overlay and not self.too_large else None
+        return known or ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)

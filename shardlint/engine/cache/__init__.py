@@ -34,7 +34,9 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
         from shardlint.engine.one_file import Checker
 
         recall(store)
-        checker = Checker(options, places=places, answers=memory.answers(), before=memory.before)
+        checker = Checker(
+            options, places=places, answers=memory.answers(), before=memory.before, graphs=memory.graphs()
+        )
         fresh = results([found.met[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shardlint.config.settings import Settings
     from shardlint.engine.groups import Before
     from shardlint.model.project import Answers
+    from shardlint.source.import_graph import ImportGraph
     from shardlint.syntax.parts import Part
 
 
@@ -48,6 +49,10 @@ class Memory:
     def answers(self) -> dict[ScopeKey, Answers]:
         """What searches through the projects would find."""
         return {key: shard.answers() for key, (_, shard) in self._shards.items()}
+
+    def graphs(self) -> dict[ScopeKey, Callable[[], ImportGraph | None]]:
+        """Which files of the projects import which, for whoever asks."""
+        return {key: shard.graph for key, (_, shard) in self._shards.items()}
 
     def before(self, real: str) -> Before | None:
         """What is known of a file from before something changed."""

@@ -198,6 +198,11 @@ class Shard:
             for index, names in self.found.items()
         }
 
+    def graph(self) -> ImportGraph | None:
+        """Which files of the project import which now; None where that is not known of most."""
+        self._validate()
+        return self._graphs[1] if self.imports else None
+
     # what is looked at again
 
     def known_before(self, real: str) -> Before | None:
