@@ -298,6 +298,10 @@ class Project:
         """The files that run with one and hold a dotted name; none in a project too large to search."""
         return self._near(path, self._whole(("anywhere", text)))
 
+    def naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
+        """The files that run with one (or are `joined` to it) and hold a dotted name, as `holding` gives them."""
+        yield from self._read(self._near(path, self._whole(("anywhere", text)), joined), None, every=True)
+
     def imported(self, path: Path, module: str, joined: bool = False) -> bool:
         """Whether a file or any that runs with it (or is `joined` to it) imports a module.
 

@@ -47,8 +47,6 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
 
     None where the function may place them itself, or is given what lies on a mesh.
     """
-    if not _places_nothing(site, function) or any(_lies_on_a_mesh(site, one) for one in _given(call)):
-        return None
     target = name_of(site.file, call)
     found: list[ast.Call] = []
     for use in reads(site.file, target) if target is not None else ():
@@ -57,7 +55,10 @@ def shardings_after(site: Site, function: ast.AST, call: ast.Call) -> ast.Call |
         found += reading
         if not reading and any(_puts(site, one) or _may_place(one, use) for one in outer):
             return None
-    return min(found, key=lambda one: one.lineno, default=None)
+    # What costs most is asked last.
+    if not found or not _places_nothing(site, function) or any(_lies_on_a_mesh(site, one) for one in _given(call)):
+        return None
+    return min(found, key=lambda one: one.lineno)
 
 
 def shardings_before(site: Site, function: ast.AST, call: ast.Call) -> ast.Assign | None:

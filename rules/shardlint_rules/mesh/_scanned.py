@@ -68,8 +68,6 @@ def counted_in_front(site: Site) -> Iterator[Split]:
     given, body = (site.arguments.get(name, SCANS[site.api]) for name in ("xs", "f"))
     if given is None or body is None or site.arguments.open_positional:
         return
-    if any(region.by.endswith(_EACH) for region in (site.region, site.region_in_sight)):
-        return  # what it goes over is one device's part
     seen: set[Place] = set()
     for value in leaves(site.program.evaluator.trees.expanded(site.program.value(given.file, given.node))):
         found = _cut(site, value)
@@ -77,8 +75,13 @@ def counted_in_front(site: Site) -> Iterator[Split]:
             continue
         seen.add(found[0])
         axes = _first_axes(site, found[1])
-        if axes and not constrains(site, site.program.value(body.file, body.node)):
+        if axes and not constrains(site, site.program.value(body.file, body.node)) and not _on_one_device(site):
             yield Split(found[0], axes)
+
+
+def _on_one_device(site: Site) -> bool:
+    """Whether what the scan goes over is one device's part; asked last, for it costs most."""
+    return any(region.by.endswith(_EACH) for region in (site.region, site.region_in_sight))
 
 
 def _cut(site: Site, value: Value) -> tuple[Place, Place] | None:

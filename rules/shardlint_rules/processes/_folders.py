@@ -62,10 +62,11 @@ def _differing_folders(site: Site) -> Iterator[tuple[Spot, Folder]]:
     for file in site.program.project.holding(site.file.path, (*_SAYS, ".save(", "process_index(", "host_id(")):
         if file is None or site.program.project.is_test(file.path):
             continue
-        for what, folder in (*_managed(site, file), *_saved(site, file), *_parted(site, file)):
-            for found in sources(site.program, folder):
-                if not _beside(found.place, folder):
-                    text = " ".join(folder.text().split())
+        for what, folder in (*_managed(site, file), *_saved(site, file), *_parted(file)):
+            apart = [one for one in sources(site.program, folder) if not _beside(one.place, folder)]
+            if apart and (what != "parts" or _meets(site, folder)):
+                text = " ".join(folder.text().split())
+                for found in apart:
                     yield _spot(found.place), Folder(text, folder.file.path.name, folder.line, what)
 
 
@@ -108,18 +109,24 @@ def _saved(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
                 yield "saved", Place(file, call.args[0])
 
 
-def _parted(site: Site, file: FileFacts) -> Iterator[tuple[What, Place]]:
-    """The folders in which each process writes a part named by its index, in functions that meet at a barrier."""
+def _parted(file: FileFacts) -> Iterator[tuple[What, Place]]:
+    """The folders in which each process writes a part named by its index."""
     for name in _INDEX:
         for mention in file.mentions(name):
             path = _path_around(file, mention)
-            function = file.home(mention).function()
-            if path is None or function is None:
-                continue
-            calls = [one for one in walk(function.node) if isinstance(one, ast.Call)]
-            meets = any(last_name(one.func) in _MEETS or BARRIER.match(last_name(one.func)) for one in calls)
-            if meets or any(one.sure and not one.computes for one in joined(site.program, file, function.statements)):
+            if path is not None:
                 yield "parts", Place(file, path)
+
+
+def _meets(site: Site, place: Place) -> bool:
+    """Whether a place is in a function whose processes meet at a barrier."""
+    function = place.file.home(place.node).function()
+    if function is None:
+        return False
+    calls = [one for one in walk(function.node) if isinstance(one, ast.Call)]
+    if any(last_name(one.func) in _MEETS or BARRIER.match(last_name(one.func)) for one in calls):
+        return True
+    return any(one.sure and not one.computes for one in joined(site.program, place.file, function.statements))
 
 
 def _path_around(file: FileFacts, mention: ast.AST) -> ast.expr | None:

@@ -168,8 +168,8 @@ class NamesDifferByProcess(Rule):
         """A time or an id of which another function makes the folder of a checkpoint."""
         if not site.wants("folder", "folder-saved", "folder-parts"):
             return
-        folder = folder_of(site)
-        if folder is None or not self._matters(site):
+        folder = folder_of(site) if self._matters(site) else None
+        if folder is None:
             return
         where = f"{folder.file}:{folder.line}" if folder.file != site.file.path.name else f"line {folder.line}"
         yield site.finding(

@@ -88,13 +88,15 @@ class OneProcessCollective(Rule):
         inside, outside = _sides(site, statement, found)
         if not inside or alone(site.program, Place(site.file, inside[0])):
             return
-        others = {one.name for one in joined(site.program, site.file, outside)}
+        others: set[str] | None = None  # asked when there is something to compare with it
         computes = False
         for one in joined(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
             if (one.computes and computes) or branches(site.program, one) is None:
                 continue  # one computation tells it
             computes |= one.computes
+            if others is None:
+                others = {other.name for other in joined(site.program, site.file, outside)}
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
 

@@ -78,10 +78,9 @@ def _mentions(site: Site, call: Place, named: _Named) -> Iterator[tuple[FileFact
             if isinstance(node, ast.Name) and lookup(file, node, named.name)[1] is scope:
                 yield file, node
         return
-    pattern = rf"(?:)(?<!\w){named.name}(?!\w)"
-    if len(site.program.project.saying(call.file.path, (pattern,))) > _FILES:
+    if len(site.program.project.mentioning(call.file.path, named.name)) > _FILES:
         raise _Lost
-    for found in site.program.project.holding(call.file.path, (pattern,), joined=True):
+    for found in site.program.project.naming(call.file.path, named.name, joined=True):
         if found is None:
             raise _Lost
         for node in found.mentions(named.name):
