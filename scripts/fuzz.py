@@ -40,7 +40,7 @@ from typing import Any
 from shardlint.config import targets
 from shardlint.config.certainty import Certainty
 from shardlint.engine import one_file as checking
-from shardlint.engine.dispatch import RuleIndex
+from shardlint.engine.index import RuleIndex
 from shardlint.engine.run import Options, Report, check
 from shardlint.output import json_, text
 from shardlint.rewrite.fix import FixReport, fix

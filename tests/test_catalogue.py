@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.catalogue import Card, cards, keep, recall
-from shardlint.engine.dispatch import RuleIndex
+from shardlint.engine.index import RuleIndex
 from shardlint.rules_api import registry
 from shardlint.source.store import Store
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import RuleIndex, sites
+from shardlint.engine.dispatch import sites
+from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.dispatch import RuleIndex
+from shardlint.engine.index import RuleIndex
 from shardlint.rules_api.registry import entries, made
 from shardlint.source.screen import Texts, around_edit
 

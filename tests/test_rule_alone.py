@@ -11,7 +11,7 @@ import pytest
 
 import shardlint.engine.one_file as checking
 from shardlint.config.certainty import Certainty
-from shardlint.engine.dispatch import RuleIndex
+from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.rules_api.registry import select

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import RuleIndex, sites
+from shardlint.engine.dispatch import sites
+from shardlint.engine.index import RuleIndex
 from shardlint.model import Program
 from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule

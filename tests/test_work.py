@@ -12,7 +12,8 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.engine.catalogue import cards, wanted
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, sites
+from shardlint.engine.dispatch import sites
+from shardlint.engine.index import RuleIndex
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.model.evaluator.evaluate import Evaluator

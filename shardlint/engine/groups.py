@@ -15,7 +15,8 @@ from operator import or_
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
-from shardlint.engine.dispatch import Asked, Followed, RuleIndex, Word, asked_on, in_order, sites_at
+from shardlint.engine.dispatch import Asked, Followed, asked_on, in_order, sites_at
+from shardlint.engine.index import RuleIndex, Word
 from shardlint.model import Program
 from shardlint.model.again import Gone
 from shardlint.model.bits import Bits

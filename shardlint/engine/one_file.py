@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
@@ -14,18 +15,11 @@ from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
 from shardlint.engine.catalogue import Card, cards, wanted
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, functions_called, functions_mapped
-from shardlint.engine.groups import Before, Look, RuleFailed
+from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
-from shardlint.engine.suppressed import about, unsuppressed
-from shardlint.model import Program
-from shardlint.model.again import Gone, again
-from shardlint.model.needs import Need
 from shardlint.model.project import Answers, Project
-from shardlint.rules_api.builtin import FileNotParsed
 from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, selected
 from shardlint.rules_api.rule import Finding
-from shardlint.rules_api.site import Site
 from shardlint.source.find import matches
 from shardlint.source.import_graph import ImportGraph
 from shardlint.source.lazy import dataclass
@@ -38,6 +32,14 @@ from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_by
 from shardlint.source.timing import timed
 from shardlint.syntax import NotParsed, check_parses
 from shardlint.syntax.parts import Part
+
+# What follows is imported for files in which a rule may find something: many have no such word.
+if TYPE_CHECKING:
+    from shardlint.engine.groups import Before, Look
+    from shardlint.model import Program
+    from shardlint.model.again import Gone
+    from shardlint.model.needs import Need
+    from shardlint.rules_api.site import Site
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
 # What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
@@ -62,10 +64,17 @@ class _Scope:
     wanted: RuleIndex
     """Without the rules that find nothing as sure as is asked for."""
     targets: Targets
-    program: Program
+    project: Project
     least: Certainty
     ignores: tuple[tuple[str, frozenset[str]], ...]
     """Patterns of files, and the codes left out there."""
+
+    @cached_property
+    def program(self) -> Program:
+        """What is asked of the project beside its texts."""
+        from shardlint.model import Program
+
+        return Program(self.project.root, own=self.settings.own_names, project=self.project)
 
     def ignored(self, path: Path) -> frozenset[str]:
         """The codes that the settings leave out for a file."""
@@ -118,15 +127,19 @@ class Checker:
         `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
         of, by `dispose`, unless the new one is used only for a while, `beside` it.
         """
+        from shardlint.model import Program
+        from shardlint.model.again import Gone, again
+
         after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
         after._texts = {} if beside else {path: texts for path, texts in self._texts.items() if Path(path) in overlay}
         gone = Gone()
         for key, scope in self._scopes.items():
-            project, moved = again(scope.program.project, overlay, changed, files.get(key[1]), beside)
+            project, moved = again(scope.project, overlay, changed, files.get(key[1]), beside)
             program = Program(project.root, overlay, scope.settings.own_names, project)
             program.inherit(scope.program, moved)
-            after._scopes[key] = replace(scope, program=program)
+            after._scopes[key] = replace(scope, project=project)
+            after._scopes[key].program = program
             gone |= moved
         return after, gone
 
@@ -134,13 +147,13 @@ class Checker:
         """Let go of all but what was lent to another."""
         for key, scope in self._scopes.items():
             successor = heir._scopes[key].program
-            scope.program.project.lent = dict(successor.project.lent)
+            scope.project.lent = dict(successor.project.lent)
             scope.program.end(successor)
         self._scopes.clear()
 
     def projects(self) -> list[Project]:
         """The projects of the files that were checked."""
-        return [scope.program.project for scope in self._scopes.values()]
+        return [scope.project for scope in self._scopes.values()]
 
     def known(self, path: Path) -> tuple[Program, Targets]:
         """The program and the releases that hold for a file, by absolute path."""
@@ -166,7 +179,7 @@ class Checker:
     def answers(self) -> dict[ScopeKey, Answers]:
         """What searches through the projects of the checked files have found, by other processes too."""
         found: dict[ScopeKey, Answers] = {
-            key: scope.program.project.answers for key, scope in self._scopes.items()
+            key: scope.project.answers for key, scope in self._scopes.items()
         }
         return {
             key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
@@ -176,14 +189,15 @@ class Checker:
         """The parts of all files that were parsed, by other processes too, where anything is to be kept."""
         if self._before is not None:
             for scope in self._scopes.values():
-                self._parts.update((str(path), parts) for path, parts in scope.program.project.parts.items())
+                self._parts.update((str(path), parts) for path, parts in scope.project.parts.items())
         return self._parts
 
     def let_go(self) -> None:
         """Let go of all that was read of the projects so far."""
         self.parts()
         for scope in self._scopes.values():
-            scope.program.forget()
+            if "program" in vars(scope):
+                scope.program.forget()
         self._scopes.clear()
         self._last = None
         self._answers.clear()
@@ -219,8 +233,7 @@ class Checker:
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
         project = Project(root, self._overlay, by_part=self._before is not None, graph=self._graphs.get(key))
-        program = Program(root, own=settings.own_names, project=project)
-        program.project.answers.update(self._answers.get(key, {}))
+        project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,
             frozenset(rule.code for rule in rules),
@@ -229,7 +242,7 @@ class Checker:
             self._index([rule for rule in ever if wanted(rule, sure)], settings),
             self._index(asked, settings, sure),
             targets,
-            program,
+            project,
             sure,
             ignores,
         )
@@ -268,13 +281,13 @@ class Checker:
             if given is not None:
                 self._texts[real] = texts
             ever = scope.ever.screen.hits(texts)
-        needs = scope.program.needs
+        needs = scope.project.needs
         needs.begin()
         hits = []
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(hits, texts, _around(scope.program, scope.targets, absolute, texts)) if hits else ()
+        words = index.words_in(hits, texts, _around(scope, absolute, texts)) if hits else ()
         look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
@@ -300,6 +313,8 @@ class Checker:
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
+        from shardlint.engine.suppressed import about, unsuppressed
+
         found = _surest(look.findings(), faults) if look is not None else []
         comments = suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
@@ -329,17 +344,19 @@ class Checker:
         )  # a finding may rest on all the notebooks of a project, and names one or two
         for other in finding.rests:
             if other.endswith(NOTEBOOKS) and other != str(path) and os.path.basename(other) in said:
-                facts = scope.program.project.facts(Path(other))
+                facts = scope.project.facts(Path(other))
                 if facts is not None:
                     finding = _told(finding, facts.source.told_elsewhere)
         return finding
 
     def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex, texts: Texts) -> Look:
+        from shardlint.engine.groups import Look
+
         if self._last is not None and self._last is not scope:
             self._last.program.left()
         self._last = scope
         scope.program.trim()
-        facts = scope.program.project.checked(source, absolute)
+        facts = scope.project.checked(source, absolute)
         facts.begin_as(texts.beginnings)
         known = self._before(str(absolute)) if self._before is not None else None
         return Look(scope.program, facts, index, scope.targets, known, self._before is not None)
@@ -362,6 +379,8 @@ class Checker:
         """A finding for each cell of a notebook that cannot be parsed."""
         if not isinstance(source, Notebook) or "SL001" not in scope.reported - scope.ignored(path):
             return []
+        from shardlint.rules_api.builtin import FileNotParsed
+
         return [
             Finding(
                 FileNotParsed, at, at, "",
@@ -376,6 +395,8 @@ class Checker:
     ) -> FileReport | None:
         if "SL001" not in scope.reported - scope.ignored(path):
             return None
+        from shardlint.rules_api.builtin import FileNotParsed
+
         finding = Finding(
             FileNotParsed, offset, offset, "", f"{reason[0].upper()}{reason[1:]}. Nothing in the file was checked.",
             harm=FileNotParsed.harm,
@@ -383,19 +404,29 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _around(program: Program, targets: Targets, path: Path, own: Texts) -> Around:
-    project = program.project
+def _around(scope: _Scope, path: Path, own: Texts) -> Around:
+    project = scope.project
 
     def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
-    return Around(
-        cache(lambda module: project.imported(path, module)),
-        cache(says),
-        project.is_test(path),
-        cache(lambda: bool(functions_mapped(program, path, targets))),
-        cache(lambda: bool(functions_called(program, path, targets))),
-    )
+    # Most projects map nothing, and their texts say so.
+    def is_mapped() -> bool:
+        if not project.mappers(path):
+            return False
+        from shardlint.engine.dispatch import functions_mapped
+
+        return bool(functions_mapped(scope.program, path, scope.targets))
+
+    def is_called() -> bool:
+        if not project.mapping(path):
+            return False
+        from shardlint.engine.dispatch import functions_called
+
+        return bool(functions_called(scope.program, path, scope.targets))
+
+    imports = cache(lambda module: project.imported(path, module))
+    return Around(imports, cache(says), project.is_test(path), cache(is_mapped), cache(is_called))
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
@@ -477,6 +508,8 @@ def _checked(site: Site) -> Iterator[Finding]:
                     raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
                 yield finding
     except (Exception, SystemExit) as error:
+        from shardlint.engine.groups import RuleFailed
+
         if isinstance(error, RecursionError) and entries()[rule.code].ours:
             raise  # the file is nested too deeply: our rules are not recursive for other reasons
         line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack

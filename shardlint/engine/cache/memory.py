@@ -107,7 +107,7 @@ class Memory:
                 whole = Screen.load(kept["all"])
                 found: Screens = whole, {str(module): whole.without(left) for module, left in kept["without"].items()}
             except (TypeError, ValueError, AttributeError, KeyError):
-                from shardlint.engine.dispatch import screens
+                from shardlint.engine.index import screens
 
                 found = screens(sure, own)
                 without = {module: one.left_of(found[0]) for module, one in found[1].items()}

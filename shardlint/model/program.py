@@ -1,0 +1,231 @@
+"""The questions that rules ask of a project, and what answers them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import TypeVar, cast
+
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
+from shardlint.model.again import Gone
+from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.evaluator.callers import Callers
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.evaluator.ways import Ways
+from shardlint.model.flow import Flow
+from shardlint.model.imported import together
+from shardlint.model.lifetime.donation import Donations
+from shardlint.model.lifetime.lifetimes import Lifetimes
+from shardlint.model.manual.mapped import Ran, mapped, run
+from shardlint.model.mesh.contexts import Context, Contexts
+from shardlint.model.mesh.mappings import AxisMappings, Mappings
+from shardlint.model.mesh.meshes import AxisTypes
+from shardlint.model.mesh.table import SharedMesh, shared_meshes
+from shardlint.model.modules import Modules
+from shardlint.model.needs import GROUPS, Memo
+from shardlint.model.project import Project
+from shardlint.model.traced import Region, Tracing
+from shardlint.model.values import Place, Value
+from shardlint.source.searches import PART
+from shardlint.source.text import Source
+from shardlint.syntax import FileFacts
+from shardlint.syntax.edited import joined
+from shardlint.syntax.parts import OUTLINE
+
+Answer = TypeVar("Answer")
+Room = TypeVar("Room")
+# How much may be kept parsed at once, in bytes. With half of it maxtext, jax and axlearn are parsed and evaluated again
+# several times, which costs a quarter of the time and takes no less memory at its peak.
+_KEPT = 800_000_000
+_KEPT_BESIDE = 20_000_000
+
+__all__ = ["Program"]
+
+
+class Program:
+    """The questions rules ask, over the files of one project. Nothing is read before a question needs it."""
+
+    def __init__(
+        self,
+        root: Path,
+        overlay: dict[Path, Source] | None = None,
+        own: OwnNames = NO_OWN_NAMES,
+        project: Project | None = None,
+    ) -> None:
+        self.project = project or Project(root, overlay)
+        self._answers: Memo[Hashable, object] = Memo(self.project.needs)
+        self.own = own
+        self.needs = self.project.needs
+        self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
+        self._start()
+
+    def _start(self) -> None:
+        self._learned: list[object] = []
+        """What holds parsed trees, or was learned from them."""
+        self.evaluator = self._learning(Evaluator(self.project, self.own))
+        self.flow = self._learning(Flow(self.project, self.evaluator))
+        self.tracing = self._learning(Tracing(self.flow))
+        self.tracing_in_sight = self._learning(Tracing(self.flow, every=True))
+        self.contexts = self._learning(Contexts(self.evaluator, self.flow))
+        self.mappings = self._learning(AxisMappings(self.contexts))
+        self.lifetimes = self._learning(Lifetimes(Donations(self.evaluator)))
+        self.modules = self._learning(Modules(self.evaluator))
+        self.callers = self._learning(Callers(self.evaluator, self.flow))
+        self.ways = self._learning(Ways(self.evaluator, self.callers))
+        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = self._learning(Memo(self.needs))
+        self._of_nodes: Memo[Hashable, object] = self._learning(Memo(self.needs))
+
+    def _learning(self, room: Room) -> Room:
+        self._learned.append(room)
+        return room
+
+    def trim(self) -> None:
+        """Between two files: let go of parsed trees and all that was learned from them once there are many.
+
+        Never in the middle of a file: two parses of one file would not know each other's nodes.
+        """
+        if self.project.outweighs(_KEPT):
+            self.forget()
+
+    def left(self) -> None:
+        """When files of another project come next: let go of all but what takes little memory."""
+        if self.project.weight > _KEPT_BESIDE:
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of all parsed trees and all that was learned from them."""
+        self._release()
+        self.needs.renumber(self._meshes, self._answers)
+        self._start()
+
+    def _release(self) -> None:
+        self.evaluator.release()
+        # They know each other; emptied, they go at once and no collector need look for them.
+        for room in self._learned:
+            vars(room).clear()
+        self.project.forget()
+
+    def end(self, heir: Program) -> None:
+        """Let go of everything but the needs, which another has taken over: nothing will be asked any more."""
+        self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
+        self._release()
+        self._start()
+        if heir.needs.many:
+            heir.needs.renumber(heir._meshes, heir._answers)
+
+    def value(self, file: FileFacts, node: ast.AST) -> Value:
+        """What an expression is."""
+        return self.evaluator.value(Place(file, node))
+
+    def followed(self, value: Value) -> Value:
+        """A value with parameters replaced by what all their callers give, where these are known."""
+        found = self.callers.followed(value)
+        return self.evaluator.settled(found) if isinstance(self.evaluator, Assuming) else found
+
+    def assuming(self) -> Assuming:
+        """A view that assumes what values most likely are, and keeps its reasons. One for each finding."""
+        return Assuming(self.evaluator, self.callers)
+
+    def views(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
+        """This program as it is on each way to a node that is in sight, with what is assumed there."""
+        ways = self.ways.at(Place(file, node))
+        views = [Assuming(self.evaluator, self.callers, scope, way) for scope, way in ways]
+        for view in views or [self.assuming()]:
+            seen = copy(self)
+            seen.evaluator = view
+            yield seen, view
+
+    def region(self, file: FileFacts, node: ast.AST) -> Region:
+        """Whether a node is traced, and why."""
+        return self.tracing.region(file, node)
+
+    def region_in_sight(self, file: FileFacts, node: ast.AST) -> Region:
+        """Whether a node is traced by the calls that can be seen, as if there were no others."""
+        return self.tracing_in_sight.region(file, node)
+
+    def context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Which meshes are in context at a node."""
+        return self.contexts.context(file, node)
+
+    def around(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open at a node on any way, nested ones included."""
+        return self.contexts.around(file, node)
+
+    def call_context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
+        return self.contexts.of_calls(Place(file, node))
+
+    def axis_mappings(self, file: FileFacts, node: ast.AST) -> Mappings:
+        """Which of Haliax's axis mappings are in context at a node."""
+        return self.mappings.at(file, node)
+
+    def ran(self, file: FileFacts, call: ast.expr, form: str, summed: bool) -> tuple[Ran, ...]:
+        """The bodies that a `shard_map` or `pmap` call maps, run over what varies from device to device.
+
+        `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
+        """
+        view = self.evaluator if isinstance(self.evaluator, Assuming) else None
+        key = call, form, summed, view and (view.way, view.scope)
+        found, why = self._ran.get(key, lambda: self._run(file, call, form, summed))
+        if view is not None:
+            view.why += [one for one in why if one not in view.why]
+        return found
+
+    def _run(
+        self, file: FileFacts, call: ast.expr, form: str, summed: bool
+    ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
+        """What was run, and what was assumed for it."""
+        program, view = copy(self), self.evaluator
+        if isinstance(view, Assuming):
+            program.evaluator = view = Assuming(view.strict, view.callers, view.scope, view.way)
+        found = [run(program, one, summed) for one in mapped(program, file, call, form)]
+        why = tuple(view.why) if isinstance(view, Assuming) else ()
+        return tuple(one for one in found if one is not None), why
+
+    def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""
+        return cast(Answer, self._of_nodes.get(question, answer))
+
+    def together(self, file: FileFacts) -> Iterator[FileFacts]:
+        """The file and those that run together with it by import, the nearest first."""
+        yield from together(self.evaluator.linker, self.project, file)
+
+    def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+        """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
+        key = self.project.together(file.path), axis_types
+        return self._meshes.get(key, lambda: shared_meshes(self, file.path, axis_types))
+
+    def once(
+        self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False
+    ) -> Answer:
+        """What a rule's question to the files that run with one (or are `joined` to it) comes to; asked once for all.
+
+        The answer must hold no node of a file, and say nothing of the file itself.
+        """
+        return self._kept((self.project.together(file.path, joined), joined, question), answer)
+
+    def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
+
+        key = file.path, question
+        if key not in self._answers:
+            before = self.needs.begin()
+            self.needs.note((PART, str(file.path), OUTLINE))
+            try:
+                made = answer()
+            finally:
+                needed, self.needs.now = self.needs.whole(self.needs.now), before
+            # Such answers are many, and who asks for one asks for all.
+            self._answers.lend(key, made, joined(needed))
+        return self._kept(key, answer)
+
+    def _kept(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
+        return cast(Answer, self._answers.get(key, answer))
+
+    def inherit(self, before: Program, gone: Gone) -> None:
+        """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
+        if GROUPS in gone.asked:  # they are remembered by which files run together
+            return
+        self._answers.inherit(before._answers, self.needs.resting_on(gone.numbers(self.needs)))
