@@ -745,13 +745,15 @@ def test_a_read_only_file_is_told(write: Write, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_folder_that_cannot_be_written_to_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tempfile
+    opened = os.open
 
-    def denied(**kwargs: object) -> None:
-        raise PermissionError(13, "Permission denied")
+    def denied(path: str | Path, *given: int) -> int:
+        if str(path).endswith(".shardlint"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *given)
 
     root = write({"x.py": TEXT})
-    monkeypatch.setattr(tempfile, "mkstemp", denied)
+    monkeypatch.setattr(os, "open", denied)
     assert "Permission denied" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == TEXT
 

@@ -20,6 +20,8 @@ except ImportError:  # Windows
 _SUFFIX = ".shardlint"
 # How much of a file's name its temporary keeps.
 _KEPT = 25
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _LEFT_OVER = regex(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
 
 
@@ -65,17 +67,21 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: b
 
 def _temporary(real: Path) -> tuple[int, Path]:
     """A new file beside another, open and, where the system has locks, locked: nobody takes it for a left-over."""
-    import tempfile  # late: most runs write nothing
-
     while True:
-        # A letter of a name may be four bytes, and a name has at most 255.
-        handle, name = tempfile.mkstemp(prefix=f".{real.name[:_KEPT]}.", suffix=_SUFFIX, dir=real.parent)
+        # A letter of a name may be four bytes, and a name has at most 255. (`tempfile` takes as long to import as all
+        # else that is done here.)
+        random = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
+        path = real.with_name(f".{real.name[:_KEPT]}.{random}{_SUFFIX}")
+        try:
+            handle = os.open(path, _NEW, 0o600)
+        except FileExistsError:
+            continue
         if fcntl is None:
-            return handle, Path(name)
+            return handle, path
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
-            return handle, Path(name)
+            return handle, path
         os.close(handle)  # it was removed before it was locked
 
 
