@@ -121,8 +121,9 @@ class Tables:
         )  # `except` clauses stand before `finally`, and are visited after it
 
     def _enter(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
+        home = parent, scope
         for statement in statements:
-            self.homes[statement] = (parent, scope)
+            self.homes[statement] = home
             scope.statements.append(statement)
             if statement.__class__ in _SIMPLE:
                 continue

@@ -300,31 +300,33 @@ class Walker:
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
         """Collect an expression. Most of a walk is spent here: names and calls come first, and nothing is matched."""
         homes, named = self.homes, scope.named
-        todo = [(node, parent)]
+        todo = [(node, (parent, scope))]
         while todo:
-            node, parent = todo.pop()
-            homes[node] = (parent, scope)
+            node, home = todo.pop()
+            homes[node] = home
             kind = type(node)
             if kind is ast.Name:
                 named.setdefault(node.id, []).append(node)  # type: ignore[attr-defined]
             elif kind is ast.Attribute:
                 named.setdefault(node.attr, []).append(node)  # type: ignore[attr-defined]
-                todo.append((node.value, node))  # type: ignore[attr-defined]
+                todo.append((node.value, (node, scope)))  # type: ignore[attr-defined]
             elif kind is ast.Constant:
                 pass
             elif kind is ast.Call:
                 scope.calls.append(node)  # type: ignore[arg-type]
-                todo += [(keyword, node) for keyword in reversed(node.keywords)]  # type: ignore[attr-defined]
-                todo += [(argument, node) for argument in reversed(node.args)]  # type: ignore[attr-defined]
-                todo.append((node.func, node))  # type: ignore[attr-defined]
+                home = node, scope  # one for all that is in it
+                todo += [(keyword, home) for keyword in reversed(node.keywords)]  # type: ignore[attr-defined]
+                todo += [(argument, home) for argument in reversed(node.args)]  # type: ignore[attr-defined]
+                todo.append((node.func, home))  # type: ignore[attr-defined]
             elif kind is ast.keyword:
                 if node.arg is not None:  # type: ignore[attr-defined]
                     named.setdefault(node.arg, []).append(node)  # type: ignore[attr-defined]
-                todo.append((node.value, node))  # type: ignore[attr-defined]
+                todo.append((node.value, (node, scope)))  # type: ignore[attr-defined]
             elif kind in _OPENING:
                 self._opening(node, scope)
             else:
-                todo += [(child, node) for child in reversed(children(node))]
+                home = node, scope
+                todo += [(child, home) for child in reversed(children(node))]
 
     def _opening(self, node: ast.AST, scope: Scope) -> None:
         """What opens a scope of its own, or binds a name or leaves the function in the middle of an expression."""
