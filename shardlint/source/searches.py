@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 Question = tuple[str, ...]
@@ -34,12 +35,18 @@ def holds(question: Question, data: bytes) -> bool:
             return any(b"import" in line for line in _lines_holding(data, module.encode()))
         case ("calling", *names):
             return any(f"{name}(".encode() in data for name in names)
-        case ("holding", *texts):
-            return any(
-                re.search(text.encode(), data) if text.startswith("(?") else text.encode() in data
-                for text in texts
-            )
+        case ("holding", *_):
+            plain, patterns = _sought(question)
+            return any(text in data for text in plain) or any(search(data) for search in patterns)
     raise ValueError(f"no such search: {question}")
+
+
+@lru_cache(maxsize=256)
+def _sought(question: Question) -> tuple[list[bytes], list[Callable[[bytes], object]]]:
+    """The texts of which one is looked for, and the patterns."""
+    texts = question[1:]
+    plain = [text.encode() for text in texts if not text.startswith("(?")]
+    return plain, [re.compile(text.encode()).search for text in texts if text.startswith("(?")]
 
 
 def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
