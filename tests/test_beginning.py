@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+import shardlint_rules
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlint.source.beginning import beginning
+import shardlint
+from shardlint.engine.catalogue import cards
+from shardlint.source.beginning import Beginnings
+
+FOLDERS = (Path(shardlint.__file__).parent, Path(shardlint_rules.__file__).parent, Path(__file__).parent / "mistakes")
+NAMES = sorted({(code, pattern) for code, card in cards().items() for pattern in card.lines})
 
 TEXT = """\
 x = make_mesh(a, b)  # one
@@ -20,7 +27,7 @@ mesh"""
 
 
 def lines(text: str, pattern: str, saying: tuple[str, ...] = ()) -> list[int]:
-    return [text.count("\n", 0, place) + 1 for place in beginning(text, pattern, saying)]
+    return Beginnings(text.encode()).lines(pattern.encode(), tuple(one.encode() for one in saying))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,38 @@ def test_searching_is_trying_every_line(text: str) -> None:
     assert lines(text, r"[^#\n]*mesh\w*\(") == lines(text, r"[^#\n]*mesh\w*\(", ("mesh",)) == plain
 
 
-def test_bytes_are_as_text() -> None:
-    places = list(beginning(TEXT.encode(), rb"[^#\n]*mesh\w*\(", (b"mesh",)))
-    assert places == list(beginning(TEXT, r"[^#\n]*mesh\w*\(", ("mesh",)))
+@pytest.fixture(scope="module")
+def texts() -> list[bytes]:
+    """A fifth of the files of this project: their rules quote what they look for."""
+    every = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+    return [path.read_bytes() for path in every[::5]]
+
+
+def _tried(data: bytes, pattern: str, saying: tuple[str, ...]) -> list[int]:
+    compiled = re.compile(rb"[ \t]*(?:" + pattern.encode() + rb")", re.MULTILINE)
+    found, start = [], 0
+    for number, line in enumerate(data.split(b"\n"), 1):
+        said = not saying or any(text.encode().rstrip(b"\n") in line for text in saying)
+        if said and compiled.match(data, start) is not None:
+            found.append(number)
+        start += len(line) + 1
+    return found
+
+
+@pytest.mark.parametrize(("code", "pattern"), NAMES)
+def test_lines_are_those_at_which_the_pattern_matches(code: str, pattern: str, texts: list[bytes]) -> None:
+    saying = cards()[code].lines[pattern][0]
+    asked = tuple(text.encode() for text in saying)
+    for data in texts:
+        assert Beginnings(data).lines(pattern.encode(), asked) == _tried(data, pattern, saying)
+
+
+def test_a_mark_at_the_beginning_is_no_part_of_the_first_line() -> None:
+    lines = Beginnings("\ufeffimport jax\nimport flax\n".encode()).lines(rb"import\b", (b"import",))
+    assert lines == [1, 2]
+
+
+def test_places_are_found_once_in_a_line_and_not_in_comments() -> None:
+    data = b"a = put(x) + put(y)\n# put(z)\nb = 1  # put(z)\r\nc = (put(x),\n     put(y))"
+    assert Beginnings(data).lines(rb"[^#\n]*put\(", (b"put(",)) == [1, 4, 5]
+    assert Beginnings(data).lines(rb"\w+ = put\(", (b"put(",)) == [1]

@@ -97,7 +97,7 @@ def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
         _Catalogue.entries, _Catalogue.cards = entries, {}
     known = _Catalogue.cards
     asked = entries.keys() if codes is None else codes
-    known.update((rule.code, Card.of(rule)) for rule in registry.made([code for code in asked if code not in known]))
+    known.update((rule.code, Card.of(rule)) for rule in registry.made(set(asked) - known.keys()))
     return {code: known[code] for code in entries if code in asked}
 
 

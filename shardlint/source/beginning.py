@@ -12,6 +12,7 @@ from shardlint.source.patterns import regex
 OnLine = Literal["first", "any", "definition"]
 """Which line of a statement a pattern is for: its first, any, or that of the definition of a function or class."""
 _ANYTHING = rb"[^#\n]*"
+_MARK = "\ufeff".encode()
 _NEWLINE = regex(rb"\r\n|\r|\n")
 
 
@@ -24,7 +25,8 @@ class Beginnings:
     """How the lines of one text begin. What is looked for is found once, for whoever asks next."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        # A mark at the beginning is no part of the first line.
+        self._data = data.replace(_MARK, b" " * len(_MARK), 1) if data.startswith(_MARK) else data
         self._places: dict[bytes, list[int]] = {}
         self._starts: dict[bytes, list[int]] = {}
         self._found: dict[tuple[bytes, tuple[bytes, ...]], list[int]] = {}

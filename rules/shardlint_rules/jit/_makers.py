@@ -16,8 +16,9 @@ from shardlint_rules.jit.repeated import Loop, bound_in, called_in_a_loop, is_te
 
 _NAMES = r"(?:make|build|get|create|compile|jit|new)_\w*|\w+_(?:fn|factory|maker|builder)"
 CALLING_MAKERS = Lines(
-    rf"[^#\n]*\b(?:{_NAMES})\(",
-    r"[^#\n]*\w\([^()\n]*\)\(",
+    # From the beginning of the line: what is looked for need not begin with one of the texts.
+    rf"(?:)[^#\n]*\b(?:{_NAMES})\(",
+    r"(?:)[^#\n]*\w\([^()\n]*\)\(",
     saying=(
         *("make_", "build_", "get_", "create_", "compile_", "jit_", "new_"),
         *("_fn(", "_factory(", "_maker(", "_builder(", ")("),
