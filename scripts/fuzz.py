@@ -639,7 +639,7 @@ def work(
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
-    for place, name in ((targets, "_installed"), (checking, "selected"), (checking, "made")):
+    for place, name in ((targets, "_installed"), (checking, "selected")):
         setattr(place, name, functools.cache(getattr(place, name)))
     bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
     while True:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import shardlint.model
+import shardlint.model.program
 from shardlint.source.text import Source
 from shardlint.syntax import read_facts
 from shardlint.syntax.nodes import children, walk
@@ -40,7 +40,7 @@ def _below(tree: ast.AST) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if not isinstance(node, _EMPTY)]
 
 
-@pytest.mark.parametrize("text", [_SYNTAX.replace("yield\n", "pass\n"), Path(shardlint.model.__file__).read_text()])
+@pytest.mark.parametrize("text", [_SYNTAX.replace("yield\n", "pass\n"), Path(shardlint.model.program.__file__).read_text()])
 def test_all_nodes_in_the_order_of_ast(text: str) -> None:
     tree = ast.parse(text)
     assert list(walk(tree)) == _below(tree)

@@ -11,6 +11,7 @@ import pytest
 
 import shardlint.engine.one_file as checking
 from shardlint.config.certainty import Certainty
+from shardlint.engine.catalogue import Card
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
@@ -161,7 +162,7 @@ def test_conditions_are_a_rule_s_own(
 
     def found(rules: tuple[type[Rule], ...]) -> dict[str, list[int]]:
         monkeypatch.setattr(checking, "selected", lambda *_: frozenset(rule.code for rule in rules))
-        monkeypatch.setattr(checking, "made", lambda _: tuple(rule() for rule in rules))
+        monkeypatch.setattr(checking, "cards", lambda _: {rule.code: Card.of(rule()) for rule in rules})
         report = check([root / "a.py"], Options(certainty=Certainty.POSSIBLE, select=("all",)))
         assert not report.failed, report.failed
         said: dict[str, list[int]] = {}

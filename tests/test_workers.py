@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint import model
 from shardlint.config.settings import BadSettings
 from shardlint.engine import workers
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome, Report
 from shardlint.engine.run import check
+from shardlint.model import program
 from shardlint.model import project as project_module
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
@@ -206,6 +206,6 @@ def test_a_project_around_another_is_parsed_once(
     log = tmp_path_factory.mktemp("log") / "parsed"
     _parsed(monkeypatch, log)
     monkeypatch.setattr(workers, "worth_it", lambda files: False)
-    monkeypatch.setattr(model, "_KEPT_BESIDE", 0)
+    monkeypatch.setattr(program, "_KEPT_BESIDE", 0)
     assert len(told(check([project], Options()))) == 14
     assert log.read_text().splitlines().count("places.py") == 1

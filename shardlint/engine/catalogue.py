@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from typing import Any, ClassVar
 
 from shardlint.config.certainty import Certainty
-from shardlint.config.own_names import OwnNames
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.engine.conditions import When, conditions
 from shardlint.rules_api import registry
 from shardlint.rules_api.registry import Entry, Known
@@ -54,6 +54,8 @@ class Card:
 
     def woken_by(self, own: OwnNames) -> tuple[Wake, ...]:
         """What triggers it in a project whose settings say this."""
+        if self.known.by_settings:
+            return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
 
     def calls(self, says: Callable[[str], bool]) -> bool:
@@ -63,18 +65,19 @@ class Card:
     @classmethod
     def of(cls, rule: Rule) -> Card:
         """That of a rule that is loaded."""
+        known = Known.of(type(rule))
         lines = (one for one in rule.triggers if isinstance(one, Lines))
         return cls(
-            Known.of(type(rule)),
-            tuple(_wakes(rule)),
+            known,
+            tuple(_wakes(rule, rule.woken_by(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
             {pattern: (one.saying, one.on) for one in lines for pattern in one.names},
             tuple(one.calling for one in rule.triggers if isinstance(one, Mapped)),
             rule,
         )
 
 
-def _wakes(rule: Rule) -> Iterator[Wake]:
-    for trigger in rule.triggers:
+def _wakes(rule: Rule, triggers: Iterable[Trigger]) -> Iterator[Wake]:
+    for trigger in triggers:
         for name in trigger.names:
             yield Wake(_kind(trigger), name, tuple(conditions(rule, trigger, name)))
 

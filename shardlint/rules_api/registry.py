@@ -97,13 +97,15 @@ class Known:
     project: str
     setting: str
     bound: bool
+    by_settings: bool
+    """Whether what triggers it is told by the settings of the project, and not by its class."""
 
     @classmethod
     def of(cls, rule: type[Rule]) -> Known:
         """That of one that is imported."""
         return cls(
             rule.code, rule.name, rule.harm, rule.default, rule.deprecated, rule.ceiling(), rule.releases, rule.project,
-            rule.setting, rule.bound,
+            rule.setting, rule.bound, rule.woken_by is not Rule.woken_by,
         )  # fmt: skip
 
     @classmethod
