@@ -89,7 +89,7 @@ class LostThroughHost(Rule):
             return
         if site.api == "jax.device_put" and len(site.call.args) > 1:
             return
-        if any(_GATHERS.search(getattr(one, "name", "")) for one in site.file.ancestors(site.call)):
+        if any(_GATHERS.search(getattr(one, "name", None) or "") for one in site.file.ancestors(site.call)):
             return
         copied = list(_copied(site, site.call.args[1 if mapped else 0]))
         if not copied or not any(seems_spread(site, one) for one in copied):
