@@ -155,7 +155,7 @@ class Modules:
         return found
 
     def _library_leaves(self, name: str, instance: Instance, depth: int) -> Iterator[Leaf]:
-        yield from (Leaf(path, kind) for path, kind in LEAVES[name])
+        yield from (Leaf(path, kind) for path, kind in LEAVES.get(name, ()))  # none of `eqx.Module` itself
         if name in ARRAYS_ONLY:
             return
         for parameter, index in FUNCTION_PARAMETERS.get(name, {}).items():
