@@ -42,10 +42,6 @@ def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["SHARDLINT_CACHE_DIR"] = before
 
 
-def _forget() -> None:
-    registry.forget()
-
-
 @pytest.fixture
 def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The rules of tests/pack, found as any pack is, and no others: the engine is tested apart from its own rules."""
@@ -54,9 +50,9 @@ def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         registry, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"]
     )
-    _forget()
+    registry.forget()
     yield
-    _forget()
+    registry.forget()
 
 
 def calls_of(work: Callable[[], object]) -> int:

@@ -57,18 +57,15 @@ def rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
         (proofs / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(pack)
 
-    def forget() -> None:
-        registry.forget()
-
     def make(body: str) -> None:
         (pack / "zz.py").write_text(RULE.format(proofs=str(pack / "proofs"), body=body))
         monkeypatch.delitem(__import__("sys").modules, "zz", raising=False)
-        forget()
+        registry.forget()
 
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     yield make  # type: ignore[misc]
     monkeypatch.undo()
-    forget()
+    registry.forget()
 
 
 def test_a_right_rule_passes(rule: Rules) -> None:

@@ -29,9 +29,7 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[_Class], _C
 def dataclass(cls: type | None = None, /, *, frozen: bool = False, eq: bool = True) -> Any:
     """As `dataclasses.dataclass` with these options; an error in the fields shows at the first instance.
 
-    That nothing is set in a `frozen` one is for the type checker to see: to refuse it here makes each instance take
-    three times as long, and a run makes a million. It is hashed as a frozen one is. Until the first instance the class
-    has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
+    Until then the class has no `__dataclass_fields__`: where those are asked of a class, take the standard one.
     """
 
     def made(cls: type) -> type:
@@ -59,7 +57,7 @@ def _complete(cls: type) -> None:
             del one.__init__, one.__setstate__  # type: ignore[misc, attr-defined]
             if init is not None:
                 one.__init__ = init  # type: ignore[misc]
-            dataclasses.dataclass(repr=False, eq=False)(one)
+            dataclasses.dataclass(repr=False, eq=False, frozen=options["frozen"])(one)
             _add_methods(one, **options)
 
 
