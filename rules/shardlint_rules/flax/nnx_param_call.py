@@ -9,9 +9,14 @@ from typing import ClassVar
 from shardlint.model.values import Api, CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.nodes import walk
 from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
 _WITH = (WITH_METADATA, WITH_PARTITIONING)
+# Variables whose value is an array by contract: it is differentiated, or averaged.
+_OF_ARRAYS = ("flax.nnx.Param", "flax.nnx.BatchStat")
+# Operators that neither strings nor functions have.
+_OF_NUMBERS = (ast.MatMult, ast.Sub, ast.Div, ast.Pow)
 _INITIALIZERS = ("jax.nn.initializers.", "flax.nnx.initializers.", "flax.linen.initializers.")
 # Initializers as they stand: a call of one is an array. A call of any other in there is an initializer.
 _PLAIN = ("zeros", "ones")
@@ -22,7 +27,8 @@ class NnxParamCall(Rule):
 
     ## What it does
     Reports `nnx.Param` (`Variable`, `BatchStat`, `Cache`, `Intermediate`) with more than one positional
-    argument, with a string for its value, or with an initializer that was not called; and
+    argument; `nnx.Param` and `nnx.BatchStat` with a string for their value, or with an initializer that was not
+    called, and the other variables where a method of the class computes with that value; and
     `nnx.with_metadata(..., shape=...)` and `with_partitioning(..., shape=...)` whose result is called with a
     key alone.
 
@@ -38,7 +44,8 @@ class NnxParamCall(Rule):
     Offered where there is an `rngs` and the shape is given.
 
     ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them.
+    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them. A `Variable`, `Cache` or
+    `Intermediate` holds any object, a model's name say, and raises nothing until something computes with it.
     """
 
     code = "SL514"
@@ -69,7 +76,7 @@ class NnxParamCall(Rule):
                 fix=self._fix(site, site.call.args[1]),
             )
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
-        if argument is None:
+        if argument is None or not (site.api in _OF_ARRAYS or _is_computed_with(site)):
             return None
         values = options(site.value(argument))
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
@@ -153,6 +160,26 @@ class NnxParamCall(Rule):
         return site.fix(
             Safety.UNSAFE, f"write {text}", [site.replace(site.call, text)], "it draws one more key from rngs"
         )
+
+
+def _is_computed_with(site: Site) -> bool:
+    """Whether a method of the class takes the attribute that the variable is assigned to for a number."""
+    assigned, owner = site.file.parent(site.call), site.scope
+    target = assigned.targets[0] if isinstance(assigned, ast.Assign) else getattr(assigned, "target", None)
+    while owner.kind != "class" and owner.parent is not None:
+        owner = owner.parent
+    if owner.kind != "class" or not isinstance(target, ast.Attribute):
+        return False
+    for read in walk(owner.node):
+        if isinstance(read, ast.Attribute) and read.attr == target.attr and isinstance(read.ctx, ast.Load):
+            node: ast.AST = read
+            while isinstance(outer := site.file.parent(node), ast.Subscript) or (
+                isinstance(outer, ast.Attribute) and outer.attr == "value"
+            ):
+                node = outer
+            if isinstance(outer, ast.BinOp) and isinstance(outer.op, _OF_NUMBERS):
+                return True
+    return False
 
 
 def _is_initializer(value: Value) -> bool:
