@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
@@ -20,31 +21,42 @@ _WRAPPING = ("Optional", "Annotated", "Final", "ClassVar", "InitVar", "Required"
 _ALIASES = 8
 
 
-def annotated(evaluator: Evaluator, place: Place, aliases: int = _ALIASES) -> list[Value]:
+def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
     """The classes an annotation names, those of a union each; `None` among them is `Constant(None)`."""
-    node = place.node
+    found: list[Value] = []
+    for file, node in union_members(place):
+        match node:
+            case ast.Constant(value=None):
+                found.append(Constant(None))
+            case ast.Constant(value=str() as text):
+                found += _text(evaluator, Place(file, node), text)
+            case ast.Subscript(value=generic):
+                found.append(evaluator.value(Place(file, generic)))
+            case _:
+                found.append(evaluator.value(Place(file, node)))
+    return found
+
+
+def union_members(place: Place, aliases: int = _ALIASES) -> Iterator[tuple[FileFacts, ast.expr]]:
+    """The types of an annotation, those of a union each, as they are written; an `Optional` has a `None` more."""
+    file, node = place.file, place.node
+    inside: list[ast.expr] = []
     match node:
-        case ast.Constant(value=None):
-            return [Constant(None)]
-        case ast.Constant(value=str() as text):
-            return _text(evaluator, place, text)
-        case ast.BinOp(op=ast.BitOr()):
-            parts = [node.left, node.right]
-            return [one for part in parts for one in annotated(evaluator, Place(place.file, part), aliases)]
-        case ast.Subscript():
-            last = last_name(node.value)
-            inside = node.slice
-            first = inside.elts[0] if isinstance(inside, ast.Tuple) and inside.elts else inside
-            if last == "Union":
-                parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-                return [one for part in parts for one in annotated(evaluator, Place(place.file, part), aliases)]
-            if last in _WRAPPING:
-                found = annotated(evaluator, Place(place.file, first), aliases)
-                return [*found, Constant(None)] if last == "Optional" else found
-            return annotated(evaluator, Place(place.file, node.value), aliases)
-        case ast.Name() if aliases and (alias := _alias(place.file, node)) is not None:
-            return annotated(evaluator, alias, aliases - 1)
-    return [evaluator.value(place)]
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            inside = [left, right]
+        case ast.Subscript(value=generic, slice=of) if last_name(generic) == "Union":
+            inside = of.elts if isinstance(of, ast.Tuple) else [of]
+        case ast.Subscript(value=generic, slice=of) if last_name(generic) in _WRAPPING:
+            inside = of.elts[:1] if isinstance(of, ast.Tuple) else [of]
+        case ast.Name() if aliases and (alias := _alias(file, node)) is not None:
+            yield from union_members(alias, aliases - 1)
+            return
+        case ast.expr():
+            yield file, node
+    for part in inside:
+        yield from union_members(Place(file, part), aliases)
+    if isinstance(node, ast.Subscript) and last_name(node.value) == "Optional":
+        yield file, ast.Constant(None)
 
 
 def classes_of(evaluator: Evaluator, parameter: Parameter) -> list[ClassValue]:
