@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shardlint.config.targets import Targets
 from shardlint.config.versions import allows, show
 from shardlint.model import Program, api
+from shardlint.model.branches import is_ruled_out
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import expected_to_fail, guarded, tested
 from shardlint.model.lifetime.liveness import ResultUse, result_use
@@ -162,6 +163,8 @@ class Site:
     def _checked(self) -> list[Finding]:
         """What the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""
         found = list(self.rule.check(self))
+        if found and self.rule.assumes and is_ruled_out(self.program.evaluator, self.file, self.syntax):
+            return []
         if found and self.rule.where:
             traced = self.region.traced in ("always", "sometimes")
             if traced != (self.rule.where == "traced"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.branches import tests_to
 from shardlint.model.ends import End
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.signatures import Definition, of_definition
 from shardlint.model.values import Api, CallResult, Place, Value, options
@@ -34,6 +35,14 @@ _WITH_DIMENSIONS = (
     "vector matrix kernel sequence segment position"
 ).split()
 
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+}
 _DEPTH = 4
 # Of what is used in more places than these nobody can say what it is.
 _MANY = 50
@@ -43,17 +52,13 @@ def rank_at_most(site: Site, array: ast.expr) -> int | None:
     """How many dimensions an array has at most by the tests around the call: `if x.ndim == 0:`."""
     if not isinstance(array, ast.Name) or not _ranks_asked(site.file, array):
         return None
-    inner: ast.AST = site.call
-    found: list[int] = []
-    for outer in site.file.ancestors(site.call):
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            break
-        if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
-            body = outer.body if isinstance(outer.body, list) else [outer.body]
-            most = _at_most(site.file, outer.test, array, any(inner is part for part in body))
-            found += [most] if most is not None else []
-        inner = outer
-    return min(found, default=None)
+    function = site.scope.function()
+    if function is None:
+        return None
+    ranks = (
+        _at_most(site.file, test, array, holds) for test, holds in tests_to(site.file, site.call, function.node)
+    )
+    return min((one for one in ranks if one is not None), default=None)
 
 
 def _ranks_asked(file: FileFacts, array: ast.Name) -> bool:
@@ -84,16 +89,15 @@ def _at_most(file: FileFacts, test: ast.expr, array: ast.Name, holds: bool) -> i
         case ast.BoolOp() if isinstance(test.op, ast.And) is holds:
             parts = [_at_most(file, part, array, holds) for part in test.values]
             return min((part for part in parts if part is not None), default=None)
-        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
-            if not _rank_of(file, left, array):
-                return None
-            below, at = (ast.Lt, ast.LtE | ast.Eq) if holds else (ast.GtE, ast.Gt | ast.NotEq)
-            return number - 1 if isinstance(op, below) else number if isinstance(op, at) else None
-        case ast.Compare(
-            left=ast.Attribute(attr="shape", value=left), ops=[op], comparators=[ast.Tuple() as shape]
-        ):
-            same = ast.Eq if holds else ast.NotEq
-            return len(shape.elts) if isinstance(op, same) and _same(file, left, array) else None
+        case ast.BoolOp():  # one of the parts decides
+            parts = [_at_most(file, part, array, holds) for part in test.values]
+            return None if None in parts else max(part for part in parts if part is not None)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _most_compared(file, left, op, right, array, holds)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            pairs = zip([left, *others], ops, others, strict=False)
+            chain = ast.BoolOp(ast.And(), [ast.Compare(one, [op], [two]) for one, op, two in pairs])
+            return _at_most(file, chain, array, holds)
         case ast.Attribute(attr="shape", value=value) if not holds and _same(file, value, array):
             return 0
         case _ if not holds and _rank_of(file, test, array):
@@ -101,9 +105,31 @@ def _at_most(file: FileFacts, test: ast.expr, array: ast.Name, holds: bool) -> i
     return None
 
 
+def _most_compared(
+    file: FileFacts, left: ast.expr, op: ast.cmpop, right: ast.expr, array: ast.Name, holds: bool
+) -> int | None:
+    """The largest rank with which a comparison holds, or does not."""
+    equal, below, at = (ast.Eq, ast.Lt, ast.LtE) if holds else (ast.NotEq, ast.GtE, ast.Gt)
+    match left, op, right:
+        case ast.Constant() | ast.Tuple(), _, ast.Name() | ast.Attribute() | ast.Call() if type(op) in _MIRRORED:
+            return _most_compared(file, right, _MIRRORED[type(op)](), left, array, holds)
+        case _, _, ast.Constant(value=int() as number) if _rank_of(file, left, array):
+            return number - 1 if isinstance(op, below) else number if isinstance(op, at | equal) else None
+        case _, ast.In() | ast.NotIn(), ast.Tuple() | ast.List() | ast.Set() if _rank_of(file, left, array):
+            known = [one.value for one in right.elts if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+            every = isinstance(op, ast.In) is holds and len(known) == len(right.elts)
+            return max(known, default=None) if every else None
+        case ast.Attribute(attr="shape", value=inner), _, ast.Tuple() if isinstance(op, equal):
+            starred = any(isinstance(one, ast.Starred) for one in right.elts)
+            return len(right.elts) if _same(file, inner, array) and not starred else None
+    return None
+
+
 def _rank_of(file: FileFacts, node: ast.expr, array: ast.Name) -> bool:
     """`x.ndim`, `len(x.shape)`, `jnp.ndim(x)`."""
     match node:
+        case ast.Name() if node.id != array.id and (value := assigned_once(file, node)) is not None:
+            return not isinstance(value, ast.Name) and _rank_of(file, value, array)
         case ast.Attribute(attr="ndim", value=value):
             return _same(file, value, array)
         case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="shape", value=value)]):

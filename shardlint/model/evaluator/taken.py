@@ -4,8 +4,13 @@ elements a comprehension keeps."""
 from __future__ import annotations
 
 import ast
+import math
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shardlint.model.reach import assigned_once
+from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -15,14 +20,22 @@ from shardlint.model.values import (
     Items,
     Place,
     Table,
+    Unknown,
     Value,
     settled,
 )
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
+_ORDERS: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _TRUE = ("jax.sharding.NamedSharding", "jax.sharding.Mesh", "jax.make_mesh")
 _PLAIN = ("list", "tuple", "set", "dict", "str", "int", "float", "bytes")
 
@@ -40,7 +53,7 @@ def taken(
 
 
 def truth(
-    evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment
+    evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None
 ) -> tuple[bool, Assumed | None] | None:
     """Whether a test is true, and something assumed that this rests on; None where it is not known."""
     match test:
@@ -49,8 +62,8 @@ def truth(
             return None if inner is None else (not inner[0], inner[1])
         case ast.BoolOp(op=op, values=parts):
             return _joined(isinstance(op, ast.Or), [truth(evaluator, file, part, env) for part in parts])
-        case ast.Name() | ast.Attribute():
-            values = [evaluator.value(Place(file, test), env)]
+        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
+            values = [_asked(evaluator, file, test, env)]
             answer = _true(settled(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
             kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
@@ -58,11 +71,82 @@ def truth(
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
             return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            values = [evaluator.value(Place(file, part), env) for part in (left, right)]
+            values = [_asked(evaluator, file, part, env) for part in (left, right)]
             answer = _compared(op, settled(values[0]), settled(values[1]))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            pairs = zip([left, *others], ops, others, strict=False)
+            chain = [ast.Compare(first, [op], [second]) for first, op, second in pairs]
+            return _joined(False, [truth(evaluator, file, part, env) for part in chain])
         case _:
             return None
     return None if answer is None else (answer, next((one for one in values if isinstance(one, Assumed)), None))
+
+
+def _asked(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
+    """What one side of a test is."""
+    measured = _measured(evaluator, file, node, env)
+    return measured if measured is not None else evaluator.value(Place(file, node), env)
+
+
+def asks_for_shape(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None) -> bool:
+    """Whether a test asks for the rank or a dimension of an array whose shape is known."""
+    parts = (part for part in walk(test) if isinstance(part, ast.expr))
+    return any(_measured(evaluator, file, part, env) is not None for part in parts)
+
+
+def _measured(
+    evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None
+) -> Constant | Items | None:
+    """The rank, shape, size or a dimension of an array, also under a name; None of any other expression."""
+    match node:
+        case ast.Name() if (value := assigned_once(file, node)) is not None and file.home(value) is file.home(node):
+            return _measured(evaluator, file, value, env) if not isinstance(value, ast.Name) else None
+        case ast.Attribute(attr="ndim" | "size" | "shape" as attr, value=array):
+            pass
+        case ast.Call(func=ast.Attribute(attr="ndim" | "size" | "shape" as attr), args=[array], keywords=[]):
+            pass
+        case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
+            items = _measured(evaluator, file, inner, env)
+            return Constant(len(items.items)) if isinstance(items, Items) else None
+        case ast.Subscript(value=inner, slice=index):
+            items = _measured(evaluator, file, inner, env)
+            return _selected(items, index) if isinstance(items, Items) else None
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            sides = [_measured(evaluator, file, left, env), evaluator.value(Place(file, right), env)]
+            match sides:
+                case [Constant(value=int() as one), Constant(value=int() as two)]:
+                    return Constant(one + two if isinstance(op, ast.Add) else one - two)
+            return None
+        case _:
+            return None
+    shape = shape_of(evaluator, Place(file, array), env)
+    if shape is None or (attr == "size" and None in shape):
+        return None
+    if attr == "shape":
+        return Items("tuple", tuple(Unknown("a dimension") if one is None else Constant(one) for one in shape))
+    return Constant(len(shape) if attr == "ndim" else math.prod(one for one in shape if one is not None))
+
+
+def _selected(items: Items, index: ast.expr) -> Constant | Items | None:
+    """A dimension, or some, of a shape."""
+    match index:
+        case ast.Slice(lower=lower, upper=upper, step=None):
+            start, stop = (None if part is None else _number(part) for part in (lower, upper))
+            if (lower is None or start is not None) and (upper is None or stop is not None):
+                return Items("tuple", items.items[start:stop])
+        case _ if (at := _number(index)) is not None and -len(items.items) <= at < len(items.items):
+            found = items.items[at]
+            return found if isinstance(found, Constant) else None
+    return None
+
+
+def _number(node: ast.expr) -> int | None:
+    match node:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+    return None
 
 
 def _joined(
@@ -127,4 +211,19 @@ def _compared(op: ast.cmpop, one: Value, two: Value) -> bool | None:
         case ast.In() | ast.NotIn(), Constant(value=known), Items(items=items, open=False):
             if all(isinstance(item, Constant) for item in items):
                 return (Constant(known) in items) is positive
+        case ast.Eq() | ast.NotEq(), Items(items=items, open=False), Items(items=others, open=False):
+            same = _same_items(items, others)
+            return None if same is None else same is positive
+        case ast.cmpop(), Constant(value=int() | float() as known), Constant(value=int() | float() as other):
+            compare = _ORDERS.get(type(op))
+            return compare(known, other) if compare is not None else None
     return None
+
+
+def _same_items(items: tuple[Value, ...], others: tuple[Value, ...]) -> bool | None:
+    """Whether two tuples are equal, as far as their length and what is known of their items tells."""
+    if len(items) != len(others):
+        return False
+    pairs = list(zip(items, others, strict=True))
+    known = [one == two for one, two in pairs if isinstance(one, Constant) and isinstance(two, Constant)]
+    return False if not all(known) else True if len(known) == len(pairs) else None
