@@ -38,6 +38,9 @@ _ATTENTION = regex(r"at+e?nt?i?o?n?\b|attn|attention|seq_modeling")
 _MLP = regex(r"mlp|ffn|feed_forward|ff\b|dense")
 _NO_WEIGHT = regex(r"bias|scale|norm|embedding|\bbeta\b|\bgamma\b|lora|experts?\b")
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
+_OF_THE_MODEL = regex(r"(?i)embed|head|wte|wpe|logits")
+_SEPARATOR = regex(r"[/.]")
+_LEAVES = ("kernel", "weight", "weights", "w")
 _LEAST = 2
 _MODEL = regex(r"(?i)\b(?:tp|mp|model|tensor|tensor_parallel|model_parallel)\b")
 
@@ -50,6 +53,11 @@ class _Pair(NamedTuple):
     block: str
     sides: frozenset[str]
     axes: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """The modules that its pattern names before the weight."""
+        return _module(self.pattern)
 
 
 class RowWeightSplitAsColumn(Rule):
@@ -73,7 +81,8 @@ class RowWeightSplitAsColumn(Rule):
 
     ## Evidence
     The proof counts what the compiled program gathers: nothing where the axes are turned round. Left alone: tables
-    that turn no block's axes round, experts, biases, and blocks that are not split by two axes or one.
+    that turn no block's axes round, experts, biases, blocks that are not split by two axes or one, and a second matmul
+    whose module has another partner in the table: `in_proj` and `out_proj` beside `attention/wq` and `attention/wo`.
     """
 
     code = "SL350"
@@ -100,6 +109,9 @@ class RowWeightSplitAsColumn(Rule):
         if own is None or len(own.axes) < _LEAST:
             return
         others = [one for each in table if (one := _read(site, *each)) is not None]
+        if not _is_of_block(own, others, table):
+            return
+        others = [one for one in others if _is_of_block(one, others, table)]
         yield from self._other_way(site, own, others)
         if "second" not in own.sides:
             return
@@ -209,6 +221,36 @@ def _read(site: Site, pattern: str, spec: ast.expr) -> _Pair | None:
     return None
 
 
+def _module(pattern: str) -> str:
+    words = ["".join(_WORD.findall(part)) for part in _SEPARATOR.split(pattern)]
+    words = [word for word in words if word]
+    return "/".join(words[: -2 if words[-1:] and words[-1] in _LEAVES else -1])
+
+
+def _is_same_module(one: str, other: str) -> bool:
+    """Whether two patterns name the same modules; one of them may begin further inside."""
+    return one == other or (bool(one and other) and (one.endswith(f"/{other}") or other.endswith(f"/{one}")))
+
+
+def _is_of_block(pair: _Pair, pairs: list[_Pair], table: list[tuple[str, ast.expr]]) -> bool:
+    """Whether a second matmul is of its block, and not of another module that has a name in common with it.
+
+    It is of another one where the table has no first matmul of the block beside it, and either has something else there
+    or has a second matmul beside the first one.
+    """
+    firsts = [one for one in pairs if one.block == pair.block and "first" in one.sides]
+    if "first" in pair.sides or any(_is_same_module(one.module, pair.module) for one in firsts):
+        return True
+    read = [one.node for one in pairs]
+    for pattern, spec in table:
+        weight = spec not in read and isinstance(spec, ast.Call) and len(spec.args) >= _LEAST
+        weight = weight and not _OF_THE_MODEL.search(pattern) and not _NO_WEIGHT.search(pattern)
+        if weight and _module(pattern) == pair.module:
+            return False
+    seconds = [one for one in pairs if one.block == pair.block and "second" in one.sides]
+    return not any(_is_same_module(one.module, second.module) for one in firsts for second in seconds)
+
+
 def _says(block: str, pattern: str) -> bool:
     return bool((_ATTENTION if block == "attention" else _MLP).search(pattern.lower()))
 
@@ -230,8 +272,9 @@ def _turned_block(pairs: list[_Pair], own: _Pair) -> tuple[_Pair, _Pair] | None:
 
 
 def _same_first(pairs: list[_Pair], own: _Pair) -> _Pair | None:
-    """The first matmul of the same block, if all that is said of it has the axes of the second."""
+    """The first matmul of the same module, or block, if all that is said of it has the axes of the second."""
     firsts = [one for one in pairs if one.block == own.block and "first" in one.sides]
+    firsts = [one for one in firsts if _is_same_module(one.module, own.module)] or firsts
     return firsts[0] if firsts and all(one.axes == own.axes for one in firsts) else None
 
 
