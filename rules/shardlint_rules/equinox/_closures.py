@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallResult, Function, Place, Value, options
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import Api, CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
@@ -15,7 +17,21 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.placement import PLACING
 
 # Reading these needs no array.
-_FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval")
+_FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type")
+# These read nothing else of their first argument, or are given it abstract.
+_ASKING = frozenset(
+    [f"builtins.{name}" for name in ("len", "isinstance", "type", "id", "hasattr")]
+    + [
+        f"{module}.{name}"
+        for module in ("jax.numpy", "numpy")
+        for name in ("shape", "ndim", "size", "zeros_like", "ones_like", "empty_like", "full_like", "result_type")
+    ]
+    + ["jax.typeof", "jax.tree.structure", "jax.lax.full_like", "jax.numpy.isdtype"]
+)
+_ABSTRACT = ("jax.make_jaxpr", *(name for name, one in api.TRANSFORMS.items() if one.effect == "abstract"))
+# Methods of linen Modules and optimizers, whose results hold nothing of the arrays they are given but shapes.
+_MAKING = ("init", "lazy_init", "tabulate")
+_DEPTH = 3
 
 
 @dataclass(frozen=True)
@@ -34,13 +50,13 @@ def carried(site: Site, function: Value) -> Carried | None:
     top = file.scope(function.node)
     inside = list(file.inner_scopes(top))
     for node in _body(function.node):
-        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or _only_asks(file, node):
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         bindings, owner = lookup(file, node, node.id)
         if owner is None or owner in inside or len(bindings) != 1 or node.id in file.rebound_globals:
             continue
         line = split_at(site, site.value(node))
-        if line is not None:
+        if line is not None and not _reads_shape_only(site, Place(file, node)):
             return Carried(node.id, line)
     return None
 
@@ -52,9 +68,69 @@ def _body(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list
     return sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
 
 
-def _only_asks(file: FileFacts, node: ast.Name) -> bool:
+def _reads_shape_only(site: Site, place: Place, depth: int = _DEPTH) -> bool:
+    """Whether a use of an array needs its shape or type alone: then the compiled program does not hold it."""
+    file, node = place.file, place.node
     parent = file.parent(node)
-    return isinstance(parent, ast.Attribute) and parent.attr in _FACTS
+    match parent:
+        case ast.Attribute(attr=attr) if attr in _FACTS:
+            return True
+        case ast.Compare(ops=ops) if all(isinstance(op, ast.Is | ast.IsNot) for op in ops):
+            return True
+        case ast.Assign(targets=[ast.Name(id=name)]) if depth:
+            return _all_read_shape(site, Place(file, parent), name, depth)
+        case ast.keyword() | ast.Call():
+            call = parent if isinstance(parent, ast.Call) else file.parent(parent)
+            given = isinstance(call, ast.Call) and node is not call.func
+            if given and _takes_shape_only(site, file, call, node, depth):
+                return True
+    return any(_is_abstract(site, file, outer) for outer in file.ancestors(node))
+
+
+def _all_read_shape(site: Site, place: Place, name: str, depth: int) -> bool:
+    """Whether all that reads a name in the scope of a place needs the shape alone."""
+    uses = place.file.mentions_in(place.scope, name)
+    reads = [use for use in uses if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)]
+    return all(_reads_shape_only(site, Place(place.file, read), depth - 1) for read in reads)
+
+
+def _takes_shape_only(site: Site, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> bool:
+    """Whether a call needs the shape of one of its arguments alone."""
+    callees = options(site.program.value(file, call.func))
+    arguments = site.program.evaluator.arguments(Place(file, call))
+    if all(isinstance(one, Api) and one.name == "jax.tree.map" for one in callees) and arguments.positional:
+        callees = options(site.program.evaluator.value(arguments.positional[0]))
+        arguments = replace(arguments, positional=arguments.positional[1:], keywords={})
+    for callee in callees:
+        if isinstance(callee, Function) and depth:
+            parameters = of_definition(callee.node)
+            bound = (parameters.without_first() if callee.bound else parameters).bind(arguments) or {}
+            names = [name for name, given in bound.items() if given.node is node]
+            body = callee.node.body
+            inside = Place(callee.place.file, body[0] if isinstance(body, list) else body)
+            if not names or not all(_all_read_shape(site, inside, name, depth) for name in names):
+                return False
+        elif isinstance(callee, Api) and callee.name in _ASKING:
+            if not arguments.positional or arguments.positional[0].node is not node:
+                return False
+        elif isinstance(callee, Function) or not (
+            isinstance(call.func, ast.Attribute) and call.func.attr in _MAKING
+        ):
+            return False
+    return bool(callees)
+
+
+def _is_abstract(site: Site, file: FileFacts, outer: ast.AST) -> bool:
+    """Whether code runs on shapes alone: in an argument of `eval_shape`, or in a function that only it is given."""
+    if isinstance(outer, ast.Call):
+        callees = options(site.program.value(file, outer.func))
+        return all(isinstance(one, Api) and one.name in _ABSTRACT for one in callees)
+    if not isinstance(outer, ast.FunctionDef):
+        return False
+    uses = [use for use in file.mentions(outer.name) if isinstance(use, ast.Name)]
+    return bool(uses) and all(
+        isinstance(call := file.parent(use), ast.Call) and _is_abstract(site, file, call) for use in uses
+    )
 
 
 def split_at(site: Site, value: Value) -> int | None:

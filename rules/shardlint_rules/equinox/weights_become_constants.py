@@ -59,7 +59,8 @@ class WeightsBecomeConstants(Rule):
     Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. The compiled
     program holds the whole array also where an argument is sharded, or the body has a constraint or a
     shard_map. Meshes with Explicit axes, whose arrays keep their sharding, and meshes not in sight are left
-    alone.
+    alone, and so are arrays of which the function needs the shape or dtype alone, as `model.init(key, x)` does:
+    jax leaves what no result depends on out of the program.
     """
 
     code = "SL105"

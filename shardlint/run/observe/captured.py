@@ -13,8 +13,21 @@ from .values import inner
 
 @quiet
 def note(closed: Any, name: str, defined: list[Any] | None, lines: list[Any]) -> None:
-    """Take down what a program closes over that lies split, and the lines that read the largest of it."""
-    found = [(body, variable, one) for body, variable, one in _constants(closed) if _is_split(one)]
+    """Take down what a program closes over that lies split, and the lines that read the largest of it.
+
+    What no result depends on is not in the program: an array of which the shape alone is used.
+    """
+    if not any(_is_split(one) for _, _, one in _constants(inner(closed), closed)):
+        return
+    from jax.interpreters.partial_eval import dce_jaxpr
+
+    body = inner(closed)
+    live, _ = dce_jaxpr(body, [True] * len(body.outvars), True)
+    found = [
+        (body, variable, one)
+        for body, variable, one in _constants(live, closed)
+        if _is_split(one) and _is_read(body, variable)
+    ]
     if not found:
         return
     body, variable, largest = max(found, key=lambda each: nbytes(each[2]))
@@ -25,16 +38,21 @@ def note(closed: Any, name: str, defined: list[Any] | None, lines: list[Any]) ->
     )  # fmt: skip
 
 
-def _constants(closed: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _constants(body: Any, closed: Any) -> Iterator[tuple[Any, Any, Any]]:
     """The constants of a program and of what it calls: the body, the variable of it, and the array."""
-    body = inner(closed)
     for variable, one in zip(getattr(body, "constvars", ()), getattr(closed, "consts", ()), strict=False):
         yield body, variable, one
     for eqn in body.eqns:
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
                 if hasattr(inner(each), "eqns"):
-                    yield from _constants(each)
+                    yield from _constants(inner(each), each)
+
+
+def _is_read(body: Any, variable: Any) -> bool:
+    return any(atom is variable for eqn in body.eqns for atom in eqn.invars) or any(
+        atom is variable for atom in body.outvars
+    )
 
 
 def _is_split(one: Any) -> bool:
