@@ -86,14 +86,17 @@ class WeightSpecForBias(Rule):
     def _beside_weight(self, site: Site, spec: Spec) -> Iterator[Finding]:
         if len(spec.entries) != 2:
             return  # weights of experts have three dimensions, and their biases two or three
-        name = _subject(site, site.call)
+        name, layer = _subject(site, site.call)
         if not name or not _BIAS.search(name) or _NO_BIAS.search(name):
             return
         stem = _BIAS.sub("", name)
-        for other in _specs_around(site):
-            beside = _subject(site, other)
-            if other is site.call or not _WEIGHT.search(beside) or _WEIGHT.sub("", beside) != stem:
-                continue
+        weights = [
+            (abs(other.lineno - site.call.lineno), beside, other)
+            for other in _specs_around(site)
+            for beside, owner in (_subject(site, other),)
+            if owner is layer and _WEIGHT.search(beside) and _WEIGHT.sub("", beside) == stem
+        ]
+        for _, beside, other in sorted(weights, key=lambda one: one[0])[:1]:
             theirs = site.spec_of(site.value(other))
             if theirs is not None and _same(theirs, spec):
                 yield self._finding(
@@ -166,18 +169,21 @@ def _specs_around(site: Site) -> Iterator[ast.Call]:
                 yield call
 
 
-def _subject(site: Site, spec: ast.Call) -> str:
-    """What a spec is given to, in lower case: a key, a keyword, a name, or the array placed by the call."""
+def _subject(site: Site, spec: ast.Call) -> tuple[str, ast.AST | None]:
+    """What a spec is given to, in lower case, and the dict or call of its layer, if it is a key or a keyword of one.
+
+    A name, or the array placed by the call, says itself which layer it is of.
+    """
     inner: ast.AST = spec
     for outer in site.file.ancestors(spec):
         match outer:
             case ast.Dict(keys=keys, values=values):
                 key = next((k for k, v in zip(keys, values, strict=True) if v is inner), None)
-                return str(key.value).lower() if isinstance(key, ast.Constant) else ""
+                return str(key.value).lower() if isinstance(key, ast.Constant) else "", outer
             case ast.keyword(arg=str() as name) if _BIAS.search(_stripped(name)) or _WEIGHT.search(
                 _stripped(name)
             ):
-                return _stripped(name)
+                return _stripped(name), site.file.parent(outer)
             case ast.Call():
                 for part in (
                     outer.func.value if isinstance(outer.func, ast.Attribute) else None,
@@ -185,13 +191,13 @@ def _subject(site: Site, spec: ast.Call) -> str:
                 ):
                     name = _dotted(part) if part is not None and part is not inner else ""
                     if _BIAS.search(name) or _WEIGHT.search(name):
-                        return name
+                        return name, None
             case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
-                return _stripped(_dotted(target))
+                return _stripped(_dotted(target)), None
             case ast.stmt():
-                return ""
+                return "", None
         inner = outer
-    return ""
+    return "", None
 
 
 def _stripped(name: str) -> str:
