@@ -10,6 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
@@ -52,6 +53,13 @@ _FAMILY = (
 _ROLE = r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coordinator|first|rank_?(?:zero|0))"
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
+_TORCH = ("torch", "torch_xla", "accelerate", "lightning", "pytorch_lightning", "deepspeed")
+_JAX = ("jax", "flax", "orbax")
+_IMPORTS_JAX = regex(rf"(?m)^\s*(?:import|from)\s+(?:{'|'.join(_JAX)})\b")
+_STARTS_TORCH = regex(
+    r"(?m)^\s*(?:import|from)\s+(?:torch\.distributed|torch_xla|accelerate|lightning|pytorch_lightning|deepspeed)\b"
+    r"|^\s*from\s+torch\s+import\s[^\n]*\bdistributed\b|\btorch\.distributed\."
+)
 _WHOSE = ("the index of the process", "the name of the host", "the id of the process")
 _COUNTED = ("process_count()", "host_count()")
 _JOINED = "distributed.initialize("
@@ -72,7 +80,8 @@ class OneFileManyWriters(Rule):
     `jax.distributed.initialize`, for `wandb.init` on all processes where one of them alone comes to another call of it
     or the file asks for the index, and for `wandb.log` under the flag of a start that also asks for the process; and
     (likely) for what each process has of its own, made of its index, that all write to one path. A path that names the
-    process, the host or a shard is left alone. Possible: such a write where a caller leaves another write to one
+    process, the host or a shard is left alone, and so are files of
+    PyTorch's processes. Possible: such a write where a caller leaves another write to one
     process, or another class of the same base (`CheckpointHandler`) meets at a barrier; `wandb.init` that all
     processes come to where only another file asks for the index; `wandb.log` that all come to where one of them alone
     starts the run; and a write, also one that adds to a file, or `np.savez`, where the function or a caller prints and
@@ -111,6 +120,8 @@ class OneFileManyWriters(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
+        if _is_of_torch(site):
+            return
         if site.form == "line":
             yield from self._launched(site)
             return
@@ -354,6 +365,21 @@ class OneFileManyWriters(Rule):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
+
+
+def _is_of_torch(site: Site) -> bool:
+    """Whether the processes of a file are those of PyTorch alone.
+
+    They are where it imports what starts them and no jax, and where something that runs with it imports PyTorch and
+    nothing imports jax.
+    """
+    source = site.file.source.text
+    if _IMPORTS_JAX.search(source):
+        return False
+    if _STARTS_TORCH.search(source):
+        return True
+    imported, path = site.program.project.imported, site.file.path
+    return any(imported(path, one) for one in _TORCH) and not any(imported(path, one) for one in _JAX)
 
 
 def _waits_behind(file: FileFacts, call: ast.Call) -> bool:
