@@ -118,3 +118,29 @@ def test_a_public_name_is_named_only_where_it_is_public(write: Write) -> None:
     text = "from jax._src.mesh import thread_resources\nfrom jax._src.typing import DTypeLike\n"
     helps = [one.help for one in found(write({"x.py": text}), "SL907", possible=True)]
     assert helps == ["", "`jax.typing.DTypeLike` is public"]
+
+
+@pytest.mark.parametrize(
+    ("name", "help"),
+    [
+        ("xla_bridge._plugins.add", ""),
+        ("config.contexts.update", ""),
+        ("core.Tracer.copy", "`jax.core.Tracer` is public"),
+        ("lax.lax.add", "`jax.lax.add` is public"),
+        ("mesh.get_abstract_mesh", "`jax.get_abstract_mesh` is public"),
+    ],
+)
+def test_a_public_name_is_not_that_of_a_method(write: Write, name: str, help: str) -> None:
+    text = f"import jax\n\njax._src.{name}(1)\n"
+    assert [one.help for one in found(write({"x.py": text}), "SL907", possible=True)] == [help]
+
+
+def test_the_kernel_of_the_same_layer_is_cited(write: Write) -> None:
+    text = """from jax.sharding import PartitionSpec as P
+
+SPECS = {
+    "up": {"kernel": P("data", "model"), "bias": P("model")},
+    "down": {"kernel": P("data", "model"), "bias": P("data", "model")},
+}
+"""
+    assert [one.why for one in found(write({"x.py": text}), "SL322")] == ["`kernel` at line 5 gets the same spec"]

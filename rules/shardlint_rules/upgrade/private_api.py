@@ -12,6 +12,11 @@ from shardlint_rules.upgrade.public_names import libraries
 from shardlint_rules.upgrade.table import table
 
 _PRIVATE = "jax._src"
+# The folders below it: what follows is a module, not an object.
+_PACKAGES = frozenset(
+    """clusters cudnn debugger export image internal_test_util interpreters lax lib mosaic nn numpy ops pallas scipy
+    state third_party tpu triton""".split()
+)
 
 
 class PrivateApi(Rule):
@@ -19,7 +24,8 @@ class PrivateApi(Rule):
 
     ## What it does
     Reports imports and attributes below `jax._src`, with `--certainty possible`. Where a public module has a name
-    spelled the same, the finding says so. Code that asks first, and names that SL901 knows of, are left alone.
+    spelled the same, the finding says so; of `module.plugins.add` that is `plugins`.
+    Code that asks first, and names that SL901 knows of, are left alone.
 
     ## Why it hurts
     Any release may move or remove it, without a word in the changelog: `jax._src.sharding_impls.TransferToMemoryKind`
@@ -52,7 +58,7 @@ class PrivateApi(Rule):
             return
         if table().find(dotted) is not None:
             return
-        public = _public(dotted.rpartition(".")[2])
+        public = _public(_name_in_module(dotted))
         yield site.finding(
             node,
             "private",
@@ -61,6 +67,14 @@ class PrivateApi(Rule):
             form="private",
             why="jax promises nothing of what is below jax._src",
         )
+
+
+def _name_in_module(dotted: str) -> str:
+    """The name that a private module has, without what is read of the object: `plugins` of `bridge.plugins.add`."""
+    parts = dotted.removeprefix(f"{_PRIVATE}.").split(".")
+    while len(parts) > 2 and parts[0] in _PACKAGES:
+        parts = parts[1:]
+    return parts[min(1, len(parts) - 1)]
 
 
 def _public(name: str) -> str:
