@@ -14,6 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint_rules.mesh._by_dimension import filled_by_dimension
+from shardlint_rules.mesh._given_shapes import shapes_given
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
@@ -59,7 +60,8 @@ class SpecOfList(Rule):
 
     ## Evidence
     The proof runs it: the first dimension is split eight ways, the second one not at all. Axes of a batch or of a
-    whole mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry, and left alone.
+    whole mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry, and left alone, as are more names than the array
+    has dimensions, and a tuple of which neither its array nor its name tells how many dimensions it is for.
     """
 
     code = "SL318"
@@ -132,9 +134,14 @@ class SpecOfList(Rule):
             if not held.listed:
                 return None  # SL306 speaks of it
             return "holds-none", "one of its entries is None, as a dimension's is"
+        ranks = [len(shape) for shape in shapes_given(site)]
         if _ONE.search(name) or isinstance(site.scope.node, ast.Lambda):
             return None
-        if _WHOLE.search(name):
+        if any(rank < len(held.items) for rank in ranks):
+            return None  # there is no dimension for each of them
+        # A tuple that is called `spec` may be one entry as well, where no array and no name of one tells.
+        told = held.kind == "list" or _OF_ARRAY.search(name) or ranks
+        if _WHOLE.search(name) and told:
             return "by-name", "it is called so"
         if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
             return "by-name", "it is called so, and its axes are of a batch and of a layer"
