@@ -81,9 +81,9 @@ def _reads_shape_only(site: Site, place: Place, depth: int = _DEPTH) -> bool:
             return _all_read_shape(site, Place(file, parent), name, depth)
         case ast.keyword() | ast.Call():
             call = parent if isinstance(parent, ast.Call) else file.parent(parent)
-            given = isinstance(call, ast.Call) and node is not call.func
-            if given and _takes_shape_only(site, file, call, node, depth):
-                return True
+            if isinstance(call, ast.Call) and node is not call.func:
+                if _takes_shape_only(site, file, call, node, depth):
+                    return True
     return any(_is_abstract(site, file, outer) for outer in file.ancestors(node))
 
 
