@@ -14,7 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint_rules.mesh._by_dimension import filled_by_dimension
-from shardlint_rules.mesh._given_shapes import shapes_given
+from shardlint_rules.mesh._constrained_arrays import shapes_under_spec
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
@@ -134,14 +134,14 @@ class SpecOfList(Rule):
             if not held.listed:
                 return None  # SL306 speaks of it
             return "holds-none", "one of its entries is None, as a dimension's is"
-        ranks = [len(shape) for shape in shapes_given(site)]
+        ranks = [len(shape) for shape in shapes_under_spec(site)]
         if _ONE.search(name) or isinstance(site.scope.node, ast.Lambda):
             return None
         if any(rank < len(held.items) for rank in ranks):
             return None  # there is no dimension for each of them
         # A tuple that is called `spec` may be one entry as well, where no array and no name of one tells.
-        told = held.kind == "list" or _OF_ARRAY.search(name) or ranks
-        if _WHOLE.search(name) and told:
+        is_for_dimensions = held.kind == "list" or _OF_ARRAY.search(name) or ranks
+        if _WHOLE.search(name) and is_for_dimensions:
             return "by-name", "it is called so"
         if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
             return "by-name", "it is called so, and its axes are of a batch and of a layer"

@@ -63,7 +63,7 @@ def truth(
         case ast.BoolOp(op=op, values=parts):
             return _joined(isinstance(op, ast.Or), [truth(evaluator, file, part, env) for part in parts])
         case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Constant():
-            values = [_asked(evaluator, file, test, env)]
+            values = [_operand(evaluator, file, test, env)]
             answer = _true(settled(values[0]))
         case ast.Call(func=ast.Name(id="isinstance"), args=[asked, kinds], keywords=[]):
             kind, of = (evaluator.value(Place(file, part), env) for part in (asked, kinds))
@@ -71,7 +71,7 @@ def truth(
             # No reason of its own: a side, or element, that is taken for its kind is assumed as well.
             return None if answer is None else (answer, None)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            values = [_asked(evaluator, file, part, env) for part in (left, right)]
+            values = [_operand(evaluator, file, part, env) for part in (left, right)]
             answer = _compared(op, settled(values[0]), settled(values[1]))
         case ast.Compare(left=left, ops=ops, comparators=others):
             pairs = zip([left, *others], ops, others, strict=False)
@@ -82,37 +82,37 @@ def truth(
     return None if answer is None else (answer, next((one for one in values if isinstance(one, Assumed)), None))
 
 
-def _asked(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
+def _operand(evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None) -> Value:
     """What one side of a test is."""
-    measured = _measured(evaluator, file, node, env)
+    measured = _shape_fact(evaluator, file, node, env)
     return measured if measured is not None else evaluator.value(Place(file, node), env)
 
 
 def asks_for_shape(evaluator: Evaluator, file: FileFacts, test: ast.expr, env: Environment | None) -> bool:
     """Whether a test asks for the rank or a dimension of an array whose shape is known."""
     parts = (part for part in walk(test) if isinstance(part, ast.expr))
-    return any(_measured(evaluator, file, part, env) is not None for part in parts)
+    return any(_shape_fact(evaluator, file, part, env) is not None for part in parts)
 
 
-def _measured(
+def _shape_fact(
     evaluator: Evaluator, file: FileFacts, node: ast.expr, env: Environment | None
 ) -> Constant | Items | None:
     """The rank, shape, size or a dimension of an array, also under a name; None of any other expression."""
     match node:
         case ast.Name() if (value := assigned_once(file, node)) is not None and file.home(value) is file.home(node):
-            return _measured(evaluator, file, value, env) if not isinstance(value, ast.Name) else None
+            return _shape_fact(evaluator, file, value, env) if not isinstance(value, ast.Name) else None
         case ast.Attribute(attr="ndim" | "size" | "shape" as attr, value=array):
             pass
         case ast.Call(func=ast.Attribute(attr="ndim" | "size" | "shape" as attr), args=[array], keywords=[]):
             pass
         case ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[]):
-            items = _measured(evaluator, file, inner, env)
+            items = _shape_fact(evaluator, file, inner, env)
             return Constant(len(items.items)) if isinstance(items, Items) else None
         case ast.Subscript(value=inner, slice=index):
-            items = _measured(evaluator, file, inner, env)
+            items = _shape_fact(evaluator, file, inner, env)
             return _selected(items, index) if isinstance(items, Items) else None
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-            sides = [_measured(evaluator, file, left, env), evaluator.value(Place(file, right), env)]
+            sides = [_shape_fact(evaluator, file, left, env), evaluator.value(Place(file, right), env)]
             match sides:
                 case [Constant(value=int() as one), Constant(value=int() as two)]:
                     return Constant(one + two if isinstance(op, ast.Add) else one - two)

@@ -34,6 +34,7 @@ from shardlint.model.manual.varying import (
     Through,
     Told,
     Tree,
+    Updated,
     combined,
     kept_kind,
     kept_spec,
@@ -134,8 +135,14 @@ class LibraryCalls:
             "builtins.list": self._same,
             "builtins.dict": lambda given, named, _: given[0] if given else Record(tuple(named.items())),
             "builtins.zip": self._zip,
+            "dataclasses.replace": self._replace_fields,
             "builtins.enumerate": self._enumerate,
         }
+
+    def _replace_fields(self, given: list[Local], named: Named, place: Place) -> Local:
+        if len(given) == 1 and isinstance(given[0], Leaf | Updated):
+            return self.calls.replace_fields(given[0], [], named, place)
+        return combined([*given, *named.values()])
 
     def call(self, name: str, given: list[Local], named: Named, place: Place) -> Local:
         """The result of calling a library function."""

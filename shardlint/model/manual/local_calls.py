@@ -25,9 +25,13 @@ from shardlint.model.manual.varying import (
     Record,
     Through,
     Tree,
+    Updated,
     combined,
+    each,
     either,
     leaves,
+    with_fields,
+    without_fields,
 )
 from shardlint.model.values import (
     Api,
@@ -62,9 +66,13 @@ _OFF = {"train": False, "training": False, "is_training": False, "deterministic"
 # What objects call a method in which a collective stands.
 _BRINGS_TOGETHER = regex(r"gather|psum|pmean|all_?reduce|cross_replica|(?:^|_)sync(?:_|$)")
 _INITIALIZES = ("init", "init_with_output", "lazy_init", "create")
-_PURE_METHODS = frozenset(
-    ("update", "apply_gradient", "apply_gradients", "apply_updates", "replace", "_replace")
-)
+_PURE_METHODS = frozenset(("update", "apply_gradient", "apply_gradients", "apply_updates"))
+# Methods that give fields of an object anew.
+_REPLACING_FIELDS = ("replace", "_replace")
+
+
+def _as_updated(leaf: Leaf, place: Place) -> Leaf:
+    return replace(leaf, origin=place, kind="updated") if leaf.kind == "gradient" and leaf.over else leaf
 
 
 def _streams(given: Sequence[Local], named: Named, differentiated: bool) -> list[tuple[str, Leaf]] | None:
@@ -281,6 +289,8 @@ class LocalCalls:
 
     def _unseen_method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
         """A method of an object of which nothing is seen."""
+        if name in _REPLACING_FIELDS and isinstance(base, Leaf | Updated):
+            return self.replace_fields(base, given, named, place)
         values = [base, *given, *named.values()]
         of = base.value if isinstance(base, Known) else None
         optimizer = isinstance(of, CallResult) and of.api.startswith("optax.")
@@ -298,7 +308,7 @@ class LocalCalls:
 
     def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
         """What an optimizer makes of gradients: where they were never reduced, that is here."""
-        every = [leaf for value in values for leaf in leaves(value)]
+        every = [leaf for value in values for leaf in leaves(without_fields(value))]  # what is accumulated there is no update
         gradients = [leaf for leaf in every if leaf.kind == "gradient" and leaf.over]
         own = [leaf for leaf in gradients or every if leaf.own_gradient]
         # Where some of a tree were reduced, the others were left by design: those of experts come back summed.
@@ -311,6 +321,16 @@ class LocalCalls:
         elif own:
             self.note("own gradient", place, tuple(NONE.union(*(leaf.own_gradient for leaf in own))), own[0])
         return replace(result, origin=place, kind="updated") if gradients else result
+
+    def replace_fields(self, base: Local, given: list[Local], named: Named, place: Place) -> Local:
+        """An object with fields given anew. Gradients make an update of those that they were taken of alone."""
+        if given:
+            return combined([base, *given, *named.values()])
+        trained = self.body.trained
+        updates = {name: one for name, one in named.items() if not trained or "*" in trained or name in trained}
+        self._optimized(combined(updates.values()), [base, *updates.values()], place)
+        made = {name: each(one, lambda leaf: _as_updated(leaf, place)) for name, one in updates.items()}
+        return with_fields(base, {**named, **made})
 
     def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
         if isinstance(base, Record):
@@ -329,6 +349,8 @@ class LocalCalls:
             return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
         if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
             return base
+        if name in _REPLACING_FIELDS and isinstance(base, Leaf | Updated):
+            return self.replace_fields(base, given, named, place)
         if "rngs" in named:
             self._handed_on([base, *given], named, place)
         values = [base, *given, *named.values()]

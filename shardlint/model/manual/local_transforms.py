@@ -19,6 +19,7 @@ from shardlint.model.manual.varying import (
     combined,
     each,
 )
+from shardlint.model.reach import assigned_once
 from shardlint.model.signatures import KEEPING
 from shardlint.model.values import Api, Constant, Function, Items, Place, Transformed
 from shardlint.syntax import FileFacts
@@ -92,6 +93,7 @@ class LocalTransforms:
         loss = combined([value if aux else result])
         kind = value.kind if isinstance(value, Leaf) else ""
         which = _numbers(made.keywords.get("argnums") or (made.arguments[0] if made.arguments else None))
+        self.calls.body.trained |= _fields_given(place, which)
         if which is None:
             grads: Local = combined([loss, *given, HIDDEN])
         else:
@@ -179,3 +181,22 @@ def _numbers(value: Local | None) -> tuple[list[int], bool] | None:
             found = [one.value for one in value.value.items if isinstance(one, Constant)]
             return [one for one in found if isinstance(one, int)], True
     return None
+
+
+def _fields_given(place: Place, which: tuple[list[int], bool] | None) -> set[str]:
+    """The fields with respect to which a gradient is taken: `params` of `state.params`; `*` where that is not told."""
+    arguments = place.node.args if isinstance(place.node, ast.Call) else []
+    if which is None or any(at >= len(arguments) or at < 0 for at in which[0]):
+        return {"*"}
+    return {_field(place.file, arguments[at]) for at in which[0]}
+
+
+def _field(file: FileFacts, node: ast.expr) -> str:
+    match node:
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str() as name)):
+            return name
+        case ast.Name(id="params" | "parameters" | "weights" as name):
+            return name
+        case ast.Name() if isinstance(value := assigned_once(file, node), ast.Attribute | ast.Subscript):
+            return _field(file, value)
+    return "*"

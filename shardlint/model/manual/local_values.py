@@ -32,8 +32,11 @@ from shardlint.model.manual.varying import (
     Size,
     Through,
     Tree,
+    Updated,
     combined,
     either,
+    field_of,
+    with_fields,
 )
 from shardlint.model.values import (
     Api,
@@ -88,6 +91,8 @@ class LocalValues(Arithmetic):
         """The axes that a `vmap` binds around here, on one device."""
         self.split: Axes = NONE
         """The axes over which some argument of the body is split, keys aside."""
+        self.trained: set[str] = set()
+        """The fields with respect to which gradients are taken; `*` stands for what is not told."""
         self.by_rows = False
         """Whether what differs between devices has rows of its own on each, as in a pmap."""
         self.steps = 0
@@ -181,6 +186,7 @@ class LocalValues(Arithmetic):
 
     def _table(self, file: FileFacts, node: ast.Dict, frame: Frame) -> Local:
         entries: dict[object, Local] = {}
+        rest: Local | None = None
         for key, value in zip(node.keys, node.values, strict=True):
             found = self.expression(file, value, frame)
             name = self.expression(file, key, frame) if key is not None else None
@@ -188,9 +194,11 @@ class LocalValues(Arithmetic):
                 entries[name.value.value] = found
             elif key is None and isinstance(found, Record):
                 entries.update(found.entries)
+            elif key is None and isinstance(found, Leaf | Updated) and value is node.values[0]:
+                rest = found
             else:
                 return combined([self.expression(file, one, frame) for one in node.values])
-        return Record(tuple(entries.items()))
+        return Record(tuple(entries.items())) if rest is None else with_fields(rest, entries)
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)
@@ -213,6 +221,8 @@ class LocalValues(Arithmetic):
             return whole
         if isinstance(whole, Part) and index == 0:
             return whole
+        if isinstance(whole, Updated) and isinstance(index, str):
+            return field_of(whole, index)
         if isinstance(whole, Record) and index is not None:
             return whole.get(index) or combined([whole])
         if isinstance(whole, Leaf) and whole.kind == COPIES and isinstance(index, str):
@@ -251,6 +261,9 @@ class LocalValues(Arithmetic):
 
     def attribute(self, file: FileFacts, base: Local, node: ast.Attribute) -> Local:
         """An attribute of a value."""
+        if isinstance(base, Updated):
+            field = base.get(node.attr)
+            return field if field is not None else self.attribute(file, base.rest, node)
         if isinstance(base, Known):
             found = [self.calls.member(option, node.attr) for option in options(base.value)]
             return Known(found[0] if len(found) == 1 else Unknown("one of several"))

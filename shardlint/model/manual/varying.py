@@ -118,6 +118,19 @@ class Record(Local):
 
 
 @dataclass(frozen=True)
+class Updated(Local):
+    """An object or a dict of which some fields are given anew: `state.replace(step=...)`, `{**state, "step": ...}`."""
+
+    fields: tuple[tuple[object, Local], ...]
+    rest: Local
+    """What it was before: all of its other fields."""
+
+    def get(self, name: object) -> Local | None:
+        """A field that is given anew."""
+        return next((one for field, one in self.fields if field == name), None)
+
+
+@dataclass(frozen=True)
 class Known(Local):
     """Something from outside of the body, the same on all devices: a constant, a function, a configuration."""
 
@@ -237,6 +250,9 @@ def leaves(value: Local) -> Iterator[Leaf]:
         case Record(entries=entries):
             for _, item in entries:
                 yield from leaves(item)
+        case Updated(fields=fields, rest=rest):
+            for item in (rest, *(field for _, field in fields)):
+                yield from leaves(item)
         case Through(arguments=arguments, keywords=keywords):
             for item in (*arguments, *keywords.values()):
                 yield from leaves(item)
@@ -308,6 +324,10 @@ def either(one: Local, two: Local) -> Local:
         }:
             other = dict(right_entries)
             return Record(tuple((key, either(item, other[key])) for key, item in left_entries))
+        case (Updated(fields=fields), other) | (other, Updated(fields=fields)) if isinstance(other, Leaf | Updated):
+            names = dict.fromkeys([name for name, _ in fields] + [name for name, _ in getattr(other, "fields", ())])
+            both = ((name, either(field_of(one, name), field_of(two, name))) for name in names)
+            return Updated(tuple(both), either(without_fields(one), without_fields(two)))
         case Known(value=left_value), Known(value=right_value):
             return one if left_value == right_value else Known(Unknown("one of several"))
         case (Known(), _) | (_, Known()):
@@ -331,6 +351,24 @@ def either(one: Local, two: Local) -> Local:
     )
 
 
+def without_fields(value: Local) -> Local:
+    """An object as it was before fields of it were given anew."""
+    return value.rest if isinstance(value, Updated) else value
+
+
+def field_of(value: Local, name: object) -> Local:
+    """A field of an object: what it is given anew, else what the object is."""
+    found = value.get(name) if isinstance(value, Updated) else None
+    return found if found is not None else combined([without_fields(value)])
+
+
+def with_fields(base: Local, fields: Mapping[str, Local] | Mapping[object, Local]) -> Updated:
+    """An object with some of its fields given anew."""
+    known: dict[object, Local] = dict(base.fields) if isinstance(base, Updated) else {}
+    known.update(fields.items())
+    return Updated(tuple(known.items()), without_fields(base))
+
+
 def each(value: Local, change: Callable[[Leaf], Local]) -> Local:
     """A tree with something done to its leaves."""
     match value:
@@ -340,6 +378,8 @@ def each(value: Local, change: Callable[[Leaf], Local]) -> Local:
             return Tree(tuple(each(item, change) for item in items))
         case Record(entries=entries):
             return Record(tuple((key, each(item, change)) for key, item in entries))
+        case Updated(fields=fields, rest=rest):
+            return Updated(tuple((key, each(item, change)) for key, item in fields), each(rest, change))
         case Known(value=Items(items=items, open=False)):
             return Tree(tuple(each(Known(item), change) for item in items))
         case Known(value=Table(entries=entries, open=False)):

@@ -18,7 +18,7 @@ _PLACING = (
 _SPECS = "in_specs"
 
 
-def shapes_given(site: Site) -> Iterator[Shape]:
+def shapes_under_spec(site: Site) -> Iterator[Shape]:
     """The known shapes of arrays that are placed by the site's spec, or mapped over by it."""
     spec: ast.expr = site.call
     around = site.file.parent(spec)
