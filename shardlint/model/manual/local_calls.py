@@ -308,7 +308,8 @@ class LocalCalls:
 
     def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
         """What an optimizer makes of gradients: where they were never reduced, that is here."""
-        every = [leaf for value in values for leaf in leaves(without_fields(value))]  # what is accumulated there is no update
+        # What is accumulated in a field is no update.
+        every = [leaf for value in values for leaf in leaves(without_fields(value))]
         gradients = [leaf for leaf in every if leaf.kind == "gradient" and leaf.over]
         own = [leaf for leaf in gradients or every if leaf.own_gradient]
         # Where some of a tree were reduced, the others were left by design: those of experts come back summed.
