@@ -99,10 +99,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[N
     config, source = parent.config, b""
     listed = config.getini("shardlint_fixtures")
     if file_path.suffix == ".py":
-        try:
-            source = file_path.read_bytes()
-        except OSError:
-            return
+        from shardlint.source.notebook import read_program
+
+        source = read_program(file_path) or b""
         if not (listed or all(name in source for name in _NAMES)):
             return
     else:

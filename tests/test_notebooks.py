@@ -209,7 +209,10 @@ def test_what_cannot_be_checked_is_said(write: Write) -> None:
     assert checked(root) == [("SL001", None, 1, 1)]
     (root / "book.ipynb").write_text(json.dumps(made(cell("using JAX;"), language_info={"name": "julia"})))
     assert checked(root) == []
-    (root / "book.ipynb").write_text("{}")
+    for broken in ("{}", "null", "[]", "3", '{"nbformat": 4}', '{"cells": {}}', '{"cells": null, "nbformat": 4}'):
+        (root / "book.ipynb").write_text(broken)
+        assert checked(root) == [("SL001", None, 1, 1)], broken
+    (root / "book.ipynb").write_text('{"cells": []}')
     assert checked(root) == []
     old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import jax\n", "jax.tree_map(abs, 1)"]}]}]}
     (root / "book.ipynb").write_text(json.dumps({**old, "nbformat": 3, "metadata": {}}))

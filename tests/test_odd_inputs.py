@@ -17,10 +17,10 @@ import pytest
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check as check_in_process
+from shardlint.model import project
 from shardlint.rewrite.unused import dropped
-from shardlint.source import text as texts
 from shardlint.source.find import find
-from shardlint.source.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, decode, read_bytes
 from shardlint.syntax import read_facts
 from tests.conftest import ends
 
@@ -183,19 +183,43 @@ def test_loops_pipes_and_devices_are_passed_by(write: Write, start: Start) -> No
 
 
 @posix
-def test_a_file_without_end_is_read_to_the_limit(write: Write) -> None:
+def test_a_named_pipe_or_device_is_refused(write: Write, start: Start) -> None:
     root = write({"a.py": BAD})
     (root / "zero.py").symlink_to("/dev/zero")
-    assert len(read_bytes(root / "zero.py")) == MAX_BYTES + 1
+    os.mkfifo(root / "pipe.py")
+    done = start("check", "--select=SL201", "--output-format=concise", "a.py", "pipe.py", "zero.py", cwd=root)
+    assert done.returncode == 2
+    assert b"a.py:9:9: SL201" in done.stdout
+    assert done.stdout.count(b"it is a pipe or a device") + done.stderr.count(b"it is a pipe or a device") == 2
 
 
-def test_what_only_calls_itself_a_file_is_not_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = write({"a.py": BAD})
-    monkeypatch.setattr(texts, "_READ_MAX", len(BAD))
-    assert read_bytes(root / "a.py") == BAD
-    monkeypatch.setattr(texts, "_READ_MAX", len(BAD) - 1)
-    with pytest.raises(Unreadable, match=f"the file has {len(BAD)} bytes"):
-        read_bytes(root / "a.py")
+@pytest.mark.parametrize(("name", "size"), [("a.py", MAX_BYTES + 1), ("a.ipynb", NOTEBOOK_BYTES + 1)])
+def test_a_file_above_its_limit_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(size)
+
+    def read(*_: object) -> bytes:
+        raise AssertionError("it is read")
+
+    monkeypatch.setattr("os.read", read)
+    with pytest.raises(Unreadable, match=f"the file has {size:,} bytes"):
+        read_bytes(tmp_path / name)
+
+
+def test_an_answer_does_not_depend_on_the_size_of_other_files(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"a.py": BAD, **{f"m{number}.py": "x = 1\n" * 50 for number in range(3)}})
+    for name, size in (("big.ipynb", 600_000_000), ("big.py", 500_000_000)):
+        with (root / name).open("wb") as file:
+            file.truncate(size)
+    options = Options(select=("SL201",))
+    for limit in (project._INDEX_BYTES, 100):
+        monkeypatch.setattr(project, "_INDEX_BYTES", limit)
+        report = check_in_process([root / "a.py"], options)
+        assert [finding.rule.code for file in report.reports for finding in file.findings] == ["SL201"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a file that fails while it is read")

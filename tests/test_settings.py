@@ -160,9 +160,9 @@ def test_a_table_that_is_none(write: Write) -> None:
 def test_settings_that_cannot_be_read_are_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({"shardlint.toml": ""})
 
-    def denied(self: Path) -> bytes:
+    def denied(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr("os.open", denied)
     with pytest.raises(BadSettings, match=r"shardlint.toml: cannot be read: Permission denied"):
         find_settings(root)

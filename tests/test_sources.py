@@ -134,10 +134,11 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, make: str, says: str
 
 
 def test_permission_denied_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def denied(self: Path, mode: str) -> bytes:
+    def denied(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", denied)
+    (tmp_path / "x.py").touch()
+    monkeypatch.setattr("os.open", denied)
     with pytest.raises(Unreadable, match="permission denied"):
         read_bytes(tmp_path / "x.py")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from shardlint.source.regular import CONFIGURATION_BYTES, read_text
+
 
 def with_line(path: Path, key: str, message: str) -> str:
     """A message about a setting, `PATH: KEY is ...` or `PATH: KEY.NAME is ...`, with the line it stands on."""
@@ -17,7 +19,7 @@ def with_line(path: Path, key: str, message: str) -> str:
 def _line(path: Path, key: str, inner: str) -> int:
     """The line of a key of a table, or else of the table; 0 where none is found."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_text(path, CONFIGURATION_BYTES).splitlines()
     except (OSError, ValueError):
         return 0
     first = 0

@@ -7,10 +7,7 @@ read, or is broken, tells nothing. Nothing of the project is run.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
-import stat
-import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import field
 from pathlib import Path
@@ -19,13 +16,13 @@ from typing import Any
 from shardlint.config.versions import Release, allows, compare, parse
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
+from shardlint.source.regular import LOCK_BYTES, read_json, read_text, read_toml
 
 _REQUIREMENT = regex(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)"
 )
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
-_PINS_BYTES = 64_000_000
 # Requirements in such folders are not those of the program.
 _ASIDE = regex(
     r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE
@@ -116,8 +113,8 @@ def _locked(root: Path, packages: Collection[str]) -> Iterator[tuple[str, str, s
 
 def _pipfile_lock(path: Path, packages: Collection[str]) -> Iterator[tuple[str, str, str]]:
     try:
-        table = json.loads(_text(path, "strict"))
-    except (OSError, ValueError, RecursionError):
+        table = read_json(path, LOCK_BYTES)
+    except (OSError, ValueError):
         return
     for section in ("default", "develop"):
         for package, entry in _items(_at(table, section)):
@@ -245,21 +242,13 @@ def _at(table: object, *keys: str) -> object:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_text(path, "strict"))
-    except (OSError, ValueError, RecursionError):
+        return read_toml(path, LOCK_BYTES)
+    except (OSError, ValueError):
         return {}  # a broken file of somebody else's tells nothing; our own settings are read strictly elsewhere
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return _text(path, "replace").splitlines()
+        return read_text(path, LOCK_BYTES, "replace").splitlines()
     except (OSError, ValueError):
         return []
-
-
-def _text(path: Path, errors: str) -> str:
-    """A project's file, if it is one and of a size people write: a link in a checkout may lead to /dev/zero."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _PINS_BYTES:
-        raise ValueError("not a file of pins")
-    return path.read_text("utf-8", errors)

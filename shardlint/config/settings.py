@@ -10,6 +10,7 @@ from typing import Any
 from shardlint.config.certainty import DEFAULT, Certainty
 from shardlint.config.meant import meant
 from shardlint.config.own_names import OwnNames
+from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
 
 
 class BadSettings(Exception):
@@ -113,19 +114,15 @@ def given_settings(path: Path) -> Settings:
 
 def _table(path: Path) -> dict[str, Any] | None:
     """The settings as they are written; None for a pyproject.toml without any."""
-    import tomllib  # late, as all that most runs have no use for
-
     text = _text(path)
     if text.startswith("\ufeff"):
         raise BadSettings(
             f"{path}: not valid TOML: line 1 begins with a byte order mark; save it as UTF-8 without one"
         )
     try:
-        table = tomllib.loads(text)
+        table = parse_toml(text)
     except ValueError as error:  # also of numbers with more digits than Python reads
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise BadSettings(f"{path}: not valid TOML: nested too deeply") from None
     if path.name != "pyproject.toml":
         return table
     tool = table.get("tool")
@@ -256,7 +253,7 @@ def _strings(path: Path, key: str, value: object, example: str) -> tuple[str, ..
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, CONFIGURATION_BYTES).decode("utf-8")
     except OSError as error:
         raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

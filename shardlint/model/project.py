@@ -12,12 +12,12 @@ from shardlint.model.mesh.configuration import Configurations, configuration_fil
 from shardlint.model.needs import Memo, Needs
 from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
-from shardlint.source.notebook import program
+from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
 from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, TOLD, Question, holds
 from shardlint.source.spec_texts import ASKED
-from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, limit_of, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.source.word_index import WordIndex
@@ -25,8 +25,8 @@ from shardlint.source.words import bound_with
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 from shardlint.syntax.parts import OUTLINE, Part
 
-# Reverse search reads the whole project; past this size it answers "unknown" instead.
-_SEARCH_BYTES = 400_000_000
+# The files of a larger project are read for each search: an index of their words would take too much memory.
+_INDEX_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
 _SEARCH_FILES = 60
 # One file asks little and is served by searching; a whole project asks thousands of times, and an index pays. Sooner
@@ -172,13 +172,12 @@ class Project:
         return found
 
     @cached_property
-    def too_large(self) -> bool:
-        """Whether there is too much to search."""
-        return sum(self.files.values()) > _SEARCH_BYTES
+    def _fits_in_index(self) -> bool:
+        return sum(size for path, size in self.files.items() if size <= limit_of(path)) <= _INDEX_BYTES
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
-        """What the files hold, one after the other: together it may be much. Nothing if it is too much to search."""
-        for path in self.files if not self.too_large else ():
+        """What the files hold, one after the other: together it may be much."""
+        for path in self.files:
             self._reads += 1
             yield path, self.bytes_of(path)
 
@@ -188,10 +187,7 @@ class Project:
             return self._overlay[path].text.encode()
         code = self._code.get(path)
         if code is None:
-            try:
-                code = program(path, path.read_bytes()) or b""
-            except OSError:
-                code = b""
+            code = read_program(path) or b""
             if path.suffix in NOTEBOOKS or len(code) < self._room:  # code of notebooks is hard to get at
                 self._code[path] = code
                 self._room -= len(code)
@@ -223,7 +219,7 @@ class Project:
     def holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
         """Files that run with one (or are `joined` to it) and hold one of the texts, however many.
 
-        None when the project is too large to search, and for a file that cannot be read.
+        None for a file that cannot be read.
         """
         yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
 
@@ -284,18 +280,18 @@ class Project:
         return self._tests[path]
 
     def anywhere(self, path: Path, text: str) -> bool:
-        """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
+        """Whether a file or any that runs with it holds a dotted name."""
         return self._is_there(path, ("anywhere", text))
 
     def holds(self, path: Path, *texts: str) -> bool:
-        """Whether a file or any that runs with it holds one of some texts; True also in a project too large to search.
+        """Whether a file or any that runs with it holds one of some texts.
 
         A text that begins with `(?` is a regular expression.
         """
         return self._is_there(path, ("holding", *texts))
 
     def mentioning(self, path: Path, text: str) -> list[Path]:
-        """The files that run with one and hold a dotted name; none in a project too large to search."""
+        """The files that run with one and hold a dotted name."""
         return self._near(path, self._whole(("anywhere", text)))
 
     def naming(self, path: Path, text: str, joined: bool = False) -> Iterator[FileFacts | None]:
@@ -303,10 +299,7 @@ class Project:
         yield from self._read(self._near(path, self._whole(("anywhere", text)), joined), None, every=True)
 
     def imported(self, path: Path, module: str, joined: bool = False) -> bool:
-        """Whether a file or any that runs with it (or is `joined` to it) imports a module.
-
-        True also in a project too large to search.
-        """
+        """Whether a file or any that runs with it (or is `joined` to it) imports a module."""
         return self._is_there(path, ("imported", module), joined)
 
     def together(self, path: Path, joined: bool = False) -> int:
@@ -322,12 +315,12 @@ class Project:
     @cached_property
     def graph(self) -> ImportGraph:
         """Which files import which."""
-        known = self._graph() if self._graph is not None and not self._overlay and not self.too_large else None
+        known = self._graph() if self._graph is not None and not self._overlay else None
         return known or ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)
-        if self.too_large or path in found:
+        if path in found:
             return True
         mask = self.together(path, joined) if found else 0
         return any(self.graph.holds(mask, str(other)) for other in found)
@@ -340,7 +333,7 @@ class Project:
         return [other for other in found if self.graph.holds(mask, str(other))]
 
     def _whole(self, question: Question) -> list[Path]:
-        """The files of the project of which `holds` is true; none when it is too large to search."""
+        """The files of the project of which `holds` is true."""
         self.needs.note(question)
         if question not in self.answers:
             with timed("searching the project"):
@@ -356,7 +349,7 @@ class Project:
     def _indexed(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
         kind, *said = question
-        if kind not in _BY_WORDS or not all(map(_WORD.fullmatch, said)):
+        if kind not in _BY_WORDS or not self._fits_in_index or not all(map(_WORD.fullmatch, said)):
             return None
         self._searches += 1
         seldom = self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX
@@ -376,7 +369,7 @@ class Project:
         return WordIndex(self._texts())
 
     def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
-        if self.too_large or (len(paths) > _SEARCH_FILES and not every):
+        if len(paths) > _SEARCH_FILES and not every:
             yield None
             return
         for path in paths:

@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import io
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import compress
@@ -27,6 +26,7 @@ from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
 from shardlint.source.lazy import dataclass
 from shardlint.source.magics import as_written
+from shardlint.source.regular import TooLarge, read_regular
 from shardlint.source.text import Source, Unreadable, decode
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
@@ -289,11 +289,12 @@ def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
     Raises `OSError`, also when the file is no longer what was read (`expected`): someone else's change is not lost.
     """
     real = Path(os.path.realpath(path))
-    status = real.stat()
-    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-        raise OSError("it is not a regular file")
-    if real.read_bytes() != expected:
+    try:
+        same = read_regular(real, len(expected)) == expected
+    except TooLarge:
+        same = False
+    if not same:
         raise OSError("the file changed while it was being fixed; run fix again")
     if not os.access(real, os.W_OK):
         raise PermissionError("permission denied: the file is read-only")
-    replace_file(real, data, stat.S_IMODE(status.st_mode))
+    replace_file(real, data)

@@ -20,7 +20,8 @@ from shardlint.rewrite.asking import Unit, units
 from shardlint.rewrite.attempt import AppliedFix, Attempt
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
-from shardlint.source.text import Source
+from shardlint.source.regular import read_text
+from shardlint.source.text import MAX_BYTES, Source, read_bytes
 from shardlint.verify.children import CannotRun
 from shardlint.verify.find import below
 from shardlint.verify.plan import Request, verify_fixtures
@@ -76,7 +77,7 @@ class _Copy:
         for path, source in texts.items():
             if path.is_relative_to(self.root):
                 here = self.folder / path.relative_to(self.root)
-                self.written[here] = here.read_bytes()
+                self.written[here] = read_bytes(here)
                 here.write_bytes(source.encode())
 
 
@@ -135,7 +136,7 @@ class Proving:
     def _tell_of_contexts(self, copy: _Copy) -> None:
         """Say once which fixtures do not move by themselves."""
         with contextlib.chdir(copy.folder):
-            named = [file for file in below(Path(), governing=True) if _UNDER_WITH.search(file.read_text("utf-8"))]
+            named = [file for file in below(Path(), governing=True) if _UNDER_WITH.search(read_text(file, MAX_BYTES))]
         for file in named:
             if (copy.folder, file) not in self._told_of:
                 self._told_of.add((copy.folder, file))

@@ -75,7 +75,7 @@ class Site:
         self.rule = rule
 
     def anywhere(self, text: str) -> bool:
-        """Whether the file or any that runs with it holds a dotted name; True in a project too large to search."""
+        """Whether the file or any that runs with it holds a dotted name."""
         return self.program.project.anywhere(self.file.path, text)
 
     def findings(self) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from shardlint.source.lazy import dataclass
 from shardlint.source.other import is_markdown_notebook, other_kind
 from shardlint.source.patterns import regex
+from shardlint.source.regular import CONFIGURATION_BYTES, read_regular
 from shardlint.source.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def _inherited_ignores(top: Path) -> _Ignores:
 
 def _read_ignore(path: Path) -> _Ignore:
     try:
-        return _Ignore(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
+        return _Ignore(read_regular(path, CONFIGURATION_BYTES).decode("utf-8-sig", "surrogateescape").split("\n"))
     except OSError:
         return _Ignore([])
 

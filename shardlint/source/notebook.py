@@ -21,7 +21,7 @@ from shardlint.source.left_out import LeftOut, as_it_was, in_place_of, left_out,
 from shardlint.source.magics import as_python, as_written, indent_of, indented, lines_of, unindented
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
-from shardlint.source.text import NOTEBOOKS, Source, Unreadable
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, check_size, check_text, read_bytes
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
 BORDER = regex(r"\n# %% cell \d+\n")
@@ -180,6 +180,14 @@ def program(path: Path, data: bytes) -> bytes | None:
         return None
 
 
+def read_program(path: Path) -> bytes | None:
+    """The Python text of a file on the disk; None where it cannot be read."""
+    try:
+        return program(path, read_bytes(path))
+    except Unreadable:
+        return None
+
+
 @lru_cache(maxsize=2)
 def notebook(path: Path, data: bytes) -> Notebook:
     """Read a notebook; the last ones are remembered, as one is screened before it is read. Raises `Unreadable`."""
@@ -190,7 +198,8 @@ def notebook(path: Path, data: bytes) -> Notebook:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
     texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
-    text = _joined(cells, texts)
+    text = check_text(_joined(cells, texts))
+    check_size(len(text))
     unparsed = {} if problem(text) is None else left_out(texts)
     if unparsed:
         texts = [in_place_of(part) if index in unparsed else part for index, part in enumerate(texts)]
@@ -224,7 +233,11 @@ def _cells(raw: str) -> Iterator[Cell]:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the file is not a notebook: {error}") from None
-    if not isinstance(document, dict) or not _is_python(document):
+    if not isinstance(document, dict):
+        raise Unreadable("the file is not a notebook: it holds no JSON object")
+    if not isinstance(document.get("cells", document.get("worksheets")), list):
+        raise Unreadable("the file is not a notebook: it has no list of cells")
+    if not _is_python(document):
         return
     key = "source" if "cells" in document else "input"
     for number, (start, cell) in enumerate(_found(raw, _skip(raw, 0)), 1):

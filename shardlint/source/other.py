@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import PurePath
+
+from shardlint.source.regular import read_beginning
 
 _KINDS = {
     "it is text, not Python": ".md .markdown .rst .txt .adoc .tex .log .diff .patch",
@@ -25,8 +27,7 @@ def other_kind(name: str) -> str | None:
 def is_markdown_notebook(path: str) -> bool:
     """Whether a Markdown file says in its header that jupytext keeps it in step with a notebook."""
     try:
-        with Path(path).open("rb") as file:
-            return says_jupytext(file.read(_HEADER_BYTES).decode("utf-8", "replace"))
+        return says_jupytext(read_beginning(path, _HEADER_BYTES).decode("utf-8", "replace"))
     except OSError:
         return False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from shardlint import __version__
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.patterns import regex
+from shardlint.source.regular import read_regular
 from shardlint.source.tree import Stamp, stamp_of
 
 try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
@@ -43,13 +43,7 @@ class Store:
     def load(self, name: str) -> dict[str, Any] | None:
         """What was saved under a name; None where there is nothing, or nothing that can be trusted."""
         try:
-            with open(os.path.join(self.folder, name), "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
-                    return None
-                if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
-                    return None
-                data = file.read()
+            data = read_regular(os.path.join(self.folder, name), _MOST_BYTES, own=True)
             if data[:_DIGEST] != digest(data[_DIGEST:]).encode():
                 return None
             found = json.loads(data[_DIGEST:])

@@ -6,8 +6,6 @@ import codecs
 import io
 import itertools
 import operator
-import os
-import stat
 import tokenize
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,16 +15,20 @@ from typing import ClassVar
 
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
+from shardlint.source.regular import NotRegular, TooLarge, read_regular
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
 _NEWLINE = regex(r"\r\n|\r|\n")
+_HALF = regex(r"[\ud800-\udfff]")
 _WIDE = regex(r"[^\x00-\x7f][^\r\n]*")
 
 NOTEBOOKS = (".ipynb", ".md")
 """How names of notebooks end; Markdown is one where its header says so."""
 MAX_BYTES = 8_000_000
-# Larger ones are read to see whether anything in them matters, but not what only calls itself a file (/proc/kcore).
-_READ_MAX = 64 * MAX_BYTES
+NOTEBOOK_BYTES = 64_000_000
+"""The limit of a notebook with its outputs; its code has the limit of other sources."""
+# What a shell puts in place of `<(command)`.
+_DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 # Python itself needs hours for a megabyte in these.
 _NOT_FOR_SOURCE = ("punycode", "idna")
 # These say a text in one way only.
@@ -157,14 +159,13 @@ def decode(path: Path, data: bytes) -> Source:
     """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8. A notebook is its cells' code.
 
     Raises `Unreadable` for undecodable bytes, an unknown or contradictory cookie, NUL bytes and files above
-    `MAX_BYTES`.
+    `MAX_BYTES`, and for halves of characters, which no encoding says.
     """
     if path.suffix in NOTEBOOKS:
         from shardlint.source.notebook import notebook
 
         return notebook(path, data)
-    if len(data) > MAX_BYTES:
-        raise _too_large(len(data))
+    check_size(len(data))
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise Unreadable(f"line {line} holds a NUL byte, so this is not Python source")
@@ -188,6 +189,7 @@ def decode(path: Path, data: bytes) -> Source:
         raise Unreadable(f"unknown encoding {encoding!r} in the coding cookie") from None
     except UnicodeError as error:  # codecs with errors of their own
         raise Unreadable(f"cannot be read as {encoding}: {error}") from None
+    check_text(text)
     return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes(text, encoding, body))
 
 
@@ -198,20 +200,35 @@ def _encodes(text: str, encoding: str, body: bytes) -> bool:
         return False
 
 
-def _too_large(size: int) -> Unreadable:
-    return Unreadable(f"the file has {size:,} bytes; shardlint reads at most {MAX_BYTES:,}")
+def check_text(text: str) -> str:
+    """The text itself. Raises `Unreadable` where it holds half of a character, which Python refuses too."""
+    half = _HALF.search(text) if not text.isascii() else None
+    if half is not None:
+        line = text.count("\n", 0, half.start()) + 1
+        raise Unreadable(f"line {line} holds half of a character (U+{ord(half[0]):04X}), so this is not Python source")
+    return text
+
+
+def check_size(size: int) -> None:
+    """Raise `Unreadable` for a source with more bytes or characters than `MAX_BYTES`."""
+    if size > MAX_BYTES:
+        raise Unreadable(f"the file has {size:,} bytes; shardlint reads at most {MAX_BYTES:,}")
+
+
+def limit_of(path: Path) -> int:
+    """The size in bytes up to which a file is read."""
+    return NOTEBOOK_BYTES if path.suffix == ".ipynb" else MAX_BYTES
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file. Raises `Unreadable` when it is missing, a directory, not permitted, or huge."""
+    """Read a file. Raises `Unreadable` when it is missing, a directory, a pipe, not permitted, or huge."""
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):  # /dev/zero has no end
-                return file.read(MAX_BYTES + 1)
-            if status.st_size > _READ_MAX:
-                raise _too_large(status.st_size)
-            return file.read()
+        if str(path).startswith(_DESCRIPTORS):
+            with path.open("rb") as stream:  # the user's own pipe, that has a writer
+                return stream.read(MAX_BYTES + 1)
+        return read_regular(path, limit_of(path))
+    except (TooLarge, NotRegular) as error:
+        raise Unreadable(error.strerror or "") from None
     except IsADirectoryError:
         raise Unreadable("is a directory, not a file") from None
     except PermissionError:

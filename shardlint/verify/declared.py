@@ -7,13 +7,13 @@ functions are references, `"module:attribute"`.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from shardlint.config.settings import BadSettings
+from shardlint.source.regular import read_toml
 from shardlint.verify.fixture import (
     AUTO,
     CONTEXTS,
@@ -280,8 +280,8 @@ def _fixture(table: Any) -> tuple[str, Fixture]:
 
 def _verify_tables(path: Path) -> Any:
     try:
-        table: Any = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table: Any = read_toml(path)
+    except ValueError as error:
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None

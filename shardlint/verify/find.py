@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shardlint.config.folders import find_settings
+from shardlint.source.notebook import read_program
 from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 
@@ -60,7 +61,7 @@ def below(folder: Path, governing: bool = False) -> Iterator[Path]:
         elif governing:
             yield settings
     for file in find([folder]).files:
-        if file.suffix == ".py" and _mentions(file.read_bytes()):
+        if file.suffix == ".py" and _mentions(read_program(file) or b""):
             yield file
 
 

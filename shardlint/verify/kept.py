@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint import __version__
+from shardlint.source.regular import read_regular
 from shardlint.verify.cache import KEY_VARIABLE, Cache
 from shardlint.verify.golden import golden_path
 from shardlint.verify.outcome import Job, Outcome
@@ -155,7 +156,7 @@ class Keeper:
             return f"{_shown(file)} changed while its program ran"
         if file.endswith(".py") and status.st_size < _DIGESTED and not _is_shardlints(file):
             try:
-                if _DATES.search(Path(file).read_bytes()):
+                if _DATES.search(read_regular(file, _DIGESTED)):
                     return f"{_shown(file)} reads the date"
             except OSError:
                 return None
@@ -193,8 +194,7 @@ class _Now:
         if stamp is None or stamp[0] > _DIGESTED or not os.path.isfile(file):
             return stamp
         try:
-            with open(file, "rb") as opened:
-                return hashlib.sha256(opened.read()).hexdigest()
+            return hashlib.sha256(read_regular(file, _DIGESTED)).hexdigest()
         except OSError:
             return None
 

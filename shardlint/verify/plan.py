@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shardlint.source.notebook import read_program
 from shardlint.verify.alone import run_alone
 from shardlint.verify.children import CannotRun
 from shardlint.verify.environments import advice
@@ -103,10 +104,7 @@ def _advised(failure: Failure, python: str, file: Path) -> Failure:
 
 
 def _source(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:  # which importing it tells better
-        return b""
+    return read_program(file) or b""  # importing it tells better why it cannot be read
 
 
 def verify_fixtures(runner: Runner, request: Request) -> list[Result]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from shardlint.engine.changes.before import differing, top_of
 from shardlint.source.find import find
 from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.verify.declared import read_fixtures
 from shardlint.verify.golden import golden_path
@@ -94,7 +95,7 @@ def _parts(file: Path) -> dict[str, str]:
     """The fixtures of a file and the text each rests on; under no name the whole file, where they are not plain."""
     if file.suffix == ".toml":
         return {name: repr(fixture) for name, fixture in read_fixtures(file).items()}
-    text = file.read_text("utf-8", "replace")
+    text = (read_program(file) or b"").decode("utf-8", "replace")
     return dict(_fixtures(text)) or {"": text}
 
 
@@ -156,7 +157,7 @@ def _graph(top: Path, parts: Mapping[Path, Mapping[str, str]]) -> ImportGraph:
     imports: dict[str, tuple[str, ...]] = {}
     for file in find([top]).files:
         if file.suffix == ".py":
-            imports[os.path.realpath(file)] = imports_of(file.read_bytes())
+            imports[os.path.realpath(file)] = imports_of(read_program(file) or b"")
     for file, fixtures in parts.items():
         for name, text in fixtures.items():
             named = tuple(_REFERENCE.findall(text))

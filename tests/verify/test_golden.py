@@ -308,7 +308,7 @@ arrays.x = {array = "", spec = "", """
         ("format = 1\ntolerance = 0.01\nfixture = ''\nrun = [1]", "not a golden: TypeError"),
         ("format = 1\ntolerance = 0.01\nfixture = ''\n[[run]]\nmesh = 'x'", "not a golden: KeyError"),
         ("format = 1\ntolerance = 0.01\nfixture = ''\n[run]\nmesh = 'x'", "not a golden"),
-        pytest.param(f"x = {'[' * 9000}{']' * 9000}", "not a golden: nested too deep", id="nested"),
+        pytest.param(f"x = {'[' * 9000}{']' * 9000}", "not a golden: ValueError: nested too deeply", id="nested"),
         pytest.param(f"format = 1\ntolerance = 1{'0' * 400}", "not a golden: OverflowError", id="tolerance"),
         *(
             pytest.param(f"{_ONE_RUN}bytes = {size}}}", f"not a golden: {kind}", id=f"bytes-{size[:9]}")
@@ -333,7 +333,7 @@ def test_a_golden_that_is_no_file_is_told(made: Make, put: Callable[[Path], None
     PATH.parent.mkdir()
     put(PATH)
     (failure,) = drifts(made())
-    assert failure == f"{PATH}: not a regular file; --update writes it anew"
+    assert failure.startswith(f"{PATH}: cannot be read: ") and failure.endswith("; --update writes it anew")
 
 
 def test_odd_names_are_kept(made: Make, model: Path) -> None:

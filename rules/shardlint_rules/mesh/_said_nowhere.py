@@ -44,7 +44,7 @@ def names_of_a_mesh(site: Site) -> bool:
 
 def said_nowhere(site: Site, axis: str) -> bool:
     """Whether nothing but specs says the name of an axis, in the files that run together and the configurations."""
-    if site.program.project.too_large or axis.startswith("_"):
+    if axis.startswith("_"):
         return False
     # What a library's constant stands for (`ResourceAxis.DATA`) no text says, and a mesh may have it all the same.
     quoted = site.file.says(f'"{axis}"') or site.file.says(f"'{axis}'")

@@ -127,7 +127,7 @@ def _answered_by_callers(site: Site, read: ast.expr, depth: int = _CALLS) -> boo
     node = function.node if function is not None else None
     if not isinstance(site.file.parent(read), ast.Return) or not isinstance(node, ast.FunctionDef) or not depth:
         return False
-    if node.decorator_list or site.program.project.too_large:
+    if node.decorator_list:
         return False
     ends = site.program.flow.in_sight(site.file, node).found
     for end in ends:

@@ -153,11 +153,8 @@ def _plan(site: Site) -> Plan:
 
 def _unseen(site: Site) -> Iterator[Obstacle]:
     """What could not be searched, if anything."""
-    if site.program.project.too_large:
-        yield Obstacle(None, 0, "the project is too large to be searched for what reads it")
-    else:
-        for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
-            yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
+    for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
+        yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
 
 
 def _part(site: Site, file: FileFacts) -> _Part:

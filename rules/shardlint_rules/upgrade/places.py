@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
+from shardlint.source.regular import read_toml
 from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.table import Name, State, table
 
@@ -251,7 +251,7 @@ def is_the_library(root: Path) -> bool:
     ):
         return True
     try:
-        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("project", {})
+        project = read_toml(root / "pyproject.toml").get("project", {})
     except (OSError, ValueError):
         return False
     return isinstance(project, dict) and project.get("name") in ("jax", "jaxlib")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardlint.engine.fingerprint import contents
 from shardlint.source.lazy import dataclass
+from shardlint.source.regular import RECORD_BYTES, read_text
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport
@@ -61,7 +62,7 @@ class Matched:
 def load(file: Path) -> list[Entry] | None:
     """The entries of a baseline; None where there is no such file. Raises `BadBaseline`."""
     try:
-        text = file.read_text("utf-8")
+        text = read_text(file, RECORD_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

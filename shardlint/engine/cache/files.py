@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.source.code import code_of
 from shardlint.source.find import survey
-from shardlint.source.notebook import program
+from shardlint.source.notebook import read_program
 from shardlint.source.store import digest as digest_of
 from shardlint.source.tree import Stamp, Tree, stamp_of
 
@@ -110,8 +109,7 @@ class Files:
         if name not in self._texts:
             self._texts[name] = None
             if self.current(name) is not None:
-                with contextlib.suppress(OSError), open(self.path(name), "rb") as file:
-                    self._texts[name] = program(Path(name), file.read())
+                self._texts[name] = read_program(Path(self.path(name)))
         return self._texts[name]
 
     def code(self, name: str, parts: Iterable[Part] | None = None) -> str:

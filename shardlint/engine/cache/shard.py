@@ -15,6 +15,7 @@ from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.source.find import Met
 from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.notebook import read_program
 from shardlint.source.screen import Texts
 from shardlint.source.searches import JOINED, OF_FILES, SEARCHES, TOGETHER, holds
 from shardlint.source.store import changed
@@ -165,14 +166,8 @@ class Shard:
         files = self.files.walked
         if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
-        for name in files:
-            try:
-                with open(self.files.path(name), "rb") as file:
-                    if holds(("imported", module), file.read()):
-                        return True
-            except OSError:
-                continue
-        return False
+        texts = (read_program(Path(self.files.path(name))) or b"" for name in files)
+        return any(holds(("imported", module), text) for text in texts)
 
     def _known(self, met: Met, name: str) -> Outcome | None:
         self._validate()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint.source.find import survey
 from shardlint.source.import_graph import ANY, ImportGraph, imports_of
-from shardlint.source.notebook import program
+from shardlint.source.notebook import read_program
 
 if TYPE_CHECKING:
     from shardlint.source.store import Store
@@ -110,8 +110,4 @@ def _loaded(data: dict[str, Any] | None) -> _Known:
 
 
 def _read(path: str) -> tuple[str, ...]:
-    try:
-        data = program(Path(path), Path(path).read_bytes())
-    except OSError:
-        return ()
-    return imports_of(data or b"")
+    return imports_of(read_program(Path(path)) or b"")

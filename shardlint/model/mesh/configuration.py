@@ -7,17 +7,15 @@ answer of the cache void (`shardlint/source/tree.py`), so an answer needs no not
 from __future__ import annotations
 
 import re
-import stat
 import textwrap
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from shardlint.source.lazy import dataclass
+from shardlint.source.regular import CONFIGURATION_BYTES, parse_toml, read_regular
 from shardlint.source.tree import Tree
 
-_MAX_BYTES = 1_000_000
 _MAX_FILES = 2_000
 _MAX_WHOLE = 100_000  # bytes of a file that is read as a whole
 # A reader of YAML runs out of stack, and merges of merges grow without end.
@@ -50,19 +48,19 @@ class Configurations:
         """The entries, at any depth, whose key matches a regular expression; only these are parsed."""
         asked = re.compile(key)
         for path in self.files:
-            text = _text(path, _MAX_BYTES)
+            text = read_configuration(path)
             if asked.search(text):
                 yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
 
     def says(self, word: str) -> bool:
         """Whether a file holds a word, wherever it stands."""
         asked = re.compile(rf"\b{re.escape(word)}\b")
-        return any(asked.search(_text(path, _MAX_BYTES)) for path in self.files)
+        return any(asked.search(read_configuration(path)) for path in self.files)
 
     def data(self, path: Path) -> object:
         """What a file holds, as plain data; None where that cannot be told."""
         if path not in self._data:
-            text = _text(path, _MAX_WHOLE)
+            text = read_configuration(path, _MAX_WHOLE)
             self._data[path] = plain_yaml(text) if path.suffix in _YAML else _plain_toml(text)
         return self._data[path]
 
@@ -80,15 +78,10 @@ def configuration_files(root: Path, folders: Sequence[str], tree: Tree) -> tuple
     return tuple(found[:_MAX_FILES])
 
 
-def _text(path: Path, most: int) -> str:
-    """What a file holds; nothing where it is longer, or cannot be read."""
+def read_configuration(path: Path, limit: int = CONFIGURATION_BYTES) -> str:
+    """The text of a configuration file; empty where it is larger, or cannot be read."""
     try:
-        status = path.stat()  # a link may lead to what is no file
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            return ""
-        with path.open("rb") as file:
-            data = file.read(most + 1)
-        return data.decode("utf-8-sig") if len(data) <= most else ""
+        return read_regular(path, limit).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -150,8 +143,8 @@ def _shallow(events: Iterator[Any]) -> bool:
 
 def _plain_toml(text: str) -> Any:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, *_ODD):
+        return parse_toml(text)
+    except ValueError:
         return None
 
 

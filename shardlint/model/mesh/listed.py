@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardlint.model.mesh.configuration import read_configuration
 from shardlint.source.find import ALWAYS_EXCLUDED
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -21,7 +22,6 @@ from shardlint.syntax import FileFacts
 if TYPE_CHECKING:
     from shardlint.model import Program
 
-_MAX_BYTES = 1_000_000
 _MAX_FILES = 400
 _DISPLAY = r"(\[[^\]#]*\]|\([^)#]*\))"
 _WORD = regex(r"[A-Za-z_]\w*")
@@ -62,10 +62,7 @@ def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
 
 def _in_configs(root: Path, name: str) -> Iterator[Listed]:
     for path in _configs(root):
-        try:
-            text = path.read_text("utf-8") if path.stat().st_size <= _MAX_BYTES else ""
-        except (OSError, UnicodeDecodeError):
-            continue
+        text = read_configuration(path)
         for match in re.finditer(
             rf"^([ \t]*){re.escape(name)}:[ \t]*(?:{_DISPLAY}|(?:#[^\n]*)?\n)", text, re.MULTILINE
         ):

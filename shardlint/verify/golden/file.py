@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.output.printable import printable
+from shardlint.source.regular import parse_toml, read_regular
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.report import size_text
 
@@ -155,12 +155,7 @@ def read(path: Path) -> Golden | None:
     try:
         if not path.exists():
             return None
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadGolden(f"{path}: not a regular file")
-        if status.st_size > _READ_MAX:
-            raise BadGolden(f"{path}: larger than {size_text(_READ_MAX)}")
-        data = tomllib.loads(path.read_bytes().decode())
+        data = parse_toml(read_regular(path, _READ_MAX).decode())
         if data["format"] != FORMAT:
             raise BadGolden(f"{path}: format {data['format']}, but this shardlint reads format {FORMAT}")
         tolerance = float(data["tolerance"])
@@ -171,8 +166,6 @@ def read(path: Path) -> Golden | None:
         raise BadGolden(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadGolden(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise BadGolden(f"{path}: not a golden: nested too deep") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadGolden(f"{path}: not a golden: {type(error).__name__}: {error}") from None
 
