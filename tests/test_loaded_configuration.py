@@ -13,6 +13,9 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.cache import shard
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
+from shardlint.model.mesh import configuration
+from shardlint.model.mesh.configuration import Configurations
+from shardlint.model.mesh.listed import _in_configs
 from tests.conftest import Write
 
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -165,3 +168,39 @@ def test_what_is_no_file_is_not_read(write: Write) -> None:
     (root / "configs" / "model.yml").unlink()
     os.mkfifo(root / "configs" / "model.yml")
     assert found(root) == []
+
+
+# files that are made to take long
+
+
+def test_nested_blocks_of_a_key_are_parsed_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[int] = []
+    real = configuration.plain_yaml
+
+    def counted(text: str) -> object:
+        parsed.append(len(text))
+        return real(text)
+
+    monkeypatch.setattr(configuration, "plain_yaml", counted)
+    for ending in ("|", "", ">-", "&a"):
+        path = tmp_path / f"{len(parsed)}.yaml"
+        path.write_text("".join(f"{' ' * depth}mesh_axes: {ending}\n" for depth in range(400)))
+        files = Configurations((path,))
+        assert len(files.entries("mesh_axes")) == 400
+        assert sum(parsed) <= 9 * path.stat().st_size
+        files.entries("mesh_axes")
+        assert sum(parsed) <= 9 * path.stat().st_size
+        parsed.clear()
+
+
+def test_a_key_in_a_block_of_the_same_key_is_an_entry(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("mesh_axes:\n  mesh_axes: [data]\nother: 1\n")
+    assert [one.value for one in Configurations((path,)).entries("mesh_axes")] == [{"mesh_axes": ["data"]}, ["data"]]
+
+
+def test_lists_that_are_left_open_are_passed_by(write: Write) -> None:
+    root = write({"a.yaml": "axes: [\n" * 50_000 + "axes:\n" * 50_000 + "axes: [data, null]\naxes:\n  - model\n  - ~\n"})
+    assert [one.items for one in _in_configs(root, "axes")] == [("data", None), ("model", None)]

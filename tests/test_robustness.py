@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -182,3 +184,43 @@ def _compiles(source: bytes) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+# Chains and nesting whose work must grow with their length, and no faster: {n} lines of each.
+_HEAD = """import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ("data",))
+row = NamedSharding(mesh, P("data"))
+"""
+GROWING = {
+    "elif": ("if a: pass\n", "elif a: x = jax.device_put(1, row)\n"),
+    "elif in a function": ("@jax.jit\ndef f(a):\n    if a: pass\n", "    elif a: a = jax.device_put(a, row)\n"),
+    "elif in a loop": ("for a in b:\n    if a: pass\n", "    elif x: x = jax.lax.psum(x, 'data')\n"),
+    "walrus in elif": ("if a: pass\n", "elif (x := jax.device_put(1, row)): y = x\n"),
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_work_grows_with_the_length_of_a_chain(write: Write, kind: str) -> None:
+    before, line = GROWING[kind]
+    _calls(write({"x.py": _HEAD + before + line}))  # imports the rules
+    few, some, many = (_calls(write({"x.py": _HEAD + before + line * count})) for count in (40, 80, 160))
+    assert many - some < 2.3 * (some - few), (few, some, many)
+
+
+def _calls(root: Path) -> int:
+    """How many functions of Python a check of x.py calls."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    checker = Checker(Options(certainty=Certainty.POSSIBLE))
+    sys.setprofile(count)
+    try:
+        outcome = checker.check_file(root / "x.py")
+    finally:
+        sys.setprofile(None)
+    assert not (outcome.quiet or outcome.failed or outcome.reason)
+    return calls

@@ -6,6 +6,7 @@ import ast
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from shardlint.syntax import Binding, FileFacts, Scope
 from shardlint.syntax.nodes import names_in
@@ -165,7 +166,7 @@ def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bin
 def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     position = _position(use)
     chain = _chain(file, use)
-    again = _loop_above(chain)
+    again = _loop_above(file, chain, len(chain))
     found: list[Binding] = []
     later: list[tuple[Binding, ast.AST]] = []
     settled = False
@@ -174,7 +175,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     arms: set[tuple[ast.If, str]] = set()
     if not again and bindings and bindings[0].scope.kind != "comprehension":
         bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
-        for first, end in _other_branches(chain):
+        for first, end in _other_branches(file, chain):
             low, high = bisect_left(bindings, first, key=_bound_at), bisect_left(bindings, end, key=_bound_at)
             asked = [binding for binding in bindings[low:high] if binding.kind == "walrus"]
             bindings = bindings[:low] + asked + bindings[high:]
@@ -199,16 +200,16 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         shared = _shared(chain, other)
         before = _takes_effect(binding, file) <= position
         if _exclusive(chain, other, shared):
-            if again and _loop_above(chain[:shared]):
+            if again and _loop_above(file, chain, shared):
                 found.append(binding)
             continue
         if not before:
-            if again and _loop_above(chain[:shared]) and not _bound_anew(chain, shared, binding.name):
+            if again and _loop_above(file, chain, shared) and not _bound_anew(chain, shared, binding.name):
                 found.append(binding)
                 later.append((binding, _innermost_loop(chain[:shared])))
             continue
         # Around a loop a turn may end between two bindings; before it, the one below always runs after the other.
-        straight = not again or not _loop_above(chain[:shared])
+        straight = not again or not _loop_above(file, chain, shared)
         if settled or (straight and any(_bound_below(one, there, other) for one, there in passed)):
             continue
         found.append(binding)
@@ -231,20 +232,40 @@ def _bound_at(binding: Binding) -> tuple[int, int]:
     return _position(binding.node)
 
 
-def _other_branches(chain: Sequence[ast.AST]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+_Span = tuple[tuple[int, int], tuple[int, int]]
+
+
+class _ChainFacts(NamedTuple):
+    """What is known of a chain by its last statement."""
+
+    in_loop: bool
+    """Whether a loop is in the chain."""
+    branches: tuple[_Span, ...]
+    """Where the branches of chains of `elif` further out begin and end, in which the statement is not."""
+    first: ast.If | None
+    """The first branch, where the statement is an `elif`."""
+
+
+def _other_branches(file: FileFacts, chain: Sequence[ast.AST]) -> Iterator[_Span]:
     """Where the branches above a place in a chain of `elif` begin and end, none of which runs together with it.
 
     Each binding of a long chain would have to be told from each use by itself; what the tests bind stands there too.
     """
-    head: ast.If | None = None
-    for outer, inner in itertools.pairwise(chain):
-        if isinstance(outer, ast.If) and outer.orelse == [inner] and isinstance(inner, ast.If):
-            head = head or outer
-        elif head is not None:
-            yield _position(head.body[0]), _position(outer)
-            head = None
-    if head is not None:
-        yield _position(head.body[0]), _position(chain[-1])
+    if chain:
+        facts: _ChainFacts = file.chain_facts[chain[-1]]
+        yield from facts.branches
+        if facts.first is not None:
+            yield _position(facts.first.body[0]), _position(chain[-1])
+
+
+def _facts_of_chain(outer: ast.AST | None, inner: ast.AST, above: _ChainFacts) -> _ChainFacts:
+    """The facts of the chain that a statement ends, from those of the chain without it."""
+    in_loop = above.in_loop or isinstance(inner, _LOOPS)
+    if isinstance(outer, ast.If) and isinstance(inner, ast.If) and outer.orelse == [inner]:
+        return _ChainFacts(in_loop, above.branches, above.first or outer)
+    if above.first is None or outer is None:
+        return _ChainFacts(in_loop, above.branches, None)
+    return _ChainFacts(in_loop, (*above.branches, (_position(above.first.body[0]), _position(outer))), None)
 
 
 def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
@@ -275,16 +296,19 @@ def _chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
 
 def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, ...]:
     """The chain of a statement or clause, remembered: all that stands in it asks for the same."""
-    known = file.chains.get(clause)
-    if known is None:
-        above: tuple[ast.AST, ...] = ()
-        current = file.parent(clause)
-        while current is not None and current is not end:
-            if isinstance(current, _CLAUSES):
-                above = _clauses(file, current, end)
-                break
-            current = file.parent(current)
-        known = file.chains[clause] = (*above, clause)
+    new: list[ast.AST] = []
+    current: ast.AST | None = clause
+    while current is not None and current is not end and current not in file.chains:
+        if isinstance(current, _CLAUSES):
+            new.append(current)
+        current = file.parent(current)
+    known: tuple[ast.AST, ...] = ()
+    facts = _ChainFacts(False, (), None)
+    if current is not None and current is not end:
+        known, facts = file.chains[current], file.chain_facts[current]
+    for inner in reversed(new):
+        facts = file.chain_facts[inner] = _facts_of_chain(known[-1] if known else None, inner, facts)
+        known = file.chains[inner] = (*known, inner)
     return known
 
 
@@ -296,8 +320,9 @@ def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
     return bisect_left(range(min(len(one), len(two))), True, key=lambda depth: one[depth] is not two[depth])
 
 
-def _loop_above(shared: Sequence[ast.AST]) -> bool:
-    return any(isinstance(node, _LOOPS) for node in shared)
+def _loop_above(file: FileFacts, chain: Sequence[ast.AST], count: int) -> bool:
+    """Whether a loop is among the first nodes of a chain."""
+    return count > 0 and bool(file.chain_facts[chain[count - 1]].in_loop)
 
 
 def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:

@@ -23,6 +23,8 @@ Answer = TypeVar("Answer")
 
 # Measured: the bytes of memory that a file takes, and for each character of its text and each node that was reached.
 _EACH, _CHARACTER, _NODE = 10_000, 43, 660
+# A branch of a longer chain of `elif` is told of so many branches before it, and of the first.
+_NEAR_BRANCHES = 20
 NOWHERE = "\0"
 """A text that no source holds."""
 
@@ -45,6 +47,10 @@ class FileFacts:
         """The statements of a scope by where they begin, and where that is."""
         self._reached: set[ast.stmt] = set()
         """The statements that were visited with those around them and those on the line they begin on."""
+        self._visited_around: set[ast.AST] = set()
+        """The statements that were visited with those around them."""
+        self._first_branches: dict[ast.If, ast.If] = {}
+        """By each branch of a chain of `elif` its first."""
         self._visited: dict[int, list[Scope]] = {}
         """The scopes around a line in which everything on it was visited."""
         self._beginning: dict[str, list[ast.stmt]] = {}
@@ -52,6 +58,8 @@ class FileFacts:
         self._mentions: dict[tuple[str, tuple[str, ...]], tuple[list[ast.AST], list[Scope]]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
+        self.chain_facts: dict[ast.AST, Any] = {}
+        """What is known of each of these chains by its last statement."""
         self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
         self.exits: dict[Scope, int | None] = {}
         self.version_tests: dict[ast.expr, bool] = {}
@@ -116,11 +124,14 @@ class FileFacts:
         self._tables.clear()
         self._in_order.clear()
         self._reached.clear()
+        self._visited_around.clear()
+        self._first_branches.clear()
         self._visited.clear()
         self._beginning.clear()
         self._mentions.clear()
         self.nearest.clear()
         self.chains.clear()
+        self.chain_facts.clear()
         self.reaching.clear()
         self.binders.clear()
         self.exits.clear()
@@ -207,7 +218,8 @@ class FileFacts:
             return
         self._reached.add(statements[index])
         around: ast.AST = statements[index]
-        while around is not scope.node:
+        while around is not scope.node and around not in self._visited_around:
+            self._visited_around.add(around)
             if isinstance(around, ast.stmt):
                 self._walker.visit(around, scope)
             around = self._homes[around][0]
@@ -241,11 +253,31 @@ class FileFacts:
         return None
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Syntactic ancestors, innermost first, up to the module."""
-        parent = self.parent(node)
-        while parent is not None:
-            yield parent
-            parent = self.parent(parent)
+        """Syntactic ancestors, innermost first, up to the module.
+
+        A chain of `elif` is as deep as it is long: after the nearest branches of a long one comes its first.
+        """
+        inner, outer, branches = node, self.parent(node), 0
+        while outer is not None:
+            yield outer
+            inner, outer = outer, self.parent(outer)
+            branches = branches + 1 if _is_branch(outer, inner) else 0
+            if branches > _NEAR_BRANCHES and isinstance(outer, ast.If):
+                outer, branches = self._first_branch(outer), 0
+
+    def _first_branch(self, branch: ast.If) -> ast.If:
+        """The `if` that a chain of `elif` begins with."""
+        passed: list[ast.If] = []
+        while branch not in self._first_branches:
+            passed.append(branch)
+            outer = self.parent(branch)
+            if not isinstance(outer, ast.If) or not _is_branch(outer, branch):
+                self._first_branches[branch] = branch
+                break
+            branch = outer
+        first = self._first_branches[branch]
+        self._first_branches.update(dict.fromkeys(passed, first))
+        return first
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement a node belongs to (itself, for a statement)."""
@@ -469,6 +501,11 @@ class FileFacts:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
         return self._source.offset(line, column), self._source.offset(end_line, end_column)
+
+
+def _is_branch(outer: ast.AST | None, inner: ast.AST) -> bool:
+    """Whether a statement is the `elif` of another."""
+    return isinstance(outer, ast.If) and isinstance(inner, ast.If) and outer.orelse == [inner]
 
 
 def _line(node: ast.AST) -> int:

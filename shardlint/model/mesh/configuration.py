@@ -6,9 +6,10 @@ answer of the cache void (`shardlint/source/tree.py`), so an answer needs no not
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from shardlint.source.tree import Tree
 
 _MAX_FILES = 2_000
 _MAX_WHOLE = 100_000  # bytes of a file that is read as a whole
+# Blocks of a key in blocks of the same key are parsed again: together so many times the size of their file.
+_MAX_NESTED = 8
 # A reader of YAML runs out of stack, and merges of merges grow without end.
 _MAX_DEPTH = 50
 _MAX_MERGED = 30
@@ -43,9 +46,15 @@ class Configurations:
     def __init__(self, files: tuple[Path, ...]) -> None:
         self.files = files
         self._data: dict[Path, object] = {}
+        self._entries: dict[str, tuple[Entry, ...]] = {}
 
-    def entries(self, key: str) -> Iterator[Entry]:
+    def entries(self, key: str) -> tuple[Entry, ...]:
         """The entries, at any depth, whose key matches a regular expression; only these are parsed."""
+        if key not in self._entries:
+            self._entries[key] = tuple(self._find_entries(key))
+        return self._entries[key]
+
+    def _find_entries(self, key: str) -> Iterator[Entry]:
         asked = re.compile(key)
         for path in self.files:
             text = read_configuration(path)
@@ -89,17 +98,23 @@ def read_configuration(path: Path, limit: int = CONFIGURATION_BYTES) -> str:
 def _in_yaml(path: Path, text: str, key: str) -> Iterator[Entry]:
     """Each block of a key by itself: the rest of the file may hold tags and templates that no plain reader knows."""
     lines = text.splitlines()
+    room = _MAX_NESTED * len(text)
     begins = re.compile(rf"^([ \t]*)[\"']?({key})[\"']?[ \t]*:(?=\s|$)")
     for number, line in enumerate(lines):
         match = begins.match(line)
         if match is None:
             continue
-        block = [line, *_below(lines[number + 1 :], len(match[1]))]
-        known, value = _loaded(textwrap.dedent("\n".join(block)), match[2])
+        block = [line]
+        for below in _below(itertools.islice(lines, number + 1, None), len(match[1])):
+            room -= len(below)
+            if room < 0:
+                break
+            block.append(below)
+        known, value = (False, None) if room < 0 else _loaded(textwrap.dedent("\n".join(block)), match[2])
         yield Entry(path, number + 1, match[2], value, known)
 
 
-def _below(lines: list[str], indent: int) -> Iterator[str]:
+def _below(lines: Iterable[str], indent: int) -> Iterator[str]:
     """The lines of a block: those further in, the items of a list at the same depth, and brackets left open."""
     for line in lines:
         bare = line.lstrip()

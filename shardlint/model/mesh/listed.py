@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from shardlint.model import Program
 
 _MAX_FILES = 400
-_DISPLAY = r"(\[[^\]#]*\]|\([^)#]*\))"
+# No bracket inside, as in a list of names: one that is left open ends where the next begins.
+_DISPLAY = r"(\[[^\[\]#]*\]|\([^()#]*\))"
+_ITEM = regex(r"[ \t]*+-[ \t]++[\"']?(\w+|~)[\"']?[ \t]*+(?:#.*)?(?:\n|\Z)")
 _WORD = regex(r"[A-Za-z_]\w*")
 _CONSTANTS = ("None", "null", "True", "true", "False", "false")
 
@@ -49,7 +51,7 @@ def listed(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
 def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
     """`config.name = [...]`, `name: list[str] = (...)`, `name=[...]`, `"name": [...]`."""
     word = re.escape(name)
-    pattern = rf"(?:){word}(?<!\w{word})[\"']?\]?\s*(?::[^=\n]*=|[:=])\s*{_DISPLAY}"
+    pattern = rf"(?:){word}(?<!\w{word})[\"']?\]?\s*(?::[^=\n]{{0,200}}=|[:=])\s*{_DISPLAY}"
     for file in program.project.holding(path, (pattern,)):
         if file is None:
             return
@@ -63,12 +65,15 @@ def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
 def _in_configs(root: Path, name: str) -> Iterator[Listed]:
     for path in _configs(root):
         text = read_configuration(path)
+        line, counted = 1, 0
         for match in re.finditer(
             rf"^([ \t]*){re.escape(name)}:[ \t]*(?:{_DISPLAY}|(?:#[^\n]*)?\n)", text, re.MULTILINE
         ):
-            items = _literal(_quoted(match[2])) if match[2] else _block(text[match.end() :])
+            items = _literal(_quoted(match[2])) if match[2] else _block(text, match.end())
+            line += text.count("\n", counted, match.start())
+            counted = match.start()
             if items is not None:
-                yield Listed(items, path.name, text.count("\n", 0, match.start()) + 1)
+                yield Listed(items, path.name, line)
 
 
 def _configs(root: Path) -> Iterator[Path]:
@@ -91,14 +96,12 @@ def _quoted(text: str) -> str:
     return re.sub(r"\b(null|~)\b", "None", bare)
 
 
-def _block(text: str) -> tuple[str | None, ...] | None:
-    """The items of a block sequence: `- data`, a line each."""
+def _block(text: str, at: int) -> tuple[str | None, ...] | None:
+    """The items of a block sequence that begins at a character: `- data`, a line each."""
     items: list[str | None] = []
-    for line in text.split("\n"):
-        match = re.match(r"[ \t]*-[ \t]+[\"']?(\w+|~)[\"']?[ \t]*(?:#.*)?$", line)
-        if match is None:
-            break
+    while (match := _ITEM.match(text, at)) is not None and match.end() > at:
         items.append(None if match[1] in ("null", "~") else match[1])
+        at = match.end()
     return tuple(items) or None
 
 
