@@ -276,3 +276,97 @@ def test_a_line_end_in_a_name_is_no_line_of_a_diff(write: Write, start: Start) -
     done = start("fix", "--diff", "--unsafe-fixes", "--select=SL201", ".", cwd=folder)
     heads = [line for line in done.stdout.split(b"\n") if line.startswith((b"---", b"+++"))]
     assert heads == [b'--- "a/b\\n--- a\\n+++ b.py"', b'+++ "b/b\\n--- a\\n+++ b.py"']
+
+
+# git: a repository names programs in its configuration and attributes
+
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+
+
+@pytest.fixture
+def repository(write: Write, tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A repository with a change, a program that leaves a mark, and the mark."""
+    folder = write({"a.py": BAD, "b.py": "x = 1\n", "pyproject.toml": ""})
+    mark, program = tmp_path / "mark", tmp_path / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    program.chmod(0o755)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*GIT, *command], cwd=folder, check=True)
+    (folder / "a.py").write_text(BAD + "\n# changed\n")
+    os.utime(folder / "b.py", (1, 1))  # what git would compare by its content
+    return folder, program, mark
+
+
+CONFIGURED = {
+    "core.fsmonitor": "{0}",
+    "core.hooksPath": "{0}",
+    "filter.f.clean": "{0}",
+    "filter.f.smudge": "{0}",
+    "filter.f.process": "{0}",
+    "diff.f.textconv": "{0}",
+    "diff.f.command": "{0}",
+    "diff.external": "{0}",
+    "core.pager": "{0}",
+    "pager.ls-tree": "{0}",
+    "core.editor": "{0}",
+    "core.sshCommand": "{0}",
+    "credential.helper": "{0}",
+    "alias.ls-files": "!{0}",
+    "gpg.program": "{0}",
+    "log.showSignature": "true",
+    "uploadpack.packObjectsHook": "{0}",
+    "remote.origin.vcs": "{0}",
+    "remote.origin.url": "ext::{0}",
+    "remote.origin.uploadpack": "{0}",
+    "remote.origin.promisor": "true",
+    "protocol.ext.allow": "always",
+    "extensions.partialClone": "origin",
+    "core.repositoryformatversion": "1",
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="scripts of POSIX")
+@pytest.mark.parametrize("missing", [False, True], ids=["all objects", "objects to fetch"])
+def test_nothing_that_a_repository_names_runs(
+    repository: tuple[Path, Path, Path], start: Start, missing: bool
+) -> None:
+    folder, program, mark = repository
+    for name, value in CONFIGURED.items():
+        if name != "remote.origin.vcs" or not missing:
+            subprocess.run(["git", "config", name, value.format(program)], cwd=folder, check=True)
+    (folder / ".gitattributes").write_text("* filter=f diff=f\n")
+    (folder / ".git/info/attributes").write_text("* filter=f diff=f\n")
+    for hook in ("post-index-change", "reference-transaction", "pre-auto-gc"):
+        (folder / ".git/hooks" / hook).symlink_to(program)
+    if missing:
+        for path in (folder / ".git/objects").glob("??/*"):
+            path.unlink()
+    mark.unlink(missing_ok=True)
+    done = start("check", "--diff-base", "HEAD", "--select=SL201", "--output-format=concise", cwd=folder)
+    assert not mark.exists()
+    assert done.stdout.startswith(b"a.py:9:9: SL201"), done.stdout + done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+@pytest.mark.parametrize("name", ["config", "HEAD", "index", "packed-refs"])
+def test_a_repository_of_pipes_is_refused(repository: tuple[Path, Path, Path], start: Start, name: str) -> None:
+    folder, *_ = repository
+    (folder / ".git" / name).unlink(missing_ok=True)
+    os.mkfifo(folder / ".git" / name)
+    done = start("check", "--diff-base", "HEAD", cwd=folder)
+    assert done.returncode == 2 and b"it is a pipe or a device" in done.stderr
+
+
+def test_a_working_tree_elsewhere_is_refused(
+    repository: tuple[Path, Path, Path], start: Start, tmp_path: Path
+) -> None:
+    folder, *_ = repository
+    (tmp_path / "elsewhere").mkdir()
+    subprocess.run(["git", "config", "core.worktree", str(tmp_path / "elsewhere")], cwd=folder, check=True)
+    done = start("check", "--diff-base", "HEAD", cwd=folder)
+    assert done.returncode == 2 and b"elsewhere" in done.stderr
+
+
+def test_git_is_run_in_one_place() -> None:
+    files = [path for path in (Path(__file__).parent.parent / "shardlint").rglob("*.py") if '"git"' in path.read_text()]
+    assert [path.name for path in files] == ["git.py"]

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardlint.engine.changes.before import differing, top_of
+from shardlint.engine.changes.before import differing
+from shardlint.engine.changes.git import top_of
 from shardlint.source.find import find
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.notebook import read_program

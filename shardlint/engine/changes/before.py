@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.settings import BadSettings
+from shardlint.engine.changes.git import (
+    ask_git,
+    commit_of,
+    contents_of,
+    files_of,
+    is_same,
+    top_of,
+    tracked_files,
+)
+from shardlint.source.find import survey
+from shardlint.source.text import NOTEBOOK_BYTES
+from shardlint.source.tree import SUFFIXES, Tree
 
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport, Options, Report
@@ -40,17 +51,32 @@ def changed(revision: str, folder: Path) -> list[Path]:
 
     Raises `BadSettings` where that cannot be told.
     """
-    return [path for path in differing(revision, folder) if path.is_file()]
+    return [path for path in differing(revision, folder, SUFFIXES) if path.is_file()]
 
 
-def differing(revision: str, folder: Path) -> list[Path]:
-    """The same, with those that are no longer there."""
+def differing(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
+    """The same, with those that are no longer there, and of all kinds where no suffixes are named."""
     top = top_of(folder)
-    base = _git(top, "merge-base", revision, "HEAD", fails=True).strip() or _commit(top, revision)
-    shown = _git(top, "diff", "--name-only", "-z", "--no-renames", base, "--", str(folder.resolve()))
-    new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", str(folder.resolve()))
-    names = dict.fromkeys(name for name in (shown + new).split("\0") if name)
-    return [top / name for name in names]
+    here = _commit(top, revision)
+    base = here and (ask_git(top, "merge-base", here, "HEAD", fails=True).strip() or here)
+    below = Path(os.path.relpath(os.path.realpath(folder), top)).as_posix()
+    before, tracked = files_of(top, base, below) if base else {}, tracked_files(top, below)
+    names = dict.fromkeys((*before, *tracked, *_met(folder, top)))
+    return [
+        top / name
+        for name in names
+        if name.endswith(suffixes) and (name not in before or not is_same(top, top / name, before[name]))
+    ]
+
+
+def _met(folder: Path, top: Path) -> Iterator[str]:
+    """The Python files and settings that a walk meets in a folder, by their paths from the top."""
+    tree = Tree()
+    files, folders = survey(folder, tree)
+    told = (f"{path}/{name}" for path in folders for name in getattr(tree.folder(path), "telling", ()))
+    for path in map(Path, (*files, *told)):
+        if path.is_relative_to(top):
+            yield path.relative_to(top).as_posix()
 
 
 def new_since(
@@ -87,57 +113,21 @@ def new_since(
 def _written(top: Path, commit: str, root: Path, there: Path) -> Iterable[str]:
     """Write the project's files of a commit into a folder; their names from the root."""
     below = Path(os.path.relpath(os.path.realpath(root), top)).as_posix()
-    listed = _git(top, "ls-tree", "-r", "-z", commit, "--", *([] if below == "." else [below]))
-    blobs: list[tuple[str, str]] = []
-    for line in listed.split("\0"):
-        about, _, name = line.partition("\t")
-        if name.endswith(_SUFFIXES) and about.split()[1:2] == ["blob"] and not about.startswith("12"):
-            blobs.append((about.split()[2], name))
-    asked = "".join(f"{blob}\n" for blob, _ in blobs).encode()
-    said = _run(top, ("cat-file", "--batch"), asked).stdout
-    at = 0
-    for _, name in blobs:
-        end = said.index(b"\n", at)
-        size = int(said[at:end].rpartition(b" ")[2])
+    blobs = {
+        name: blob
+        for name, blob in files_of(top, commit, below).items()
+        if name.endswith(_SUFFIXES) and blob.mode.startswith("10")
+    }
+    for name, data in contents_of(top, blobs, NOTEBOOK_BYTES):
         file = there / os.path.relpath(name, below)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(said[end + 1 : end + 1 + size])
-        at = end + size + 2
+        file.write_bytes(data)
         yield file.relative_to(there).as_posix()
-
-
-def top_of(folder: Path) -> Path:
-    """The top of the working tree that a folder is in. Raises `BadSettings` where it is in none."""
-    said = _git(folder, "rev-parse", "--show-toplevel").strip()
-    return Path(os.path.realpath(said))
 
 
 def _commit(top: Path, revision: str) -> str:
     """The commit a revision stands for; empty where nothing was committed yet. Raises `BadSettings` for no revision."""
-    found = _git(
-        top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", fails=True
-    )
-    if not found.strip() and revision != _NO_COMMIT:
+    commit = commit_of(top, revision)
+    if not commit and revision != _NO_COMMIT:
         raise BadSettings(f"git knows no revision {revision!r} here; fetch it (in CI with its whole history)")
-    return found.strip()
-
-
-def _git(folder: Path, *arguments: str, fails: bool = False) -> str:
-    done = _run(folder, arguments)
-    if done.returncode and not fails:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise BadSettings(f"{folder}: git cannot say what changed: {said[-1] if said else 'it failed'}")
-    return "" if done.returncode else os.fsdecode(done.stdout)
-
-
-def _run(folder: Path, arguments: Sequence[str], input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    # A hook has variables of git's around it that mean the commit being made, which is what is wanted; but no prompts.
-    try:
-        return subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            input=input,
-            capture_output=True,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-        )
-    except OSError as error:
-        raise BadSettings(f"git cannot be run: {error.strerror or error}") from None
+    return commit
