@@ -14,7 +14,7 @@ from pathlib import Path
 from lsprotocol import types as lsp
 from pygls import uris
 
-from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span
+from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span, whole_characters
 from shardlint.source.lazy import dataclass
 from shardlint.source.magics import as_written, indent_of, indented
 from shardlint.source.notebook import BORDER, Notebook, notebook
@@ -128,7 +128,9 @@ class Open:
     def _type(self, uri: str, typed: lsp.NotebookDocumentCellContentChanges, encoding: Encoding) -> None:
         for index, cell in enumerate(self.cells[uri]):
             if cell.uri == typed.document.uri:
-                source = cell.source.replaced(changed(cell.source, typed.changes, encoding))
+                source = cell.source.replaced(
+                    whole_characters(changed(cell.source, typed.changes, encoding))
+                )
                 self.cells[uri][index] = Cell(cell.uri, source, typed.document.version, cell.code)
 
     def close(self, uri: str) -> None:
@@ -157,7 +159,7 @@ def _cell(cell: lsp.NotebookCell, item: lsp.TextDocumentItem | None, known: Cell
     if item is None:
         return known or Cell(cell.document, Source(Path(), ""), None, False)
     code = cell.kind == lsp.NotebookCellKind.Code and item.language_id == "python"
-    return Cell(item.uri, Source(Path(), item.text), item.version, code)
+    return Cell(item.uri, Source(Path(), whole_characters(item.text)), item.version, code)
 
 
 def _joined(path: Path, cells: Iterable[Cell]) -> Notebook:

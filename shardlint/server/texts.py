@@ -13,7 +13,7 @@ from lsprotocol import types as lsp
 from pygls import uris
 
 from shardlint.source.lazy import dataclass
-from shardlint.source.text import Source
+from shardlint.source.text import HALF, Source
 
 Encoding = lsp.PositionEncodingKind | str
 _UNIT = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -52,8 +52,13 @@ def buffer(uri: str, text: str, version: int | None) -> Buffer | None:
     name = uris.to_fs_path(uri)
     if name is None or not name.endswith((".py", ".pyi")):
         return None
-    path = Path(os.path.realpath(name))
+    path, text = Path(os.path.realpath(name)), whole_characters(text)
     return Buffer(uri, path, Source(path, text, _encoding(text)), version)
+
+
+def whole_characters(text: str) -> str:
+    """The text of an editor with U+FFFD for each half of a character, which no file holds."""
+    return text if text.isascii() else HALF.sub("\ufffd", text)
 
 
 def _encoding(text: str) -> str:

@@ -28,9 +28,10 @@ _LEFT_OVER = regex(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
 def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: bool = True) -> None:
     """Write a file so that a killed process leaves the old one, or none, or the new one, never half.
 
-    A symlink stays one: what it points to is replaced. `mode` is the file's permissions; None gives a new
-    file those the process gives to any, and keeps those of an old one, as owner and group are kept. A device or a pipe
-    is written to.
+    A symlink stays one: what it points to is replaced. Extended attributes are kept. A file with several names (hard
+    links), or with an owner or attributes that only others may set, is written over, so that it stays one file; a copy
+    beside it has it all until that is done. `mode` is the file's permissions; None gives a new file those the process
+    gives to any, and keeps those of an old one, as owner and group are kept. A device or a pipe is written to.
 
     Not `durable` is what is our own and may be lost when the machine stops: whatever stands there is replaced, a
     symlink too. Raises `OSError`.
@@ -51,7 +52,7 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: b
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-            ours = old is None or _given_back(stream.fileno(), old)
+            ours = old is None or (old.st_nlink == 1 and _given_back(stream.fileno(), old, real))
         temporary.chmod(mode)
         if ours:
             temporary.replace(real)
@@ -119,22 +120,36 @@ def _remove_unheld(path: Path) -> None:
             os.close(handle)
 
 
-def _given_back(handle: int, old: os.stat_result) -> bool:
-    """Give a new file the owner and group of the old one; False where that is not allowed."""
+def _given_back(handle: int, old: os.stat_result, path: Path) -> bool:
+    """Give a new file the owner, group and extended attributes of the old one; False where that is not allowed."""
     new = os.fstat(handle)
-    if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
-        return True
     try:
-        os.fchown(handle, old.st_uid, old.st_gid)
+        if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+            os.fchown(handle, old.st_uid, old.st_gid)
+        return not hasattr(os, "listxattr") or _copy_attributes(path, handle)
     except OSError:
         return False
+
+
+def _copy_attributes(path: Path, handle: int) -> bool:
+    """Copy the extended attributes of a file to an open one. Raises `OSError` where one may not be set."""
+    try:
+        names = os.listxattr(path)
+    except OSError:  # a file system without any
+        return True
+    there = set(os.listxattr(handle))
+    for name in names:
+        value = os.getxattr(path, name)
+        if name not in there or os.getxattr(handle, name) != value:
+            os.setxattr(handle, name, value)
     return True
 
 
 def _write_over(real: Path, data: bytes, temporary: Path) -> None:
-    """Write into a file that somebody else owns. Where that ends half-way, the copy beside it has it all.
+    """Write into a file that somebody else owns, or that has other names.
 
-    The copy has a name of its own while it is needed: it is no left-over.
+    Where that ends half-way, the copy beside it has it all. It has a name of its own while it is needed: it is no
+    left-over.
     """
     copy = temporary.with_name(f"{temporary.name}-copy")
     temporary.replace(copy)

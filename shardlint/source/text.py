@@ -19,7 +19,7 @@ from shardlint.source.regular import NotRegular, TooLarge, read_regular
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
 _NEWLINE = regex(r"\r\n|\r|\n")
-_HALF = regex(r"[\ud800-\udfff]")
+HALF = regex(r"[\ud800-\udfff]")
 _WIDE = regex(r"[^\x00-\x7f][^\r\n]*")
 
 NOTEBOOKS = (".ipynb", ".md")
@@ -27,8 +27,6 @@ NOTEBOOKS = (".ipynb", ".md")
 MAX_BYTES = 8_000_000
 NOTEBOOK_BYTES = 64_000_000
 """The limit of a notebook with its outputs; its code has the limit of other sources."""
-# What a shell puts in place of `<(command)`.
-_DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 # Python itself needs hours for a megabyte in these.
 _NOT_FOR_SOURCE = ("punycode", "idna")
 # These say a text in one way only.
@@ -202,7 +200,7 @@ def _encodes(text: str, encoding: str, body: bytes) -> bool:
 
 def check_text(text: str) -> str:
     """The text itself. Raises `Unreadable` where it holds half of a character, which Python refuses too."""
-    half = _HALF.search(text) if not text.isascii() else None
+    half = HALF.search(text) if not text.isascii() else None
     if half is not None:
         line = text.count("\n", 0, half.start()) + 1
         raise Unreadable(f"line {line} holds half of a character (U+{ord(half[0]):04X}), so this is not Python source")
@@ -220,11 +218,14 @@ def limit_of(path: Path) -> int:
     return NOTEBOOK_BYTES if path.suffix == ".ipynb" else MAX_BYTES
 
 
-def read_bytes(path: Path) -> bytes:
-    """Read a file. Raises `Unreadable` when it is missing, a directory, a pipe, not permitted, or huge."""
+def read_bytes(path: Path, named: bool = False) -> bytes:
+    """Read a file. Raises `Unreadable` when it is missing, a directory, a device, not permitted, or huge.
+
+    A pipe is read where the command line may have `named` it, as `<(command)` does.
+    """
     try:
-        if str(path).startswith(_DESCRIPTORS):
-            with path.open("rb") as stream:  # the user's own pipe, that has a writer
+        if named and path.is_fifo():
+            with path.open("rb") as stream:
                 return stream.read(MAX_BYTES + 1)
         return read_regular(path, limit_of(path))
     except (TooLarge, NotRegular) as error:
