@@ -395,3 +395,19 @@ def test_a_word_that_is_nearly_right(write: Write, run: Run, arguments: list[str
     ran = run(*arguments, cwd=write({"x.py": PUT}))
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
+
+
+@pytest.mark.parametrize("place", ["../outside.json", "link.json", "folder/../../outside.json", "absolute"])
+def test_a_baseline_outside_of_the_project_is_refused(run: Run, tmp_path: Path, place: str) -> None:
+    root = tmp_path / "project"
+    (root / "folder").mkdir(parents=True)
+    outside = tmp_path / "outside.json"
+    named = str(outside) if place == "absolute" else place
+    (root / "shardlint.toml").write_text(f"baseline = {named!r}\n")
+    (root / "a.py").write_text("import jax\n")
+    if place == "link.json":
+        (root / place).symlink_to(outside)
+    for command in ("check", "baseline", "fix"):
+        ran = run(command, ".", cwd=root)
+        assert ran.code == 2 and "outside of the project" in ran.err
+    assert not outside.exists()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shardlint.config.folders import Places
+    from shardlint.config.settings import Settings
     from shardlint.engine.adoption.baseline import Entry, Matched
     from shardlint.engine.results import FileReport, Options, Report
     from shardlint.source.find import Found
@@ -45,14 +46,29 @@ def projects(report: Report, found: Found, options: Options, places: Places) -> 
             root = places.root(folder)
             if root not in known:
                 settings = places.settings(folder)
-                named = settings.baseline
-                file = settings.folder / named if named else Path(root, NAME)
+                file = _baseline_of(settings, root)
                 known[root] = Known(file, file.parent.resolve(), least(options, settings))
             folders[folder] = known[root]
         folders[folder].files.add(met.real)
     for one in report.reports:
         folders[os.path.dirname(os.path.realpath(one.path))].reports.append(one)
     return known
+
+
+def _baseline_of(settings: Settings, root: str) -> Path:
+    """The baseline of a project. Raises `BadBaseline` where its settings place it outside of the project."""
+    if not settings.baseline:
+        return Path(root, NAME)
+    file = settings.folder / settings.baseline
+    inside = os.path.realpath(settings.folder), root
+    if not any(Path(os.path.realpath(file)).is_relative_to(folder) for folder in inside):
+        from shardlint.engine.adoption.baseline import BadBaseline
+
+        raise BadBaseline(
+            f"{settings.path}: baseline is {settings.baseline!r}, which is outside of the project; "
+            f'write a path inside, such as "{NAME}"'
+        )
+    return file
 
 
 def baselines_of(found: Found, options: Options, places: Places) -> dict[str, Known]:
