@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from shardlint.config.certainty import Certainty
 from shardlint.config.settings import BadSettings
 from shardlint.config.targets import KNOWN
+from shardlint.engine import one_file, rule_limit
 from shardlint.engine.run import Options, Report, check
 from shardlint.rules_api import registry
 from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, rules, select
@@ -381,10 +385,10 @@ def test_a_file_that_vanishes_is_told(write: Write, monkeypatch: pytest.MonkeyPa
     import shardlint.engine.one_file as checking
     from shardlint.source.text import Unreadable, read_bytes
 
-    def read(path: Path) -> bytes:
+    def read(path: Path, named: bool = False) -> bytes:
         if path.name == "b.py":
             raise Unreadable("no such file")
-        return read_bytes(path)
+        return read_bytes(path, named)
 
     monkeypatch.setattr(checking, "read_bytes", read)
     report = run(write({"a.py": PUT, "b.py": PUT, "c.py": PUT}))
@@ -421,6 +425,14 @@ def test_a_rule_that_fails_loses_its_own_findings_in_that_file_only(
     assert "failed at line 4: OSError: gone" in reason
 
 
+class Panic(BaseException):
+    pass
+
+
+def throw(error: BaseException) -> object:
+    raise error
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -430,6 +442,10 @@ def test_a_rule_that_fails_loses_its_own_findings_in_that_file_only(
         pytest.param(lambda site: sys.exit(0), id="leaves"),
         pytest.param(lambda site: (lambda f: f(f))(lambda f: f(f)), id="without-end"),
         pytest.param(lambda site: 1, id="no-iterator"),
+        pytest.param(lambda site: throw(GeneratorExit()), id="generator-exit"),
+        pytest.param(lambda site: throw(Panic("as pyo3 raises")), id="panic"),
+        pytest.param(lambda site: (throw(Panic("late")) for _ in "x"), id="panics-in-a-generator"),
+        pytest.param(lambda site: throw(asyncio.CancelledError()), id="cancelled"),
     ],
 )
 def test_whatever_a_rule_does_wrong_is_its_own_loss(
@@ -439,6 +455,41 @@ def test_whatever_a_rule_does_wrong_is_its_own_loss(
     report = run(write({"a.py": "import numpy as np\nnp.exp(1)\nnp.asarray(1)\n"}))
     assert found(report) == ["a.py:3 XT102"]
     assert [fault.code for _, fault in report.faults] == ["XT206"]
+
+
+def _waits(site: Site) -> Iterator[Finding]:
+    if site.text(site.call.args[0]) == "2":
+        threading.Event().wait()
+    yield site.finding(site.call, "told", "told")
+
+
+def _runs_on(site: Site) -> Iterator[Finding]:
+    while site.text(site.call.args[0]) == "2":
+        try:
+            list(range(1000))
+        except Exception:  # what stops it is no `Exception`
+            continue
+    yield site.finding(site.call, "told", "told")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are kept by a signal")
+@pytest.mark.parametrize("without_end", [_waits, _runs_on])
+def test_a_rule_without_end_is_stopped_in_that_file_only(
+    write: Write, monkeypatch: pytest.MonkeyPatch, without_end: Callable[[Site], Iterator[Finding]]
+) -> None:
+    monkeypatch.setattr(one_file, "SECONDS", 0.2)
+    monkeypatch.setattr(rule_limit, "SECONDS", 0.2)
+    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: without_end(site))
+    text = "import numpy as np\nnp.exp(1)\nnp.asarray(1)\nnp.exp(2)\n"
+    report = run(write({"a.py": text, "b.py": "import numpy as np\nnp.exp(1)\n"}))
+    assert found(report) == ["a.py:3 XT102", "b.py:2 XT206"]
+    ((path, (code, reason)),) = report.faults
+    assert (path.name, code) == ("a.py", "XT206")
+    assert "was stopped at line 4: it took more than 0.2 seconds" in reason
+    assert report.failed and report.undone
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
 
 
 def test_no_suppression_is_called_unused_where_a_rule_failed(write: Write) -> None:
@@ -696,7 +747,7 @@ def test_where_there_is_nothing_to_check_is_no_success(
     assert ran.code == 2
     assert "no Python files found" in ran.out + ran.err
     assert run(command, "gen/a.py", cwd=root).code == 0, "pre-commit names files that the settings exclude"
-    assert run(command, "gen", cwd=root).code == 0
+    assert run(command, "gen", cwd=root).code == 2
 
 
 def test_a_pipe_is_read_once(write: Write, start: Callable[..., object]) -> None:
@@ -834,3 +885,10 @@ class Woken(Nameless):
     assert (done.returncode, done.stdout) == (2, b"")
     assert says.encode() in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("exclude", ["*", "**", "*.py", "gen/", "/gen"])
+def test_a_folder_of_which_all_is_excluded_is_not_checked(write: Write, run: Callable[..., Ran], exclude: str) -> None:
+    root = write({"shardlint.toml": f"exclude = ['{exclude}']\n", "gen/a.py": PUT})
+    ran = run("check", ".", cwd=root)
+    assert ran.code == 2 and "the settings exclude every Python file" in ran.out + ran.err

@@ -195,7 +195,7 @@ row = NamedSharding(mesh, P("data"))
 GROWING = {
     "elif": ("if a: pass\n", "elif a: x = jax.device_put(1, row)\n"),
     "elif in a function": ("@jax.jit\ndef f(a):\n    if a: pass\n", "    elif a: a = jax.device_put(a, row)\n"),
-    "elif in a loop": ("for a in b:\n    if a: pass\n", "    elif x: x = jax.lax.psum(x, 'data')\n"),
+    "elif in a loop": ("for a in b:\n    if a: pass\n", "    elif a: y = jax.device_put(a, row)\n"),
     "walrus in elif": ("if a: pass\n", "elif (x := jax.device_put(1, row)): y = x\n"),
 }
 

@@ -92,7 +92,7 @@ def fix(
     for path in report.missing:
         click.echo(printable(f"{path}: no such file or directory"), err=True)
     if not report.files and not report.skipped:
-        click.echo("Nothing to fix: no Python files found.", err=True)
+        click.echo(f"Nothing to fix: {report.nothing}.", err=True)
     fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
     broken = report.undone or any(outcome.problem for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)

@@ -58,7 +58,7 @@ def _summary(
     verb = "Fixed" if written else "Would fix"
     text = f"`shardlint upgrade {command}` (shardlint {__version__}), {count(report.files, 'file')} read. "
     if not report.files and not report.skipped:
-        text += "Nothing to upgrade: no Python files found."
+        text += f"Nothing to upgrade: {report.nothing}."
     elif not done and not left:
         text += "Nothing to do."
     else:

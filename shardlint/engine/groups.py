@@ -237,7 +237,7 @@ class Look:
         return dead
 
     def find(
-        self, words: Iterable[Word], check: Callable[[Site], Iterator[Finding]], pause: Callable[[], None]
+        self, words: Iterable[Word], check: Callable[[Site], Iterable[Finding]], pause: Callable[[], None]
     ) -> Iterator[tuple[Rule, RuleFailed]]:
         """Look; yields the rules that failed, of which nothing more is asked."""
         needs = self.program.needs
@@ -377,7 +377,7 @@ class Look:
                 finding = replace(finding, fix=replace(finding.fix, edits=moved))
             self._found.append(_Found((at, code, ""), finding, room, made=False))
 
-    def _ask(self, site: Site, check: Callable[[Site], Iterator[Finding]]) -> None:
+    def _ask(self, site: Site, check: Callable[[Site], Iterable[Finding]]) -> None:
         needs = self.program.needs
         room = self._groups.setdefault((self._spot(site.syntax)[0], site.rule.code), _Room())
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from shardlint.engine.catalogue import Card, cards, wanted
 from shardlint.engine.conditions import Around
 from shardlint.engine.index import RuleIndex
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
+from shardlint.engine.rule_limit import SECONDS, TookTooLong, limited, limits_kept
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, selected
 from shardlint.rules_api.rule import Finding
@@ -110,6 +111,8 @@ class Checker:
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
+        self._unfit: dict[str, dict[str, str]] = {}
+        """The rules that are not run on a file, by its real path, each with the reason."""
         self._texts: dict[str, Texts] = {}
         """What was looked for in the texts of editors, by their real paths."""
         self.pause: Callable[[], None] = lambda: None
@@ -269,7 +272,7 @@ class Checker:
                 if given is not None:
                     data = python = given.text.encode("utf-8", "surrogatepass")
                 else:
-                    data = read_bytes(path) if data is None else data
+                    data = read_bytes(path, named=True) if data is None else data
                     python = program(path, data) or b""  # what cannot be read, `decode` below says why
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
@@ -294,10 +297,16 @@ class Checker:
             source = self._overlay.get(absolute) or decode(path, data)
             if words:
                 look = self._look(scope, absolute, source, index, texts)
-                for rule, failure in look.find(words, _checked, self.pause):
-                    faults[rule.code] = Fault(rule.code, str(failure))
+                unfit = self._unfit.get(real, {})
+                with limits_kept():
+                    for rule, failure in look.find(words, lambda site: _checked(site, unfit), self.pause):
+                        faults[rule.code] = Fault(rule.code, str(failure))
             else:
                 check_parses(source.text)
+        except RuleStopped as stopped:
+            self.let_go()
+            self._unfit.setdefault(real, {})[stopped.code] = stopped.reason
+            return self.check_file(path, data if given is None else None)
         except BrokenPack:
             raise
         except Unreadable as error:
@@ -496,24 +505,45 @@ def _run(reported: frozenset[str], settings: Settings, options: Options) -> froz
     return reported | (usual - frozenset(matching(options.ignore)))
 
 
-def _checked(site: Site) -> Iterator[Finding]:
-    """A rule's findings at a site. Raises `RuleFailed`."""
-    rule = site.rule
-    try:
-        with timed(f"{rule.code} {rule.name}"):
-            for finding in site.findings():
-                if not isinstance(finding, Finding):
-                    raise TypeError(f"{finding!r} is no Finding")
-                if not 0 <= finding.start <= finding.end <= len(site.file.untold.text):
-                    raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
-                yield finding
-    except (Exception, SystemExit) as error:
-        from shardlint.engine.groups import RuleFailed
+def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
+    """A rule's findings at a site. Raises `RuleFailed`, also for a rule that is `unfit` for the file."""
+    from shardlint.engine.groups import RuleFailed
 
+    rule = site.rule
+    if rule.code in unfit:
+        raise RuleFailed(unfit[rule.code])
+    line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
+    where = f"{rule.code} ({pack}) at line {line} of {site.file.path}"
+    try:
+        with timed(f"{rule.code} {rule.name}"), limited(where):
+            findings = list(site.findings())
+        for finding in findings:
+            if not isinstance(finding, Finding):
+                raise TypeError(f"{finding!r} is no Finding")
+            if not 0 <= finding.start <= finding.end <= len(site.file.untold.text):
+                raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
+        return findings
+    except KeyboardInterrupt:
+        raise
+    except TookTooLong:
+        raise RuleStopped(
+            rule.code,
+            f"{rule.code} ({pack}) was stopped at line {line}: it took more than {SECONDS:g} seconds; "
+            "what it finds in this file is missing, please report it to its authors",
+        ) from None
+    except BaseException as error:  # of a pack: pyo3 panics are no `Exception`, nor is GeneratorExit
         if isinstance(error, RecursionError) and entries()[rule.code].ours:
             raise  # the file is nested too deeply: our rules are not recursive for other reasons
-        line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
         raise RuleFailed(
             f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}; "
             "what it finds in this file is missing, please report it to its authors"
         ) from error
+
+
+class RuleStopped(BaseException):
+    """A rule that was stopped in the middle of something: what the program remembers may be half made."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason

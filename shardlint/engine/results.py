@@ -83,9 +83,14 @@ class Run:
     """The folder of the project that a file is in."""
 
     @property
+    def nothing(self) -> str:
+        """Why no file was read, for people."""
+        return "the settings exclude every Python file" if self.left_out else "no Python files found"
+
+    @property
     def undone(self) -> bool:
         """Whether something that was asked for was not done: a run without findings is no success then."""
-        nothing = not self.files and not self.excluded and not self.left_out
+        nothing = not self.files and not self.excluded
         return bool(self.missing) or self.failed or self.incomplete or nothing
 
     def passed_by(self, found: Found) -> None:

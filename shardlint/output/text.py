@@ -132,7 +132,7 @@ def summary(report: Report) -> str:
     if not report.files and not report.skipped:
         if report.since is not None:
             return f"Nothing to check: no Python file changed since {printable(report.since)}."
-        return "Nothing to check: no Python files found."
+        return f"Nothing to check: {report.nothing}."
     if not report.checked and not report.findings:
         return f"Nothing was checked{_left(report)}."
     if not report.findings:

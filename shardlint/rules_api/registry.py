@@ -67,7 +67,9 @@ class Entry:
         module, _, name = self.where.partition(":")
         try:
             found = getattr(importlib.import_module(module), name)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             said = str(error) if isinstance(error, ImportError | AttributeError) else _said(error)
             raise BrokenPack(
                 f"cannot load rule {self.code} from {self.where}, of {self.pack}: {said}"
@@ -167,7 +169,9 @@ def _imported(point: EntryPoint) -> Pack:
         shown += f" of {point.dist.name} {point.dist.version}"
     try:
         found = importlib.import_module(point.value)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BrokenPack(
             f"{shown} cannot be imported: {_said(error)}; fix or uninstall it, none of its rules can run"
         ) from error
@@ -282,7 +286,9 @@ def _made(entry: Entry) -> Rule:
             for text in getattr(trigger, "near", ()):
                 re.compile(text if text.startswith("(?") else "")
         return rule
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BrokenPack(f"cannot make rule {entry.code} of {entry.pack}: {_said(error)}") from error
 
 

@@ -1,0 +1,69 @@
+"""A limit of time for each rule at each site: a rule that does not come to an end is stopped.
+
+The limit is kept by a signal, so only in the main thread of a process and on POSIX. Code in C that never returns to
+Python is not stopped by it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SECONDS = 30.0
+"""A rule takes milliseconds at a site. Nothing that ends takes so long, on a slow machine neither."""
+_AGAIN = 1.0
+_TRIES = 5
+
+
+class TookTooLong(BaseException):
+    """A rule was stopped at its limit. No `Exception`, which rules catch."""
+
+
+class _Limit:
+    running = ""
+    """The rule and place that the limit is for, for people; empty between two."""
+    tries = 0
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    if not _Limit.running:
+        return
+    _Limit.tries += 1
+    if _Limit.tries > _TRIES:  # it catches everything
+        said = f"shardlint: not complete: {_Limit.running} takes too long and does not stop\n"
+        os.write(2, said.encode("utf-8", "backslashreplace"))
+        os._exit(2)
+    raise TookTooLong
+
+
+@contextmanager
+def limits_kept() -> Iterator[None]:
+    """Have `limited` keep its limits meanwhile."""
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def limited(running: str) -> Iterator[None]:
+    """Raise `TookTooLong` in what takes longer than the limit; `running` names it."""
+    if sys.platform == "win32" or signal.getsignal(signal.SIGALRM) is not _stop:
+        yield
+        return
+    _Limit.running, _Limit.tries = running, 0
+    signal.setitimer(signal.ITIMER_REAL, SECONDS, _AGAIN)
+    try:
+        yield
+    finally:
+        _Limit.running = ""
+        signal.setitimer(signal.ITIMER_REAL, 0)
