@@ -892,3 +892,28 @@ def test_a_folder_of_which_all_is_excluded_is_not_checked(write: Write, run: Cal
     root = write({"shardlint.toml": f"exclude = ['{exclude}']\n", "gen/a.py": PUT})
     ran = run("check", ".", cwd=root)
     assert ran.code == 2 and "the settings exclude every Python file" in ran.out + ran.err
+
+
+def _never_stops(site: Site) -> Iterator[Finding]:
+    while True:
+        try:
+            threading.Event().wait()
+        except BaseException:
+            yield from ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process that is forked")
+def test_a_rule_that_catches_what_stops_it_ends_the_run_with_its_name(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rule_limit, "SECONDS", 0.1)
+    monkeypatch.setattr(rule_limit, "_AGAIN", 0.05)
+    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: _never_stops(site))
+    root = write({"a.py": "import numpy as np\nnp.exp(1)\n"})
+    child = os.fork()
+    if not child:
+        run(root)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    said = capfd.readouterr().err
+    assert "not complete: XT206" in said and "a.py takes too long and does not stop" in said
