@@ -299,12 +299,13 @@ def _first(site: Site, loop: Loop) -> bool:
     within: ast.AST = loop.node
     if within not in site.file.ancestors(site.call):
         within = next(one for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef))
-    calls = [one for one in walk(within) if isinstance(one, ast.Call) and _before(one, site.call)]
-    return not any("device_put" in ast.dump(one.func) for one in calls)
+    first = site.file.kept(("first placement", within), lambda: _first_placement(within))
+    return first is None or first >= site.call.lineno
 
 
-def _before(one: ast.Call, other: ast.Call) -> bool:
-    return one is not other and one.lineno < other.lineno
+def _first_placement(within: ast.AST) -> int | None:
+    calls = (one for one in walk(within) if isinstance(one, ast.Call) and "device_put" in ast.dump(one.func))
+    return min((one.lineno for one in calls), default=None)
 
 
 def _others(site: Site, loop: Loop) -> Iterator[_Fed]:
