@@ -155,9 +155,9 @@ def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
                         "axes": axes, "parts": parts, "dtype": str(eqn.outvars[0].aval.dtype),
                     }  # fmt: skip
         elif name == "device_put":
-            for target, variable in zip(eqn.params.get("devices", ()), eqn.outvars, strict=False):
+            for target, atom, variable in zip(eqn.params.get("devices", ()), eqn.invars, eqn.outvars, strict=False):
                 lines = of_traceback(eqn.source_info.traceback)[:4]
-                if lines and _in_vain(target):
+                if lines and _memory(atom) == _memory(variable) and _in_vain(target):
                     yield {
                         "what": "put-in-jit", "lines": lines, "shape": list(variable.aval.shape),
                         "dtype": str(variable.aval.dtype), "target": spec_text(target),
@@ -211,6 +211,11 @@ def _explicit(aval: Any) -> list[str]:
         for name in axes_in(part)
         if "Explicit" in str(kinds.get(name)) and dict(mesh.shape).get(name, 1) > 1
     ]
+
+
+def _memory(atom: Any) -> Any:
+    """The memory that an array of a program is in, by its type; None on releases whose types do not say."""
+    return getattr(atom.aval, "memory_space", None)
 
 
 def _in_vain(target: Any) -> bool:
