@@ -266,12 +266,13 @@ def _init(
     if not record:
         raise click.UsageError("--init-file is for --init")
     try:
-        for line in init(command, into, timeout, python):
-            click.echo(printable_lines(line))
+        lines, complete = init(command, into, timeout, python)
     except CannotRun as error:
         tell(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
-    sys.exit(0)
+    for line in lines:
+        click.echo(printable_lines(line))
+    sys.exit(0 if complete else 1)
 
 
 def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:

@@ -115,7 +115,7 @@ def _why_not(data: Mapping[str, Any]) -> str:
 
 def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
     file = Path(data["file"])
-    module = file.stem if data["main"] else str(data["module"])
+    module = str(data["module"])
     name = str(data["attribute"])
     plain = name.replace(".", "_")
     fixture = plain if plain not in taken else f"{module.rpartition('.')[2]}_{plain}"

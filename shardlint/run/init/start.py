@@ -23,8 +23,8 @@ NAME = "sharding_fixtures.py"
 _DEVICES = 8
 
 
-def init(command: Sequence[str], into: Path | None, timeout: float, python: str) -> list[str]:
-    """Run the program and write its fixtures; what to tell of them.
+def init(command: Sequence[str], into: Path | None, timeout: float, python: str) -> tuple[list[str], bool]:
+    """Run the program and write its fixtures; lines for the reader, and whether every function got its fixture.
 
     Raises `CannotRun` where there is nothing to write, or where a file would be written over.
     """
@@ -36,7 +36,7 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     if into is not None and into.exists():
         raise CannotRun(f"{into}: exists; name another file, or remove it")
     if all(REFERENCE.fullmatch(word) for word in command):
-        return [line for word in command for line in _to_fill_in(word, into, root)]
+        return [line for word in command for line in _to_fill_in(word, into, root)], True
     words = launch.command_line(command)
     if into is None and any((root / word).parent == root for word in words if word.endswith(".py")):
         _refuse_to_overwrite(Path(NAME))  # before anything runs
@@ -60,11 +60,12 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
     other = python if python != sys.executable else _python_of(words)
     options = ["--timeout", f"{timeout:g}", *(["--python", other] if other != sys.executable else [])]
     settle(functions, file, shlex.join(command), options)
-    return [
+    lines = [
         *_told(functions, file, options[2:]),
         *_left_out(left, root),
         *(f"note: {note}" for note in notes),
     ]
+    return lines, not any(one.broken and not one.runs for one in functions)
 
 
 def _refuse_to_overwrite(file: Path) -> None:
@@ -83,10 +84,15 @@ def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
 
 
 def _place(functions: Sequence[Function], root: Path) -> Path:
-    """Beside the script, from where its name can be imported; of modules in packages, the working directory."""
-    first = functions[0].file.parent
-    package = (first / "__init__.py").exists() or "." in functions[0].reference_to.partition(":")[0]
-    folder = root if package else first
+    """The folder its modules are imported from, the script's or that of the outermost package; or the working
+    directory, for a package in its `src`, or on another path.
+    """
+    first = functions[0]
+    names = first.reference_to.partition(":")[0].split(".") if not first.runs else [first.file.stem]
+    depth = len(names) - (first.file.stem != "__init__")
+    folder = first.file.parents[depth]
+    if depth and (folder == root / "src" or not (folder.is_relative_to(root) or root.is_relative_to(folder))):
+        folder = root
     return Path(os.path.relpath(folder / NAME, root)) if folder.is_relative_to(root) else folder / NAME
 
 
@@ -110,7 +116,8 @@ def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> 
     yield f"wrote {file}: {passing if good else 'no fixture that passes'}"
     if good:
         again = shlex.join(["shardlint", "verify", str(file), *options])
-        yield f"review it, and the goldens in {golden_path(f'{file}::x').parent}; then: {again}"
+        goldens = golden_path(f"{file}::x").parent
+        yield f"review it{f', and the goldens in {goldens}' if goldens.is_dir() else ''}; then: {again}"
     for one in functions:
         if one.broken:
             yield f"{one.reference_to}: no fixture{' of the whole program' if one.runs else ''}: {one.broken}"

@@ -36,7 +36,8 @@ def begin(folder: str, *beside: dict[str, Any]) -> None:
     arrivals = types.SimpleNamespace(**{name: arrived[name] for name in ("before", "after", "path")})
     factories = makers["Factories"]()
     made = makes["MadeModules"]()
-    writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
+    names = ("Code", "Unwritten", "own", "guarded", "main_module")
+    writes = types.SimpleNamespace(**{name: written[name] for name in names})
     made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
     written["made"], makers["writes"] = made, writes
     recorder = _Recorder(folder)
@@ -339,8 +340,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     return {
         **told,
         "attribute": name,
-        "main": fun.__module__ == "__main__",
-        "module": fun.__module__,
+        "module": _module(fun),
         "guarded": fun.__module__ != "__main__" or writes.guarded(code.co_filename),
         "context": context,
         "mesh": _sizes(meshes[0] if meshes else now),
@@ -377,8 +377,7 @@ def _of_return(of: Any, given: dict[str, Any], outs: Any) -> dict[str, Any] | No
         "line": of.__code__.co_firstlineno,
         "name": of.__qualname__,
         "attribute": f"{of.__self__.__name__}.{of.__name__}" if bound else of.__name__,
-        "main": of.__module__ == "__main__",
-        "module": of.__module__,
+        "module": _module(of),
         "guarded": of.__module__ != "__main__" or writes.guarded(file),
         "context": context,
         "mesh": _sizes(meshes[0]),
@@ -408,6 +407,11 @@ def _leaves_of(one: Any) -> list[Any]:
     import jax
 
     return [leaf for leaf in jax.tree_util.tree_leaves(one) if hasattr(leaf, "dtype")]
+
+
+def _module(fun: Any) -> str:
+    """The module of a function, as another file imports it."""
+    return str(writes.main_module() if fun.__module__ == "__main__" else fun.__module__)
 
 
 def _function(fun: Any) -> Any:

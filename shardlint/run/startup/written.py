@@ -32,6 +32,19 @@ def guarded(file: str) -> bool:
     return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)
 
 
+def main_module() -> str:
+    """The name by which another file imports the program: of `-m` the one given, of a script with its packages."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return str(main.__spec__.name)
+    folder, name = os.path.split(os.path.abspath(main.__file__ or ""))  # noqa: PTH100
+    parts = [os.path.splitext(name)[0]]  # noqa: PTH122
+    while os.path.exists(os.path.join(folder, "__init__.py")):  # noqa: PTH110, PTH118
+        folder, name = os.path.split(folder)
+        parts.insert(0, name)
+    return ".".join(parts)
+
+
 def _kind(value: Any) -> str:
     """A type of numbers as code; empty for what is none."""
     import jax
@@ -196,9 +209,7 @@ class Code:
         if name != "__main__":
             return name
         file = getattr(sys.modules["__main__"], "__file__", None)
-        if not file or not guarded(file):
-            return ""
-        return str(os.path.splitext(os.path.basename(file))[0])  # noqa: PTH119, PTH122
+        return main_module() if file and guarded(file) else ""
 
     def given(self, name: str, value: Any) -> str:
         """What a class was called with: as another argument, or by the name it is kept under."""
