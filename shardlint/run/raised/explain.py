@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from shardlint.run.raised import buffers, devices, specs, structure
+from shardlint.run.raised import buffers, devices, pmap_axes, specs, structure
 from shardlint.run.raised.explanation import Explanation
 from shardlint.run.raised.kinds import Recognised
 
@@ -27,6 +27,7 @@ _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "map-specs": structure.trees,
     "none-among": structure.trees,
     "result-varies": structure.varies,
+    "pmap-axis": pmap_axes.leading_axis,
     "spec-rank": specs.rank,
     "indivisible": specs.indivisible,
     "unbound-axis": specs.unbound,

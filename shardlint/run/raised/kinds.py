@@ -7,7 +7,8 @@ message is about: a finding that does not say the same word is about something e
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from shardlint.run.raised.record import Error
 
@@ -26,11 +27,26 @@ class Kind:
     codes: tuple[str, ...] = ()
     exact: bool = False
     """Many other mistakes raise the same: only a finding on a line of the traceback explains it."""
+    in_pmap: bool = False
+    """Only of what `pmap` raised itself, which newer releases say in the words of jit and shard_map."""
     confirms: tuple[str, ...] = ()
     """Rules that say no more than what the error shows to be so: wherever in its files such a finding lies."""
 
 
 KINDS = (
+    Kind(
+        "pmap-axis",
+        r"pmap (?:got inconsistent sizes|was requested to map)|input to pmapped function must equal"
+        r"|requires \d+ logical devices, but .*num_replicas=|Specified axis_size \d+ doesn't match",
+        ("SL419", "SL308"),
+    ),
+    Kind(
+        "pmap-axis",
+        r"pytree key path flat_args|cannot select an axis to squeeze out|tuple index out of range"
+        r"|vmap (?:got inconsistent sizes|was requested to map)",
+        ("SL419", "SL308"),
+        in_pmap=True,
+    ),
     Kind(
         "incompatible-devices",
         r"Received incompatible devices for |incompatible device(?:s| order|_assignment)",
@@ -154,7 +170,6 @@ KINDS = (
         r"as an abstract array|is not a valid JAX type",
         ("SL103", "SL110", "SL108", "SL405", "SL417", "SL324", "SL331"),
     ),
-    Kind("pmap-size", r"pmap (?:got|was requested).{0,200}(?:sizes|axis)", ("SL419", "SL308")),
     Kind("name-removed", r"cannot import name '(?P<word>\w+)' from '(?:jax|equinox|flax|haliax|optax)", _NAMES),
     Kind("name-removed", r"No module named '(?:jax|flax|equinox|haliax)\.(?:[\w.]*\.)?(?P<word>\w+)'", _NAMES),
     Kind(
@@ -206,16 +221,18 @@ class Recognised:
     error: Error
     kind: Kind | None
     words: tuple[str, ...] = ()
+    releases: Mapping[str, str] = field(default_factory=dict)
+    """Of what the program had imported."""
 
 
 _KNOWN = [(kind, re.compile(kind.pattern, re.DOTALL)) for kind in KINDS]
 
 
-def recognise(error: Error) -> Recognised:
+def recognise(error: Error, releases: Mapping[str, str] | None = None) -> Recognised:
     """What kind of error it is; of kind None where it is none that is known."""
     for kind, pattern in _KNOWN:
-        found = pattern.search(error.said)
+        found = pattern.search(error.said) if error.in_pmap or not kind.in_pmap else None
         if found:
             words = tuple(word.strip("'\"`") for word in found.groupdict().values() if word)
-            return Recognised(error, kind, words)
+            return Recognised(error, kind, words, releases or {})
     return Recognised(error, None)

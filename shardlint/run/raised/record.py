@@ -34,6 +34,8 @@ class Leaf:
     """What jax calls it while it is traced."""
     parameter: str = ""
     """The parameter it is given for, where that is known."""
+    axis: int | None = None
+    """The axis along which `pmap` maps it."""
 
     def text(self) -> str:
         """`state['w'] f32[8,8]`."""
@@ -70,6 +72,8 @@ class Call:
     arguments: tuple[Given, ...]
     defined: tuple[str, int] | None
     module: str = ""
+    devices: int = 0
+    """Over how many devices `pmap` maps it; 0 of what is not mapped, or not known to be."""
 
     @property
     def leaves(self) -> list[Leaf]:
@@ -117,6 +121,13 @@ class Error:
     def call(self) -> Call | None:
         """The call that line was in."""
         return self.at.call if self.at else None
+
+    @property
+    def in_pmap(self) -> bool:
+        """Whether `pmap` raised it itself: no function of the user's runs below it."""
+        frames = self.frames[self.frames.index(self.own[-1]) + 1 :] if self.own else ()
+        below = any(frame.file.endswith("pmap.py") for frame in frames)
+        return below or (self.call is not None and self.call.devices > 0)
 
     @property
     def said(self) -> str:
@@ -197,6 +208,7 @@ def _call(data: Mapping[str, Any]) -> Call:
         tuple(given),
         where,
         str(data.get("module", "")),
+        int(data.get("devices", 0)),
     )
 
 
@@ -220,6 +232,7 @@ def _leaf(data: Mapping[str, Any], text: str, parameter: str) -> Leaf:
         bool(data.get("deleted", False)),
         str(data.get("short", "")),
         parameter + str(data.get("path", "")) if parameter else "",
+        None if data.get("axis") is None else int(data["axis"]),
     )
 
 

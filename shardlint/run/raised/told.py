@@ -93,7 +93,7 @@ def _explained(raised: Raised) -> Told | None:
         return None
     reports = _checked(errors, raised.releases)
     for error in errors:
-        found = recognise(error)
+        found = recognise(error, raised.releases)
         finding, explanation = choose(found, reports), explain(found)
         if finding is not None and explanation is not None and not explanation.arrays:
             explanation = None  # the finding says it better

@@ -7,6 +7,7 @@ shardlint is on the program's path. It looks at what is there and runs nothing: 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import linecache
@@ -19,6 +20,7 @@ _TEXT = 20_000
 _FRAMES = 200
 _LEAVES = 400
 _CHAIN = 6
+_STEPS = 6
 # This file is run and not imported, so nothing else says where it lies.
 _HERE = os.path.dirname(os.path.abspath(sys._getframe().f_code.co_filename))  # noqa: PTH100, PTH120
 _ASIDE = os.path.join(os.path.dirname(_HERE), "observe")  # noqa: PTH118, PTH120
@@ -93,7 +95,7 @@ def _frame(tb: Any) -> Any:
             told["end"] = where[1]
             node = _at(code.co_filename, where)
             if node is not None:
-                told["call"] = _call(node, tb.tb_frame)
+                told["call"] = _call(node, tb.tb_frame, _taken_by_pmap(tb))
     except Exception:  # what is told of a failure must not be another
         told["call"] = None
     return told
@@ -116,15 +118,26 @@ def _at(file: Any, where: Any) -> Any:
     return None
 
 
-def _call(node: Any, frame: Any) -> Any:
-    """What was called, and what it was given."""
+def _taken_by_pmap(tb: Any) -> Any:
+    """What a pmapped function took by position, where a frame below shows it (jax 0.8 on)."""
+    for below in list(_walk(tb))[1:3]:
+        code = below.tb_frame.f_code
+        if code.co_name == "wrapped" and os.path.basename(code.co_filename) == "pmap.py":  # noqa: PTH119
+            return below.tb_frame.f_locals["args"]
+    return ()
+
+
+def _call(node: Any, frame: Any, taken: Any = ()) -> Any:
+    """What was called, and what it was given; `taken` holds arguments whose expressions cannot be looked up."""
     if isinstance(node, ast.Call):
         given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
-        return {
-            "callee": ast.unparse(node.func),
+        mapped = _mapped(node.func, frame)
+        told = {
+            "callee": ast.unparse(node.func if mapped is None else mapped["callee"]),
             **_target(node.func, frame),
-            "arguments": _given(given, frame),
+            "arguments": _given(given, frame, mapped, taken),
         }
+        return told if mapped is None else {**told, "devices": mapped["devices"]}
     if isinstance(node, ast.BinOp):
         given = [(None, node.left), (None, node.right)]
         return {"callee": "", "parameters": [], "arguments": _given(given, frame)}
@@ -147,24 +160,119 @@ def _target(node: Any, frame: Any) -> Any:
     return told
 
 
-def _given(given: Any, frame: Any) -> Any:
-    told, left = [], _LEAVES
+def _mapped(node: Any, frame: Any) -> Any:
+    """The callee as written, its `in_axes` and the number of devices, of what `pmap` made; None of anything else."""
+    try:
+        if isinstance(node, ast.Call):  # jax.pmap(step, in_axes=...)(state)
+            maker = _value(node.func, frame)
+            options = {one.arg: _value(one.value, frame) for one in node.keywords if one.arg in _OF_PMAP}
+            arrays = maker.__module__.startswith("equinox")
+            options = {"in_axes": _of_array if arrays else 0, **options}
+            return _over(node.args[0], options) if maker.__name__ in ("pmap", "filter_pmap") else None
+        target = _value(node, frame)
+        while target is not None:
+            if type(target).__name__ == "_PmapWrapper":
+                return _over(node, {"in_axes": target._in_axes, "axis_size": target._axis_size})
+            # jax and Flax keep what they were given in what the functions that they make close over.
+            attributes = vars(target)
+            waiting = [target, *(attributes[name] for name in ("lower", "_prepare_pmap") if name in attributes)]
+            for _ in range(_STEPS):
+                inside = _closed_over(waiting.pop(0)) if waiting else {}
+                if "in_axes" in inside and not inside.keys().isdisjoint(_WITH_AXES):
+                    return _over(node, inside)
+                waiting += [inside[name] for name in ("infer_params", "trace", "fun") if name in inside]
+            target = attributes.get("__wrapped__")
+    except Exception:  # of what cannot be looked up nothing is known
+        return None
+    return None
+
+
+_WITH_AXES = ("devices", "in_devices", "pmapped_fn")
+_OF_PMAP = ("in_axes", "axis_size", "devices", "static_broadcasted_argnums")
+
+
+def _over(callee: Any, options: Any) -> Any:
+    static = options.get("static_broadcasted_tuple", options.get("static_broadcasted_argnums")) or ()
+    devices = options.get("devices", options.get("in_devices"))
+    count = options.get("axis_size") or (len(devices) if devices else sys.modules["jax"].local_device_count())
+    return {
+        "callee": callee,
+        "axes": options["in_axes"],
+        "static": (static,) if isinstance(static, int) else tuple(static),
+        "devices": count,
+    }
+
+
+def _closed_over(function: Any) -> Any:
+    """What a function closes over by name, or what a partial of one was given."""
+    if isinstance(function, functools.partial):
+        return inspect.signature(function.func).bind_partial(*function.args, **function.keywords).arguments
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+
+
+def _of_array(leaf: Any) -> Any:
+    """What `eqx.if_array(0)` says of a leaf."""
+    return 0 if hasattr(leaf, "shape") else None
+
+
+def _note_axes(leaves: Any, at: Any, value: Any, mapped: Any) -> None:
+    """Note the axis of each leaf of an argument that is mapped; `at` is its position, None of a keyword."""
+    axes = mapped["axes"]
+    if at is not None and at in mapped["static"]:
+        axes = None
+    elif isinstance(axes, (tuple, list)):
+        axes = 0 if at is None else axes[at]
+    elif isinstance(axes, dict):  # by parameter, of Equinox
+        axes = 0
+    numbers = "bool", "int", "float", "complex"
+    for leaf, axis in zip(leaves, _spread(axes, value), strict=False):
+        if axis is not None and leaf["type"] in numbers:
+            leaf.update(array=True, shape=[], dtype=leaf["type"])
+        leaf["axis"] = axis
+
+
+def _spread(axes: Any, value: Any) -> Any:
+    """The axis of each leaf of a tree, of axes for the beginning of the tree."""
+    tree = sys.modules["jax"].tree_util
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(tree.tree_leaves(value))
+    if callable(axes):
+        return [axes(leaf) for leaf in tree.tree_leaves(value)]
+    found: list[Any] = []
+
+    def note(axis: Any, part: Any) -> None:
+        found.extend(_spread(axis, part))
+
+    tree.tree_map(note, axes, value, is_leaf=lambda one: one is None)
+    return found
+
+
+def _given(given: Any, frame: Any, mapped: Any = None, taken: Any = ()) -> Any:
+    told: list[Any] = []
+    left = _LEAVES
     for name, node in given:
-        starred = isinstance(node, ast.Starred) or (name is None and node is None)
-        one = {
-            "name": name,
-            "text": ast.unparse(node)[:200],
-            "starred": starred,
-            "leaves": [],
-            "known": False,
-        }
+        starred = isinstance(node, ast.Starred)
+        text = ast.unparse(node.value if starred else node)[:200]
         try:
-            value = _value(node.value if isinstance(node, ast.Starred) else node, frame)
-            one |= {"known": True, "type": type(value).__name__, "leaves": _leaves(value, left)}
-            left -= len(one["leaves"])
+            if name is None and not starred and len(told) < len(taken):
+                value = taken[len(told)]
+            else:
+                value = _value(node.value if starred else node, frame)
+            parts = [(text, value)]
+            if starred:  # each of what it stands for
+                parts = [(f"{text}[{at}]", each) for at, each in enumerate(value)]
         except Exception:
-            one["known"] = False
-        told.append(one)
+            told.append({"name": name, "text": ast.unparse(node)[:200], "starred": starred, "known": False})
+            continue
+        for text, value in parts:
+            leaves = _leaves(value, left)
+            left -= len(leaves)
+            if mapped is not None:
+                _note_axes(leaves, len(told) if name is None else None, value, mapped)
+            one = {"name": name, "text": text, "known": True, "type": type(value).__name__, "leaves": leaves}
+            told.append(one)
     return told
 
 
