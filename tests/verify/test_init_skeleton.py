@@ -89,7 +89,7 @@ def test_axes_come_from_specs_where_no_mesh_is_built(project: Path) -> None:
 
 
 def test_the_file_and_what_is_not_there(project: Path) -> None:
-    said = init(["proj.train:placed"], None, 60, "python")
+    said, _ = init(["proj.train:placed"], None, 60, "python")
     assert said[0].startswith("wrote placed_fixture.py, a fixture of proj.train:placed to be filled in")
     for reference, why in [
         ("proj.train:placed", "placed_fixture.py: exists"),
