@@ -16,6 +16,7 @@ from shardlint.rewrite.align import aligned
 from shardlint.rewrite.edits import Layer, back, forward, together
 from shardlint.rewrite.line_length import configured_length
 from shardlint.rewrite.spacing import spaced
+from shardlint.rewrite.untouched import misread
 from shardlint.rewrite.unused import dropped
 from shardlint.rewrite.wrap import line_length, wrapped
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
@@ -188,7 +189,7 @@ class Attempt:
             self._give_up(work, findings)
             return False
         chosen, layer = together(findings)
-        if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
+        if chosen and (wrong := _broken_by(work.after, layer)):
             chosen, layer = self._one(work, chosen, wrong)
         layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
         text = work.after.text
@@ -222,7 +223,7 @@ class Attempt:
         """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
         for finding in chosen:
             some, layer = together([finding])
-            alone = _wrong(work.after.replaced(layer.made(work.after.text)))
+            alone = _broken_by(work.after, layer)
             if alone is None:
                 return some, layer
             made = AppliedFix(work.path, finding, len(work.layers), work.origin(finding))
@@ -285,6 +286,14 @@ def _untouchable(source: Source, path: Path) -> str:
     except NotParsed as error:
         return str(error)
     return f"Python cannot compile it: {broken}" if broken is not None else ""
+
+
+def _broken_by(before: Source, layer: Layer) -> str | None:
+    """Why the edits of a layer must not be made: the text would be no program, or another one where it is not edited."""
+    after = before.replaced(layer.made(before.text))
+    if (wrong := _wrong(after)) is not None:
+        return wrong
+    return misread(read_facts(before, before.path), layer, read_facts(after, after.path))
 
 
 def _wrong(after: Source) -> str | None:

@@ -178,7 +178,7 @@ def without_lines(file: FileFacts, statement: ast.stmt) -> Edit:
         above += 1
     while last + below < len(starts) and not source.line(last + below + 1).strip():
         below += 1
-    last += min(above, below)
+    last += below if first - above == 1 else min(above, below)
     return Edit(source.offset(first, 0), starts[last] if last < len(starts) else len(source.text), "")
 
 

@@ -58,12 +58,16 @@ def _start(layer: Layer, edit: Edit) -> int:
 
 
 def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
-    """The numbers of lines that are too long now and were not."""
+    """The numbers of lines that are too long now and were not, or that outgrow the longest line of the file."""
+    longest = max((len(line) for line in before.text.splitlines()), default=0)
+    now = after.split("\n")
     for edit in layer.edits:
         ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
-        if ends or len(before.line_at(edit.start)) <= length:
-            lines = _lines(after, _start(layer, edit), edit.text)
-            yield from lines[:-1] if ends else lines
+        short = ends or len(before.line_at(edit.start)) <= length
+        lines = _lines(after, _start(layer, edit), edit.text)
+        for number in lines[:-1] if ends else lines:
+            if short or len(now[number - 1].rstrip("\r")) > longest:
+                yield number
 
 
 def _lines(text: str, start: int, part: str) -> range:

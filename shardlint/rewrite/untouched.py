@@ -1,0 +1,67 @@
+"""Edits against the syntax tree: what they put in the place of an expression stays one, and no other statement changes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.rewrite.edits import Layer
+from shardlint.rules_api.rule import Edit
+from shardlint.syntax import FileFacts
+
+_PATH = tuple[str, ...]
+
+
+def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
+    """Why Python reads the text `after` the edits otherwise than they were meant; None where it does not.
+
+    An expression that replaces another must be read as one: `lambda f: g(f)` in the place of `a` in `a if b else c` is
+    not. A statement that no edit touches must be what it was, and in the blocks it was in.
+    """
+    expressions = _expressions(after)
+    replaced = {before.span(node) for node in ast.walk(before.tree) if isinstance(node, ast.expr)}
+    for edit in layer.edits:
+        if (edit.start, edit.end) in replaced and not _is_read_whole(layer, edit, expressions, after):
+            line = before.source.position(edit.start)[0]
+            return f"Python would not read what replaces the expression at line {line} as one"
+    statements = {after.span(node)[0]: (path, node) for path, node in _statements(after.tree, ())}
+    for path, node in _statements(before.tree, ()):
+        start, end = before.span(node)
+        if any(edit.start <= end and edit.end >= start for edit in layer.edits):
+            continue
+        found = statements.get(layer.forward(start))
+        if found is None or found[0] != path or ast.dump(found[1]) != ast.dump(node):
+            return f"the statement at line {node.lineno}, which it does not edit, would become another"
+    return None
+
+
+def _is_read_whole(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]], file: FileFacts) -> bool:
+    """Whether the text of an edit is an expression of the tree afterwards; also where it is no expression by itself."""
+    try:
+        meant = ast.parse(f"(\n{edit.text}\n)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    start = layer.forward(edit.start)
+    lines = edit.text.split("\n")[: meant.lineno - 2]
+    first = edit.text.split("\n")[meant.lineno - 2].encode()[: meant.col_offset].decode()
+    start += sum(len(line) + 1 for line in lines) + len(first)
+    return any(ast.dump(one) == ast.dump(meant) for one in after.get(start, ()))
+
+
+def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
+    """The expressions of a file by where they begin."""
+    found: dict[int, list[ast.expr]] = {}
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.expr):
+            found.setdefault(file.span(node)[0], []).append(node)
+    return found
+
+
+def _statements(node: ast.AST, path: _PATH) -> Iterator[tuple[_PATH, ast.stmt]]:
+    """The statements without a block of their own, each with the kinds of the blocks around it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt) and not hasattr(child, "body"):
+            yield path, child
+        elif not isinstance(child, ast.expr):
+            inner = (*path, type(child).__name__) if isinstance(child, ast.stmt) else path
+            yield from _statements(child, inner)
