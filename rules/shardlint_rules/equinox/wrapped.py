@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
+from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -62,9 +63,11 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
     if isinstance(parent, Definition) and wrapper in parent.decorator_list:
         yield Wrapping(parent, wrapper)
-    elif isinstance(parent, ast.Call) and parent.func is wrapper and _one_argument(parent):
+    elif isinstance(parent, ast.Call) and parent.func is wrapper and one_argument(parent):
         yield Wrapping(parent.args[0], parent)
     elif isinstance(parent, ast.Call) and parent.args and parent.args[0] is wrapper and _is_partial(site, parent):
+        yield from _given_to(site, parent, depth)
+    elif isinstance(parent, ast.Call) and parent.func is wrapper and not parent.args and _only_more(parent):
         yield from _given_to(site, parent, depth)
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
@@ -78,7 +81,14 @@ def _is_partial(site: Site, call: ast.Call) -> bool:
     return len(call.args) == 1 and all(isinstance(one, Api) and one.name == "functools.partial" for one in called)
 
 
-def _one_argument(call: ast.Call) -> bool:
+def _only_more(call: ast.Call) -> bool:
+    """Whether a call of what a decorator factory gives only adds settings: `sharded(donate="all")`."""
+    names = {one.arg for one in call.keywords}
+    return bool(names) and not names & {None, "fun", *SHARDING_SETTINGS}
+
+
+def one_argument(call: ast.Call) -> bool:
+    """Whether a call is given one argument by position, and nothing else."""
     return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _UNIT = "    "
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
+# Where a lambda needs no parentheses: elsewhere it would take in what follows.
+_TAKES_A_LAMBDA = (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword, ast.Tuple, ast.List, ast.Dict)
 _LETTERS = ("x", "y", "z")
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -92,7 +94,9 @@ def above(
     called, left = _called(site, rest)
     held = ", ".join([name, "function", *shardings.values()])
     made = f"{called}({bound}({held}){f', {left}' if left else ''})"
-    return [*edits, *more, site.replace(site.call, f"lambda function: {made}")], lines
+    written = f"lambda function: {made}"
+    bare = isinstance(site.file.parent(site.call), _TAKES_A_LAMBDA)
+    return [*edits, *more, site.replace(site.call, written if bare else f"({written})")], lines
 
 
 def handed_over(site: Site, asked: Asked) -> tuple[Asked, dict[str, str]]:

@@ -36,7 +36,7 @@ from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.filled import filled
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
 from shardlint_rules.equinox.same_in_body import obstacle
-from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, one_argument, wrappings
 
 _WHY = "the constraints take effect, which changes the compiled program"
 
@@ -120,7 +120,7 @@ def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: lis
         first = definition.decorator_list[0]
         more, shown, _ = _one(site, target, asked, rest, 1)
         edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
-    elif (function := site.argument("fun")) is not None and site.form == "call":
+    elif (function := _wrapped(site)) is not None:
         edits, shown = above(site, function, asked, rest, lines)
     else:
         raise NotRewritten("what it wraps is not to be seen here")
@@ -166,15 +166,23 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
             raise NotRewritten("nothing is wrapped with it in this file")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
-        if site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
+        if _wrapped(site) is None and site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
             raise
-        function = site.argument("fun") if site.form == "call" else None
         try:
-            edits, shown = above(site, function, asked, rest)
+            edits, shown = above(site, _wrapped(site), asked, rest)
         except NotRewritten as why:
             raise NotRewritten(f"{reason}, and {why}" if str(why) != str(reason) else str(why)) from None
         message = f"write around it: {' '.join('; '.join(shown).split())}"
         return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
+
+
+def _wrapped(site: Site) -> ast.expr | None:
+    """The one function that the call is of, or that what it gives is called with at once; None where there is none."""
+    if site.form == "call" and (function := site.argument("fun")) is not None:
+        return function
+    applied = site.file.parent(site.call)
+    at_once = isinstance(applied, ast.Call) and applied.func is site.call and one_argument(applied)
+    return applied.args[0] if isinstance(applied, ast.Call) and at_once else None
 
 
 def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
