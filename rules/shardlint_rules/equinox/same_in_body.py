@@ -10,6 +10,7 @@ from shardlint.model.values import Api, CallResult, ClassValue, Function, Transf
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.in_class import class_of
 from shardlint_rules.equinox.wrapped import Definition
 
@@ -30,7 +31,8 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
             problem = _name(site, part, expression, function)
             if problem is not None:
                 return problem
-    return None
+    change = changed_later(site, expression)
+    return change.reason if change is not None else None
 
 
 def gives_the_same(site: Site, call: ast.Call) -> bool:

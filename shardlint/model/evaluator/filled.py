@@ -92,6 +92,14 @@ def filled_in_parts(evaluator: Evaluator, file: FileFacts, mentions: Sequence[as
     return _Filling(evaluator, file, None).any_of(value, found)
 
 
+def is_changed(evaluator: Evaluator, file: FileFacts, mention: ast.AST) -> bool:
+    """Whether a mention changes what it names in place: itself, or by a function of the project that takes it."""
+    if _change(file, mention) is not None:
+        return True
+    call = file.parent(mention)
+    return isinstance(call, ast.Call) and mention in call.args and _is_changer(evaluator, file, mention)
+
+
 def _changes(file: FileFacts, scope: Scope, name: str) -> Iterator[_Change]:
     for mention in file.mentions_in(scope, name):
         if not isinstance(mention, ast.Name):

@@ -114,13 +114,15 @@ class Body:
         self.first = function.body[1] if docstring else first
         self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
         self.edits += imported
+        self.imported = len(self.edits)
+        self.opened = self._opened()
 
     def constrain_inputs(self, asked: Given, comments: list[str]) -> None:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
         names, asked = with_star(self.names, self.function.args.vararg, asked)
-        room = line_length(self.file) - self._indent()
+        room = line_length(self.file) - (len(self.opened) if self.opened is not None else self._indent())
         what = f"`{self.function.name}`"
         lines = input_lines(self.shard, names, asked, self.spare, what, room)
         self.shown += [" ".join("".join(lines).split())] if len(lines) == 1 else lines
@@ -133,6 +135,8 @@ class Body:
         """Constrain every returned value."""
         if asked is None:
             return
+        if self.opened is not None and len(self.edits) == self.imported:
+            self._open([])
         for statement in self.file.walked(self.file.scope(self.function)).returns:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):
@@ -303,8 +307,34 @@ class Body:
             for part in walk(value)
         )
 
+    def _opened(self) -> str | None:
+        """The indentation of the block that a body on the line of its `def` is opened into; None of any other body."""
+        source, function = self.file.source, self.function
+        start = self.file.span(function.body[0])[0]
+        line = source.line_starts[function.body[0].lineno - 1]
+        head = source.text[line:start]
+        if not head.strip():
+            return None
+        first = source.line(function.lineno)
+        outer = first[: len(first) - len(first.lstrip())]
+        return outer + ("\t" if "\t" in outer else UNIT)
+
+    def _open(self, lines: list[str]) -> None:
+        """Put the statements of a body that stands on one line on lines of their own, and others ahead of the first."""
+        source, text = self.file.source, self.file.source.text
+        lead = f"{source.newline}{self.opened}"
+        body = self.function.body
+        start = self.file.span(body[0])[0]
+        colon = len(text[:start].rstrip(" \t"))
+        ends = [colon, *(self.file.span(one)[1] for one in body)]
+        for statement, end in zip(body, ends, strict=False):
+            more = [part for line in lines for part in line.split("\n")] if statement is self.first else []
+            self.edits.append(Edit(end, self.file.span(statement)[0], "".join(f"{lead}{part}" for part in [*more, ""])))
+
     def _lead(self, statement: ast.stmt) -> str | None:
         """What a statement is indented by; None where it shares its line."""
+        if self.opened is not None and statement in self.function.body:
+            return self.opened
         source = self.file.source
         text = source.text[source.line_starts[statement.lineno - 1] : self.file.span(statement)[0]]
         return None if text.strip() else text
@@ -336,11 +366,7 @@ class Body:
         line = source.position(start)[0]
         indent = source.text[source.line_starts[line - 1] : start]
         if indent.strip():
-            if any(text.startswith("#") for text in lines):
-                raise NotRewritten("a comment beside the keywords would be lost")
-            if any(text.startswith("if ") for text in lines):
-                raise NotRewritten(f"the body of `{self.function.name}` stands on one line")
-            self.edits.append(Edit(start, start, "".join(f"{text}; " for text in lines)))
+            self._open(lines)
             return
         while line > 1 and source.line(line - 1).lstrip().startswith("#"):
             line -= 1

@@ -36,6 +36,7 @@ from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import results
 from shardlint_rules.equinox.before_call import runs_anew
 from shardlint_rules.equinox.beside_statement import before, indent_of
+from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.same_in_body import changes, gives_the_same, stays_itself
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten, besides, positional
 
@@ -163,6 +164,8 @@ def _kept(site: Site, asked: Asked) -> dict[str, str]:
     """
     kept: dict[str, str] = {}
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
+        if (change := changed_later(site, source)) is not None:
+            raise NotRewritten(change.reason)
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(

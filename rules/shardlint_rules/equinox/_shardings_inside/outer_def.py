@@ -15,6 +15,7 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One,
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
 from shardlint_rules.equinox.beside_statement import indent_of, placed
+from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.same_in_body import gives_the_same
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 
@@ -183,6 +184,8 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
 def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> None:
     """The shardings must mean the same in the new function, which is made where they are given."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
+        if (change := changed_later(site, source)) is not None:
+            raise NotRewritten(change.reason)
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(

@@ -32,6 +32,7 @@ from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox._shardings_inside.taken_out import lines_above, taken_out, with_names
 from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody, Written, written
+from shardlint_rules.equinox.before_call import runs_anew
 from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.filled import filled
 from shardlint_rules.equinox.hidden_keywords import Hidden, hidden
@@ -217,7 +218,8 @@ def _one(
         problem = obstacle(site, source, target.function)
         if problem is not None:
             there = f"inside `{getattr(target.function, 'name', '')}`"
-            raise (OutOfReach if problem.endswith(there) else NotRewritten)(problem)
+            around = problem.endswith(there) or (_wrapped(site) is not None and runs_anew(site))
+            raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:
             raise NotRewritten("a comment beside the keywords would be lost")

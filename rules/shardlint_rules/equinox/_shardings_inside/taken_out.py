@@ -23,10 +23,12 @@ from shardlint_rules.equinox._shardings_inside.given_shardings import (
     Parted,
     given,
     refuse_explicit,
+    sources,
     under_name,
 )
 from shardlint_rules.equinox.before_call import check_place, copied, free_names, own_dict, single_quotes
 from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.changed_later import changed_later
 from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox.wrapped import NotRewritten
 
@@ -99,6 +101,10 @@ def _holds_none(entry: Entry) -> bool:
 def with_names(site: Site, asked: Asked) -> tuple[list[str], Asked]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
     check_place(site, "what the shardings are may change")
+    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+        change = changed_later(site, source)
+        if change is not None and not change.copied:
+            raise NotRewritten(change.reason)
     lines, inputs, outputs = named(site, asked.inputs, asked.outputs)
     return lines, replace(asked, inputs=inputs, outputs=outputs)
 
