@@ -103,7 +103,8 @@ class Work:
         edits = made.finding.fix.edits if made.finding.fix is not None else ()
         found: set[int] = set()
         for edit in edits:
-            first = self.after.position(forward(self.layers[made.layer :], edit.start))[0]
+            begin = self.layers[made.layer].begin(edit)
+            first = self.after.position(forward(self.layers[made.layer + 1 :], begin))[0]
             found.update(range(first, first + edit.text.count(self.after.newline) + 1))
         return found
 
@@ -289,7 +290,7 @@ def _untouchable(source: Source, path: Path) -> str:
 
 
 def _broken_by(before: Source, layer: Layer) -> str | None:
-    """Why the edits of a layer must not be made: the text would be no program, or another one where it is not edited."""
+    """Why the edits of a layer must not be made: the text would be no program, or another one outside the edits."""
     after = before.replaced(layer.made(before.text))
     if (wrong := _wrong(after)) is not None:
         return wrong

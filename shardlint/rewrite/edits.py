@@ -29,6 +29,12 @@ class Layer:
             end = edit.end
         return "".join([*parts, text[end:]])
 
+    def begin(self, edit: Edit) -> int:
+        """Where the text of one of the edits begins afterwards."""
+        return edit.start + sum(
+            len(one.text) - (one.end - one.start) for one in self.edits if one.start < edit.start
+        )
+
     def forward(self, offset: int) -> int:
         """Where what begins at an offset begins afterwards: what was replaced begins where the new text does."""
         shift = 0

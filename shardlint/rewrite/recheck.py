@@ -9,7 +9,7 @@ from shardlint.engine.results import Outcome
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward
 from shardlint.rewrite.oldest import broken_there
-from shardlint.rules_api.rule import Finding
+from shardlint.rules_api.rule import Certainty, Finding, Harm
 
 # More attempts than this, and nothing of the project is fixed.
 _ATTEMPTS = 6
@@ -106,7 +106,21 @@ def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], lis
                 rest.remove(found)
     fixes = [made.finding.fix for made in work.made if made.finding.fix is not None]
     uncovered = {code for fix in fixes for code in fix.uncovers}
-    return kept, [one for one in rest if one.rule.code not in uncovered]
+    return kept, [one for one in rest if one.rule.code not in uncovered and not _was_behind_a_crash(work, one)]
+
+
+def _was_behind_a_crash(work: Work, finding: Finding) -> bool:
+    """Whether a finding is of lines that a fix wrote in the place of a proven crash, and does not raise itself: the
+    program did not come to it before. It is reported."""
+    if finding.harm is Harm.CRASH:
+        return False
+    line = work.after.position(finding.start)[0]
+    return any(
+        made.finding.harm is Harm.CRASH
+        and made.finding.certainty is Certainty.PROVEN
+        and line in work.lines(made)
+        for made in work.made
+    )
 
 
 def _same_place(work: Work, before: Finding, now: Finding) -> bool:

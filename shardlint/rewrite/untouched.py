@@ -1,4 +1,4 @@
-"""Edits against the syntax tree: what they put in the place of an expression stays one, and no other statement changes."""
+"""Edits and the syntax tree: an expression that replaces another stays one, and no other statement changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Edit
 from shardlint.syntax import FileFacts
 
-_PATH = tuple[str, ...]
+_Path = tuple[str, ...]
 
 
 def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
@@ -21,7 +21,7 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     expressions = _expressions(after)
     replaced = {before.span(node) for node in ast.walk(before.tree) if isinstance(node, ast.expr)}
     for edit in layer.edits:
-        if (edit.start, edit.end) in replaced and not _is_read_whole(layer, edit, expressions, after):
+        if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions, after):
             line = before.source.position(edit.start)[0]
             return f"Python would not read what replaces the expression at line {line} as one"
     statements = {after.span(node)[0]: (path, node) for path, node in _statements(after.tree, ())}
@@ -35,7 +35,7 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     return None
 
 
-def _is_read_whole(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]], file: FileFacts) -> bool:
+def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]], file: FileFacts) -> bool:
     """Whether the text of an edit is an expression of the tree afterwards; also where it is no expression by itself."""
     try:
         meant = ast.parse(f"(\n{edit.text}\n)", mode="eval").body
@@ -57,7 +57,7 @@ def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
     return found
 
 
-def _statements(node: ast.AST, path: _PATH) -> Iterator[tuple[_PATH, ast.stmt]]:
+def _statements(node: ast.AST, path: _Path) -> Iterator[tuple[_Path, ast.stmt]]:
     """The statements without a block of their own, each with the kinds of the blocks around it."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt) and not hasattr(child, "body"):

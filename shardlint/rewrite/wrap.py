@@ -45,16 +45,9 @@ def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer
         if not breaks.edits or not same_program(after, text):
             break
         layers.append(breaks)
-        lines = {number for edit in breaks.edits for number in _lines(text, _start(breaks, edit), edit.text)}
+        lines = {number for edit in breaks.edits for number in _lines(text, breaks.begin(edit), edit.text)}
         after = text
     return layers
-
-
-def _start(layer: Layer, edit: Edit) -> int:
-    """Where the text of an edit begins once all of its layer are made."""
-    return edit.start + sum(
-        len(one.text) - (one.end - one.start) for one in layer.edits if one.start < edit.start
-    )
 
 
 def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
@@ -64,7 +57,7 @@ def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[in
     for edit in layer.edits:
         ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
         short = ends or len(before.line_at(edit.start)) <= length
-        lines = _lines(after, _start(layer, edit), edit.text)
+        lines = _lines(after, layer.begin(edit), edit.text)
         for number in lines[:-1] if ends else lines:
             if short or len(now[number - 1].rstrip("\r")) > longest:
                 yield number

@@ -65,9 +65,7 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
         yield Wrapping(parent, wrapper)
     elif isinstance(parent, ast.Call) and parent.func is wrapper and one_argument(parent):
         yield Wrapping(parent.args[0], parent)
-    elif isinstance(parent, ast.Call) and parent.args and parent.args[0] is wrapper and _is_partial(site, parent):
-        yield from _given_to(site, parent, depth)
-    elif isinstance(parent, ast.Call) and parent.func is wrapper and not parent.args and _only_more(parent):
+    elif isinstance(parent, ast.Call) and _adds_settings(site, parent, wrapper):
         yield from _given_to(site, parent, depth)
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
@@ -75,16 +73,14 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
         raise OutOfReach("what it wraps is not to be seen here")
 
 
-def _is_partial(site: Site, call: ast.Call) -> bool:
-    """Whether a call binds more settings: `partial(sharded, donate="all")`."""
+def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
+    """Whether a call only adds settings to a factory: `partial(sharded, donate="all")`, `sharded(donate="all")`."""
+    if call.func is wrapper:
+        names = {one.arg for one in call.keywords}
+        return not call.args and bool(names) and not names & {None, "fun", *SHARDING_SETTINGS}
     called = options(site.value(call.func))
-    return len(call.args) == 1 and all(isinstance(one, Api) and one.name == "functools.partial" for one in called)
-
-
-def _only_more(call: ast.Call) -> bool:
-    """Whether a call of what a decorator factory gives only adds settings: `sharded(donate="all")`."""
-    names = {one.arg for one in call.keywords}
-    return bool(names) and not names & {None, "fun", *SHARDING_SETTINGS}
+    partial = all(isinstance(one, Api) and one.name == "functools.partial" for one in called)
+    return len(call.args) == 1 and call.args[0] is wrapper and partial
 
 
 def one_argument(call: ast.Call) -> bool:
