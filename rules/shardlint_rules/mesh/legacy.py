@@ -14,9 +14,9 @@ from shardlint.model.values import Api, CallResult, Constant, Parameter, Place, 
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.host import on_the_host
+from shardlint_rules.mesh.one_device import obstacle
 from shardlint_rules.mesh.origin import refused
 from shardlint_rules.mesh.running import Running, names, running, through
 from shardlint_rules.upgrade.readers import imports, readers, uses_any
@@ -33,19 +33,22 @@ _FLAX_READS = (
     "with_logical_partitioning",
     "with_partitioning",
 )
-_EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for an array on one device"
-_PMAP = "pmap, which raises under jax.set_mesh"
-_FOR_PMAP = "what lays arrays out for pmap, which raises under jax.set_mesh: {}"
+_EAGER = (
+    "`{}` at {} constrains an array outside jit by a bare spec; under jax.set_mesh that raises for an array on one device"
+)
+_PMAP = "`{}` at {} runs pmap, which raises under jax.set_mesh"
+_FOR_PMAP = "`{}` at {} lays arrays out for pmap, which raises under jax.set_mesh"
 # What makes an array of one row a device, which pmap takes.
 _ROWS = frozenset({
     "flax.jax_utils.replicate", "flax.jax_utils.prefetch_to_device", "flax.training.common_utils.shard",
     "flax.training.common_utils.shard_prng_key", "jax.device_put_replicated", "jax.device_put_sharded",
 })  # fmt: skip
-_DEVICE = "jax.default_device, which jax.set_mesh overrules: fresh arrays would be on the mesh"
-_ONE = "what puts an array on one device, with which jax.set_mesh lets nothing be computed: {}"
 _NEVER_ENTERED = "jax.sharding.AbstractMesh"  # a `with` statement that enters it raises
 _CALLS = 3  # so many calls back an argument is followed
-_MUCH = "more than is looked at"
+_MUCH = (
+    "the block yields to callers that are not seen, or runs more than 400 functions: what they do under the mesh is not "
+    "known"
+)
 
 
 def entered(
@@ -113,49 +116,31 @@ def libraries(site: Site, joined: bool = False) -> list[str]:
 def _in_the_block(site: Site, run: Running) -> list[str]:
     """What runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
     found = []
-    if any(_eager_bare(site.program, place) for place in run.calls):
-        found.append(_EAGER)
-    if any(_of_pmap(site.program, place) for place in run.calls):
-        found.append(_PMAP)
+    for place in run.calls:
+        if _eager_bare(site.program, place):
+            found.append(_EAGER.format(_shown(place), site.where(place)))
+            break
+    for place in run.calls:
+        if _of_pmap(site.program, place):
+            found.append(_PMAP.format(_shown(place), site.where(place)))
+            break
     else:
         rows = next((place for place in run.calls if names(site.program, place) & _ROWS), None)
         if rows is not None:
-            found.append(_FOR_PMAP.format(f"{rows.file.path.name}:{rows.line}"))
-    if any("jax.default_device" in names(site.program, place) for place in run.calls):
-        found.append(_DEVICE)
-    alone = next((place for place in run.calls if _on_one_device(site, place)), None)
-    if alone is not None:
-        found.append(_ONE.format(f"{alone.file.path.name}:{alone.line}"))
+            found.append(_FOR_PMAP.format(_shown(rows), site.where(rows)))
     if run.more:
         found.append(_MUCH)
     return found
 
 
+def _shown(place: Place) -> str:
+    assert isinstance(place.node, ast.Call)
+    return place.file.text(place.node.func)
+
+
 def _of_pmap(program: Program, place: Place) -> bool:
     assert isinstance(place.node, ast.Call)
     return any(through(one, "jax.pmap") for one in options(program.value(place.file, place.node.func)))
-
-
-def _on_one_device(site: Site, place: Place) -> bool:
-    call = place.node
-    assert isinstance(call, ast.Call)
-    if "device_put" not in place.text() or "jax.device_put" not in names(site.program, place):
-        return False
-    given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "device")]
-    at = Site(site.program, place.file, call, Api("", ""), "name", site.targets, site.rule)
-    return any(is_device(at, node) or single_device(at, node) for node in given)
-
-
-def _under_a_device(site: Site, statement: ast.With | ast.AsyncWith, before: list[ast.withitem]) -> bool:
-    """Whether a block around chooses one device, or an item ahead of the mesh does."""
-    before = list(before)
-    node = site.file.parent(statement)
-    while node is not None and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        if isinstance(node, ast.With | ast.AsyncWith):
-            before += node.items
-        node = site.file.parent(node)
-    calls = [one.context_expr for one in before if isinstance(one.context_expr, ast.Call)]
-    return any("jax.default_device" in names(site.program, Place(site.file, call)) for call in calls)
 
 
 def _eager_bare(program: Program, place: Place) -> bool:
@@ -172,9 +157,11 @@ def _eager_bare(program: Program, place: Place) -> bool:
 def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext) -> str:
     """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
     if item.optional_vars is not None and not _can_bind_first(site.file, statement, item):
-        return "it binds the mesh to a name, which the text has no room for above it"
-    before = statement.items[: statement.items.index(item)]
-    return _stays(site, statement, before, item.context_expr, context)
+        return (
+            f"`as {site.text(item.optional_vars)}` at line {item.context_expr.lineno} takes the mesh, and jax.set_mesh "
+            "returns None: bind the mesh in a statement above first"
+        )
+    return _stays(site, statement, item.context_expr, context)
 
 
 def stack_stays(site: Site, call: ast.Call, entered: ast.expr, context: MeshContext) -> str:
@@ -185,22 +172,21 @@ def stack_stays(site: Site, call: ast.Call, entered: ast.expr, context: MeshCont
     item = site.file.parent(bindings[0].node) if len(bindings) == 1 else None
     statement = site.file.parent(item) if isinstance(item, ast.withitem) else None
     if not isinstance(statement, ast.With) or not isinstance(item, ast.withitem) or scope is not site.file.home(call):
-        return "where it ends is not in the text"
+        return f"the stack `{site.text(stack) if stack is not None else ''}` is not opened by a `with` of this function"
     opened = options(site.value(item.context_expr))
     made = [one.by if isinstance(one, CallResult) else one for one in opened]
     if not all(isinstance(one, Api) and one.name == "contextlib.ExitStack" for one in made):
-        return "where it ends is not in the text"
+        return f"`{site.text(item.context_expr)}` at line {item.context_expr.lineno} is not seen to be an ExitStack"
     if not isinstance(site.file.parent(call), ast.Expr):
-        return "what it gives is used, and jax.set_mesh gives None"
+        return f"line {call.lineno} uses the mesh that enter_context returns, and jax.set_mesh returns None"
     if moves := [*readers(site).said, *libraries(site)]:
-        return f"what reads the mesh moves with it: {'; '.join(moves)}"
-    return _stays(site, statement, statement.items, entered, context)
+        return f"the program also reads the old mesh context: {'; '.join(moves)}"
+    return _stays(site, statement, entered, context)
 
 
 def _stays(
     site: Site,
     statement: ast.With | ast.AsyncWith,
-    before: list[ast.withitem],
     mesh: ast.expr,
     context: MeshContext,
 ) -> str:
@@ -210,19 +196,25 @@ def _stays(
     meshes = [context.mesh] if context.mesh is not None else [site.mesh_of(one) for one in options(followed)]
     known = [mesh for mesh in meshes if mesh is not None]
     if (not known or len(known) < len(meshes)) and not _all_have_auto_axes(site):
-        return "the text does not show which mesh it is, nor that all of the project's have Auto axes"
-    if not all(_has_auto_axes(site, mesh) for mesh in known):
-        return "not all axes of the mesh are Auto"
-    if _under_a_device(site, statement, before):
-        return f"it is under {_DEVICE}"
+        return (
+            f"where `{site.text(mesh)}` is made is not seen, and not all meshes of the project have Auto axes; under "
+            "jax.set_mesh Explicit axes change the types of arrays"
+        )
+    explicit = next((one for one in known if not _has_auto_axes(site, one)), None)
+    if explicit is not None:
+        return f"the mesh made at {site.where(explicit.place)} has axes that are not Auto"
     run = running(site.program, Place(site.file, statement))
     if site.program.region(site.file, statement).traced in ("always", "sometimes"):
-        return "it is traced code, where jax.set_mesh raises"
+        return f"line {statement.lineno} runs inside jit, where jax.set_mesh raises"
     if not on_the_host(site, statement, run):
-        return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
-    inside = [f"in it runs {why}" for why in _in_the_block(site, run)]
+        function = site.file.home(statement).function()
+        name = getattr(function.node, "name", "the function") if function is not None else "the function"
+        return (
+            f"`{name}` may be called inside jit, where jax.set_mesh raises: no caller of it is seen that runs outside"
+        )
+    other = obstacle(site, statement, known[0] if len(known) == 1 else None)
     mismatch = refused(site.program, run)
-    return "; ".join([*inside, mismatch] if mismatch else inside)
+    return "; ".join(filter(None, [*_in_the_block(site, run), other, mismatch]))
 
 
 def _has_auto_axes(site: Site, mesh: Mesh) -> bool:

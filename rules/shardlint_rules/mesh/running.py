@@ -34,7 +34,7 @@ def running(program: Program, block: Place) -> Running:
     assert isinstance(block.node, ast.With | ast.AsyncWith)
     calls = [Place(block.file, call) for call in _calls_of(block.node)]
     if any(_yields(part) for part in block.node.body):
-        users = _users(program, block)
+        users = yielded_to(program, block)
         if users is None:
             return Running(tuple(calls), True)
         calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
@@ -52,7 +52,7 @@ def running(program: Program, block: Place) -> Running:
     return Running(tuple(calls), False)
 
 
-def _users(program: Program, block: Place) -> list[Place] | None:
+def yielded_to(program: Program, block: Place) -> list[Place] | None:
     """What runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
     function = block.file.home(block.node).function()
     node = function.node if function is not None else None

@@ -1,0 +1,183 @@
+"""What a program does with single devices or coroutines that makes `with jax.set_mesh(mesh):` another program.
+
+Under jax.set_mesh every fresh array is on the mesh, whatever the default device is, and so is every computation: an array
+that is committed to one device, or to other devices, cannot take part. Under `with mesh:` both are left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.mesh.meshes import Mesh
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import Api, CallResult, Constant, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
+from shardlint_rules.jit.devices import is_device, single_device
+from shardlint_rules.mesh.running import names, running, yielded_to
+
+_DEFAULT = "jax.default_device"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
+# `mesh.devices.flat[0]`, `mesh.devices[0, 0]`: one element of an array of devices.
+_ELEMENT = regex(r"devices\b.*\[[^:\[\]]*\]$")
+# `jax.devices()[:4]`, `devices[4:]`: some of the devices.
+_SOME = regex(r"devices\b.*\[[^\]]*:[^\]]*\]")
+_DEPTH = 3
+
+
+def obstacle(site: Site, statement: ast.With | ast.AsyncWith, mesh: Mesh | None) -> str:
+    """Why a `with` block would be another program under jax.set_mesh, with the line that makes it one; else empty."""
+    return _await(site, statement) or _default_device(site, statement) or _committed(site, mesh)
+
+
+def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
+    """Other coroutines that run while the block is entered."""
+    blocks = [Place(site.file, statement)]
+    if any(isinstance(part, ast.Yield) for part in _inside(statement)):
+        blocks += yielded_to(site.program, blocks[0]) or ()
+    for block in blocks:
+        of_async = isinstance(block.file.home(block.node).node, ast.AsyncFunctionDef)
+        for part in _inside(block.node):
+            waits = isinstance(part, _WAITS) or (isinstance(part, ast.comprehension) and part.is_async)
+            if waits or (of_async and isinstance(part, ast.Yield)):
+                node = part.iter if isinstance(part, ast.comprehension) else part
+                what = "yield" if isinstance(part, ast.Yield) else "await"
+                return (
+                    f"the {what} at {site.where(Place(block.file, node))} lets other coroutines run inside the block; "
+                    "jax.set_mesh sets the mesh of the thread, so the first coroutine that leaves unsets it for all"
+                )
+    return ""
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in a block, functions in it aside."""
+    assert isinstance(node, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
+    rest: list[ast.AST] = [*node.body]
+    while rest:
+        part = rest.pop()
+        yield part
+        if not isinstance(part, _FUNCTIONS):
+            rest += ast.iter_child_nodes(part)
+
+
+def _default_device(site: Site, statement: ast.With | ast.AsyncWith) -> str:
+    """A default device that holds in the block: chosen by the configuration, around it, in it, or by a caller."""
+    for file in _files(site, "default_device"):
+        for call in (one for scope in file.inner_scopes(file.module) for one in scope.calls):
+            place = Place(file, call)
+            if _sets_default(site, place) or (
+                _DEFAULT in names(site.program, place) and _holds_in(site, place, statement)
+            ):
+                text = " ".join(file.text(call).split())
+                return (
+                    f"`{text}` at {site.where(place)} puts fresh arrays on one device; under jax.set_mesh they are "
+                    "replicated over the mesh"
+                )
+    return ""
+
+
+def _sets_default(site: Site, place: Place) -> bool:
+    """Whether a call is `jax.config.update("jax_default_device", device)`."""
+    match place.node:
+        case ast.Call(func=ast.Attribute(attr="update"), args=[ast.Constant(value="jax_default_device"), device]):
+            return site.program.value(place.file, device) != Constant(None)
+    return False
+
+
+def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith) -> bool:
+    """Whether a `jax.default_device(...)` holds where a block runs; also where its own block is not known."""
+    item = place.file.parent(place.node)
+    outer = place.file.parent(item) if isinstance(item, ast.withitem) else None
+    if not isinstance(outer, ast.With | ast.AsyncWith):
+        return True
+    if outer is statement or outer in site.file.ancestors(statement) or statement in place.file.ancestors(outer):
+        return True
+    inside = {part for part in walk(statement) if isinstance(part, ast.Call)}
+    run = running(site.program, Place(place.file, outer))
+    return any(one.node in inside for one in run.calls) or any(
+        one.node is place.node for one in running(site.program, Place(site.file, statement)).calls
+    )
+
+
+def _committed(site: Site, mesh: Mesh | None) -> str:
+    """An array of the program that is committed to one device, or to other devices than those of the mesh."""
+    for file in _files(site, "device_put", "device="):
+        for place, target in _placements(site, file):
+            text = " ".join(place.text().split())
+            where = site.where(place)
+            if _is_one_device(site, target, _DEPTH):
+                return (
+                    f"`{text}` at {where} commits an array to one device; under jax.set_mesh no computation takes it "
+                    "together with arrays of the mesh"
+                )
+            if mesh is not None and _is_elsewhere(site, target, mesh):
+                return (
+                    f"`{text}` at {where} commits an array to the devices of another mesh; under jax.set_mesh no "
+                    "computation takes it together with arrays of this mesh"
+                )
+    return ""
+
+
+def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
+    """The calls of a file that place arrays, each with where to."""
+    for mention in file.mentions("device_put"):
+        call = file.parent(mention)
+        if isinstance(call, ast.Call) and call.func is mention and len(call.args) > 1:
+            if "jax.device_put" in names(site.program, Place(file, call)):
+                yield Place(file, call), Place(file, call.args[1])
+    for keyword in file.mentions("device"):
+        call = file.parent(keyword)
+        if isinstance(keyword, ast.keyword) and isinstance(call, ast.Call):
+            called = options(site.program.value(file, call.func))
+            if any(isinstance(one, Api) and one.name.startswith(("jax.", "functools.")) for one in called):
+                yield Place(file, call), Place(file, keyword.value)
+
+
+def _is_one_device(site: Site, target: Place, depth: int) -> bool:
+    node = target.node
+    at = Site(site.program, target.file, node, Api("", ""), "name", site.targets, site.rule)
+    if is_device(at, node) or (single_device(at, node) and _is_a_call(at, node)) or _ELEMENT.search(target.text()):
+        return True
+    if not isinstance(node, ast.Name) or not depth:
+        return False
+    bindings, scope = lookup(target.file, node, node.id)
+    if [one.kind for one in bindings] == ["assign"] and bindings[0].value is not None:
+        return _is_one_device(site, Place(target.file, bindings[0].value), depth - 1)
+    function = scope.node if scope is not None else None
+    if [one.kind for one in bindings] != ["param"] or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    for called in site.program.flow.ends(target.file, function).called():
+        given = of_definition(function).bind(site.program.evaluator.arguments(called)) or {}
+        if node.id in given and _is_one_device(site, given[node.id], depth - 1):
+            return True
+    return False
+
+
+def _is_a_call(site: Site, node: ast.AST) -> bool:
+    return any(isinstance(one, CallResult) for one in options(site.value(node)))
+
+
+def _is_elsewhere(site: Site, target: Place, mesh: Mesh) -> bool:
+    """Whether a sharding is over another mesh, and one of the two is made of some of the devices."""
+    at = Site(site.program, target.file, target.node, Api("", ""), "name", site.targets, site.rule)
+    for option in options(site.program.evaluator.value(target)):
+        parts = at.sharding_parts(option)
+        other = at.mesh_of(parts[0]) if parts is not None else None
+        if other is not None and other.place.node is not mesh.place.node:
+            if any(_SOME.search(one.place.text()) for one in (mesh, other)):
+                return True
+    return False
+
+
+def _files(site: Site, *texts: str) -> Iterator[FileFacts]:
+    """The files that run with the site and hold a text, tests only where it is one."""
+    project = site.program.project
+    tests = project.is_test(site.file.path)
+    for file in project.holding(site.file.path, texts):
+        if file is not None and (file is site.file or tests or not project.is_test(file.path)):
+            yield file
