@@ -34,7 +34,7 @@ _FLAX_READS = (
     "with_partitioning",
 )
 _EAGER = (
-    "`{}` at {} constrains an array outside jit by a bare spec; under jax.set_mesh that raises for an array on one device"
+    "`{}` at {} constrains outside jit by a bare spec, which raises under jax.set_mesh for an array on one device"
 )
 _PMAP = "`{}` at {} runs pmap, which raises under jax.set_mesh"
 _FOR_PMAP = "`{}` at {} lays arrays out for pmap, which raises under jax.set_mesh"
@@ -46,8 +46,8 @@ _ROWS = frozenset({
 _NEVER_ENTERED = "jax.sharding.AbstractMesh"  # a `with` statement that enters it raises
 _CALLS = 3  # so many calls back an argument is followed
 _MUCH = (
-    "the block yields to callers that are not seen, or runs more than 400 functions: what they do under the mesh is not "
-    "known"
+    "the block yields to callers that are not seen, or runs more than 400 functions: what these do under the mesh is "
+    "not known"
 )
 
 

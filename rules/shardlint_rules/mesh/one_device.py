@@ -1,6 +1,6 @@
 """What a program does with single devices or coroutines that makes `with jax.set_mesh(mesh):` another program.
 
-Under jax.set_mesh every fresh array is on the mesh, whatever the default device is, and so is every computation: an array
+Under jax.set_mesh fresh arrays are on the mesh, whatever the default device is, and so is every computation: an array
 that is committed to one device, or to other devices, cannot take part. Under `with mesh:` both are left alone.
 """
 
