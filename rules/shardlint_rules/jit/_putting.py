@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
-from shardlint.model.reach import lookup
+from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
@@ -30,6 +31,8 @@ from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"
+MAPS = (TREE_MAP, "builtins.map")
+_NUMBERS = ("int", "float", "complex", "bool", "np.ndarray", "numpy.ndarray")
 _DEPTH = 4  # so many objects within objects are looked into, and functions around one
 
 
@@ -47,26 +50,47 @@ def placement(site: Site) -> Placement | None:
     if site.api == PUT:
         target = site.argument("device")
         if target is None and site.form == "call":
-            target = _bound_target(site)
+            target = _bound_target(site, site.call.func) or _opened_target(site)
         if target is None or site.form not in ("call", "partial"):
             return None
         if site.form == "call":
             what = site.text(site.call.args[0]) if site.call.args else "the value"
             return Placement(site.call.func, target, what)
         return Placement(site.call.args[0], target, "the value") if _mapped(site) else None
-    if site.form != "call" or len(site.call.args) < 3:
+    if site.form != "call" or len(site.call.args) < 2:
         return None
     function = site.call.args[0]
+    what = site.text(site.call.args[1])
+    if isinstance(function, ast.Name | ast.Attribute) and (target := _bound_target(site, function)) is not None:
+        return Placement(function, target, what)
     if not all(isinstance(one, Api) and one.name == PUT for one in options(site.value(function))):
         return None
-    return Placement(function, site.call.args[2], site.text(site.call.args[1]))
+    return Placement(function, site.call.args[2], what) if len(site.call.args) > 2 else None
 
 
-def _bound_target(site: Site) -> ast.expr | None:
-    """Where `put = partial(jax.device_put, device=sharding)` puts what `put(x)` is given."""
-    match site.value(site.call.func):
-        case Transformed(api=Api(name="functools.partial"), call=CallArguments() as bound):
-            place = bound.keywords.get("device") if len(bound.positional) == 1 else None
+def _opened_target(site: Site) -> ast.expr | None:
+    """Where `device_put(x, *args)` and `device_put(x, **options)` put it, of a tuple or dict that nothing changes."""
+    match site.call:
+        case ast.Call(args=[_, ast.Starred(value=opened)], keywords=[]):
+            held = assigned_once(site.file, opened) if isinstance(opened, ast.Name) else opened
+            one = isinstance(held, ast.Tuple | ast.List) and len(held.elts) == 1
+            return held.elts[0] if isinstance(held, ast.Tuple | ast.List) and one else None
+        case ast.Call(args=[_], keywords=[ast.keyword(arg=None, value=opened)]):
+            held = assigned_once(site.file, opened) if isinstance(opened, ast.Name) else opened
+            keys = held.keys if isinstance(held, ast.Dict) else []
+            named = [isinstance(key, ast.Constant) and key.value == "device" for key in keys]
+            changed = isinstance(opened, ast.Name) and any(
+                is_changed(site.program.evaluator, site.file, one) for one in site.file.mentions(opened.id)
+            )
+            return held.values[0] if isinstance(held, ast.Dict) and named == [True] and not changed else None
+    return None
+
+
+def _bound_target(site: Site, function: ast.expr) -> ast.expr | None:
+    """Where `put = partial(jax.device_put, device=sharding)` puts what it is given."""
+    match site.value(function):
+        case Transformed(api=Api(name="functools.partial"), inner=Api(name=inner), call=CallArguments() as bound):
+            place = bound.keywords.get("device") if inner == PUT and len(bound.positional) == 1 else None
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
     return None
 
@@ -89,11 +113,11 @@ def says_the_same(site: Site, target: ast.expr) -> bool:
 
 
 def _mapped(site: Site) -> bool:
-    """Whether a `functools.partial` is what a `tree.map` calls."""
+    """Whether a `functools.partial` is what a `tree.map` or a `map` calls."""
     call = site.file.parent(site.call)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
         return False
-    return all(isinstance(one, Api) and one.name == TREE_MAP for one in options(site.value(call.func)))
+    return all(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:
@@ -199,8 +223,7 @@ def also_eager(site: Site) -> str:
     eager = _eager_call(site, site.file, site.region, _DEPTH)
     if eager is None:
         return ""
-    where = site.where(eager)
-    return f"it is also called outside traced code, at {where}, where device_put is right"
+    return f"{site.where(eager)} calls it outside jit, where device_put is right"
 
 
 def _eager_call(site: Site, file: FileFacts, region: Region, depth: int) -> Place | None:
@@ -218,3 +241,37 @@ def _eager_call(site: Site, file: FileFacts, region: Region, depth: int) -> Plac
             if (outer := _eager_call(site, end.place.file, around, depth - 1)) is not None:
                 return outer
     return None
+
+
+def shard_map_around(site: Site, region: Region) -> Place | None:
+    """The `shard_map` in whose body a region is; None where it is in none."""
+    return next((step.place for step in region.steps if "shard_map" in step.text), None)
+
+
+def may_hold_numbers(site: Site, node: ast.expr) -> bool:
+    """Whether what is placed is, or holds, Python numbers or arrays of numpy, which filter_shard leaves as they are."""
+    match node:
+        case ast.Dict(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return any(may_hold_numbers(site, part) for part in parts)
+        case ast.BinOp(left=one, right=two):
+            return may_hold_numbers(site, one) and may_hold_numbers(site, two)
+        case ast.UnaryOp(operand=one):
+            return may_hold_numbers(site, one)
+        case ast.IfExp(body=one, orelse=two):
+            return may_hold_numbers(site, one) or may_hold_numbers(site, two)
+        case ast.Attribute(attr="ndim" | "size") | ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+        case ast.Name(id=name):
+            for one in lookup(site.file, node, name)[0]:
+                if one.kind == "param" and isinstance(one.value, ast.Constant) and one.value.value is not None:
+                    return True
+                if one.annotation is not None and site.file.text(one.annotation) in _NUMBERS:
+                    return True
+    found = [leaf for option in options(site.value(node)) for leaf in leaves(option)]
+    return any(_is_number(one) for one in found)
+
+
+def _is_number(value: Value) -> bool:
+    if isinstance(value, Constant):
+        return isinstance(value.value, int | float | complex)
+    return isinstance(value, CallResult) and (value.api or "").startswith(("numpy.", "math.", "builtins."))

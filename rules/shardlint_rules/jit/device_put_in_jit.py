@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, CallResult, Constant, Value
+from shardlint.model.values import Api, CallResult, Constant, Place, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.jit import _memories
-from shardlint_rules.jit._putting import PUT as _PUT
 from shardlint_rules.jit._putting import (
+    MAPS,
     Placement,
     also_eager,
     annotated_as,
     bound_earlier,
+    may_hold_numbers,
     placement,
     says_the_same,
+    shard_map_around,
     shardings,
 )
+from shardlint_rules.jit._putting import PUT as _PUT
 from shardlint_rules.jit.placed import ASKS_TRACED
 
-_IN_SIGHT = "it may be called from elsewhere too"
+_UNCHECKED = regex(r"check_(?:vma|rep)\s*=\s*False")
 _SPEC = "jax.sharding.PartitionSpec"
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
@@ -61,7 +66,7 @@ class DevicePutInJit(Rule):
     code = "SL201"
     name = "device-put-in-jit"
     harm = Harm.SILENT
-    triggers = (Calls("jax.device_put"), Calls("jax.tree.map", file_says=("device_put",)))
+    triggers = (Calls("jax.device_put"), Calls(*MAPS, file_says=("device_put",)))
     fixes = "unsafe"
     bound = True
     likely = ("in-sight", "spec")
@@ -78,22 +83,39 @@ class DevicePutInJit(Rule):
         region = site.region if form != "in-sight" else site.region_in_sight
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
-        also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _IN_SIGHT
-        fix, kept = (None, also) if also else self._fix(site, put)
-        when = "has no effect here" if not also else "has no effect where this is traced"
-        when += ", or raises where no mesh is set by jax.set_mesh" if form == "spec" else ""
+        also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
+        message = (
+            f"On {site.release('jax')} device_put {self._effect(also, form)}: {put.what} keeps its current sharding, and "
+            "is replicated if it is new."
+        )
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
+        body = shard_map_around(site, region)
+        if body is not None:
+            fix, kept = None, ""
+            message = f"On {site.release('jax')} {self._in_shard_map(body)}."
+            help = f"leave it out: in_specs and out_specs of the shard_map at {site.where(body)} say what is split"
+        else:
+            fix, kept = (None, also) if also else self._fix(site, put)
         yield site.finding(
             put.function,
             region.describe(site.file),
-            f"On {site.release('jax')} device_put {when}: {put.what} keeps its current sharding, and is replicated if "
-            "it is new.",
+            message,
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=self._why(site, put.target, form),
         )
+
+    def _effect(self, also: str, form: str) -> str:
+        effect = "has no effect here" if not also else "has no effect where this is traced"
+        return f"{effect}, or raises where no mesh is set by jax.set_mesh" if form == "spec" else effect
+
+    def _in_shard_map(self, body: Place) -> str:
+        """What it does in the body of a shard_map."""
+        if _UNCHECKED.search(body.text()):
+            return "device_put has no effect in the body of a shard_map: each device keeps its shard"
+        return "device_put raises ValueError in the body of a shard_map for a value that differs from device to device"
 
     def _why(self, site: Site, target: ast.expr, form: str) -> str:
         """Why a target that is not followed to where it is made is taken for a sharding."""
@@ -171,23 +193,34 @@ class DevicePutInJit(Rule):
 
     def _fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
-        if site.form == "call" and (site.arguments.open_keywords or site.arguments.open_positional):
-            return None, "its arguments are hidden in a star"
+        star = [one.value for one in site.call.args if isinstance(one, ast.Starred)]
+        star += [one.value for one in site.call.keywords if not one.arg]
+        if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
+            where = f"line {star[0].lineno}"
+            return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put: write them out first"
         equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
+        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else site.call.args[1]
+        if array is not None and may_hold_numbers(site, array):
+            equinox = False
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
         target = "device_or_shardings" if equinox else "shardings"
         spelling, imports = site.spell(name)
         edits = [site.replace(put.function, spelling)]
         keywords = site.call.keywords if site.api == _PUT else []
+        more = [keyword.arg for keyword in keywords if keyword.arg not in ("x", "device")]
         if site.form == "call" and bound_earlier(site, put.target):
-            array = site.argument("x")
+            text = " ".join(site.text(put.target).split())
             if array is None or not says_the_same(site, put.target):
-                return None, f"`{site.text(put.function)}` holds the sharding, which has no name here"
-            written = f"{spelling}({site.text(array)}, {' '.join(site.text(put.target).split())})"
+                return None, f"line {put.target.lineno} takes `{text}` from another scope: give it a name in this one"
+            written = f"{spelling}({site.text(array)}, {text})"
             edits = [site.replace(site.call, written)]
-        elif any(keyword.arg not in ("x", "device") for keyword in keywords):
+            if site.api in MAPS:
+                leaf = next(one for one in ("x", "leaf", "leaf_") if not re.search(rf"\b{one}\b", text))
+                written = f"lambda {leaf}: {spelling}({leaf}, {text})"
+                edits = [site.replace(put.function, written)]
+        elif more:
             if site.form != "call":
-                return None, "it is told more than where to put it"
+                return None, f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes"
             written = self._rewritten(site, spelling, target)
             edits = [site.replace(site.call, written)]
         else:
@@ -220,6 +253,13 @@ class DevicePutInJit(Rule):
             for arg in call.args
         ]
         return islands.code(call.with_changes(func=cst.parse_expression(spelling), args=args))
+
+
+def _in_sight(site: Site) -> str:
+    """Why what a caller gives is left: not all callers are seen."""
+    function = site.scope.function()
+    name = getattr(function.node, "name", "the function") if function is not None else "the function"
+    return f"`{name}` may also be called outside jit, where device_put is right: not all callers are seen"
 
 
 def _statement(site: Site, written: str) -> str:

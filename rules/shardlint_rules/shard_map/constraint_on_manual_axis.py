@@ -18,8 +18,8 @@ class ConstraintOnManualAxis(Rule):
     """A sharding constraint in the body of a `shard_map` names an axis that is manual there.
 
     ## What it does
-    Reports `with_sharding_constraint` in the body of a `shard_map`, also in helpers that it calls, whose spec names
-    an axis of the map's mesh. Not where `axis_names` leaves axes to the compiler.
+    Reports `with_sharding_constraint` and `eqx.filter_shard` in the body of a `shard_map`, also in helpers that it
+    calls, whose spec names an axis of the map's mesh. Not where `axis_names` leaves axes to the compiler.
 
     ## Why it hurts
     In the body each device sees its own shard: there is nothing to split over an axis that is manual already. jax

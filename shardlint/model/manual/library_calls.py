@@ -81,6 +81,7 @@ _FRESH = (
 _MEANS = ("mean", "nanmean")
 _SUMS = ("sum", "nansum")
 _SPREADS = ("std", "var", "nanstd", "nanvar")
+_CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard")
 _KEEPING = (
     "jax.lax.stop_gradient",
     "jax.ad_checkpoint.checkpoint_name",
@@ -90,7 +91,7 @@ _KEEPING = (
     "builtins.float",
     "jax.block_until_ready",
     "jax.lax.convert_element_type",
-    "jax.lax.with_sharding_constraint",
+    *_CONSTRAINTS,
 )
 _KEYS = ("PRNGKey", "key", "split", "fold_in", "clone", "wrap_key_data")
 # What draws by probabilities that it is given, with one random number for each of them.
@@ -157,7 +158,7 @@ class LibraryCalls:
             rest = {k: v for k, v in named.items() if k != "f"}
             return Through(name, given[0] if given else named["f"], tuple(given[1:]), rest)
         values = [*given, *named.values()]
-        if name == "jax.lax.with_sharding_constraint":
+        if name in _CONSTRAINTS:
             self.calls.note("constraint", place, (), combined(given[:1]))
         if name == "builtins.len" and len(given) == 1:
             first = given[0]
