@@ -104,7 +104,7 @@ def out_of_dict(site: Site) -> Fix:
         raise NotRewritten(f"`**{text}` may hold more keywords")
     if any(map(site.keyword, SHARDING_SETTINGS)):
         raise NotRewritten(SHARDINGS_FIRST)
-    check_place(site, f"`**{text}` may hold more keywords")
+    check_place(site)
     own = own_dict(site, held[0].value)
     numbers, options = free_names(site, [number, "options"])
     variable = text if own else options

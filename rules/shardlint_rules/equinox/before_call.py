@@ -17,28 +17,36 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 def runs_anew(site: Site) -> bool:
     """Whether the call is made for each element or turn, so that what it is given cannot be named just before."""
     try:
-        check_place(site, "")
+        check_place(site)
     except NotRewritten:
         return True
     return False
 
 
-def check_place(site: Site, otherwise: str) -> None:
+def check_place(site: Site) -> None:
     """The statements are run once, just before the call."""
     statement = site.file.statement(site.call)
     for outer in site.file.ancestors(site.call):
         if outer is statement:
             break
         if isinstance(outer, _AT_ONCE):
-            raise NotRewritten(f"{otherwise}, and is not read once before the statement")
+            raise NotRewritten(
+                f"the expression around the call at line {site.call.lineno} may evaluate the "
+                "shardings never or many times: "
+                "give them a name in a statement above"
+            )
     scope = site.file.home(statement)
     for outer in site.file.ancestors(statement):
         if outer is scope.node:
             break
         if isinstance(outer, _LOOPS):
-            raise NotRewritten(f"{otherwise}, and is read in a loop")
+            raise NotRewritten(
+                f"the loop at line {outer.lineno} may change the shardings, and the function would read the last ones"
+            )
     if scope.kind == "class":
-        raise NotRewritten(f"{otherwise}, and is read in the body of a class")
+        raise NotRewritten(
+            f"line {site.call.lineno} reads the shardings in the body of a class, where its methods do not see names"
+        )
 
 
 def own_dict(site: Site, node: ast.expr) -> bool:
@@ -112,7 +120,7 @@ def free_names(site: Site, wanted: list[str]) -> list[str]:
             if not behind:
                 return names
             behind -= 1
-    raise NotRewritten(f"the name `{wanted[0]}` is taken")
+    raise NotRewritten(f"the file uses `{wanted[0]}` and its numbered forms already")
 
 
 def _base(site: Site, call: ast.Call) -> str:

@@ -30,7 +30,7 @@ def indent_of(site: Site, statement: ast.stmt) -> str:
     text = source.text[source.line_starts[statement.lineno - 1] : start]
     rest = _behind(site, statement).strip()
     if text.strip() or (rest and not rest.startswith("#") and isinstance(statement, ast.Assign)):
-        raise NotRewritten("it shares its line with another statement")
+        raise NotRewritten(f"line {statement.lineno} holds more than one statement")
     return text
 
 

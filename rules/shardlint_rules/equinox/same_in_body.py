@@ -24,9 +24,11 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     """Why the expression cannot be written at the top of the function's body; None when it can."""
     for part in walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
-            return f"`{site.text(expression)}` does more than name a sharding"
+            where = f"`{site.text(expression)}` at line {expression.lineno}"
+            return f"{where} binds a name or waits: give its value a name first"
         if isinstance(part, ast.Call) and not gives_the_same(site, part):
-            return f"`{site.text(part)}` would be called at every trace; give its result a name first"
+            where = f"`{site.text(part)}` at line {part.lineno}"
+            return f"{where} would be called at every trace; give its result a name first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             problem = _name(site, part, expression, function)
             if problem is not None:
@@ -79,7 +81,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
     if inside is own or name.id in own.bindings:
         return f"`{name.id}` is another variable inside {called}"
     if inside is not scope:
-        return f"`{name.id}` is not the same name inside {called}"
+        return f"`{name.id}` at line {name.lineno} is bound in a scope that {called} does not see"
     if scope is None:
         return None
     return changes(site, name, bindings, scope)
@@ -89,17 +91,17 @@ def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -
     """Whether the name may have another value by the time the function is traced."""
     file = site.file
     if scope.kind == "module" and name.id in file.rebound_globals:
-        return f"`{name.id}` is rebound through `global`"
+        return f"a function rebinds `{name.id}` by `global`"
     for binding in file.bindings(scope, name.id):
         if binding.kind in ("augment", "delete"):
-            return f"`{name.id}` changes after it is bound"
+            return f"line {binding.line} changes `{name.id}` after it is bound"
         if binding not in bindings and binding.line > name.lineno:
-            return f"`{name.id}` is bound again before the function is traced"
+            return f"line {binding.line} binds `{name.id}` again, maybe before the function is traced"
         for outer in file.ancestors(binding.node):
             if outer is scope.node:
                 break
             if isinstance(outer, _LOOPS):
-                return f"`{name.id}` changes in a loop"
+                return f"the loop at line {outer.lineno} changes `{name.id}`: the function would read its last value"
     return None
 
 

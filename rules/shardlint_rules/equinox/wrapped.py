@@ -53,7 +53,7 @@ def wrappings(site: Site) -> list[Wrapping]:
     if site.form == "call" and fun is not None:
         return [Wrapping(fun, site.call)]
     if site.arguments.open_positional:
-        raise NotRewritten("the function is hidden in a star argument")
+        raise NotRewritten(f"a star argument at line {site.call.lineno} hides the function")
     return list(_given_to(site, site.call, 0))
 
 
@@ -70,7 +70,7 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
     else:
-        raise OutOfReach("what it wraps is not to be seen here")
+        raise OutOfReach(f"the function that line {site.call.lineno} wraps is not in sight")
 
 
 def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:
@@ -91,9 +91,13 @@ def one_argument(call: ast.Call) -> bool:
 def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping]:
     file, scope = site.file, site.file.home(target)
     if len(file.bindings(scope, target.id)) > 1 or scope.kind == "class":
-        raise NotRewritten(f"`{target.id}` is bound more than once, so what it wraps is not told")
+        raise NotRewritten(
+            f"`{target.id}` at line {target.lineno} is bound more than once, so it may wrap other functions"
+        )
     if scope.kind == "module" and any(True for _ in site.program.project.importing(file.path, target.id)):
-        raise NotRewritten(f"another file may import `{target.id}` and wrap functions with it")
+        raise NotRewritten(
+            f"another file may import `{target.id}` of line {target.lineno} and wrap its functions with it"
+        )
     for use in file.mentions(target.id):
         if not isinstance(use, ast.Name) or not isinstance(use.ctx, ast.Load):
             continue

@@ -85,7 +85,8 @@ class DevicePutInJit(Rule):
             region = site.region_in_sight
         also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
         message = (
-            f"On {site.release('jax')} device_put {self._effect(also, form)}: {put.what} keeps its current sharding, and "
+            f"On {site.release('jax')} device_put {self._effect(also, form)}: {put.what} keeps its "
+            "current sharding, and "
             "is replicated if it is new."
         )
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"

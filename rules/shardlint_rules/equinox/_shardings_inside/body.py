@@ -83,13 +83,13 @@ def with_star(names: list[str], star: ast.arg | None, asked: Given) -> tuple[lis
     if isinstance(asked, One):
         return [*names, f"*{star.arg}"], replace(asked, count=None)
     if len(asked.texts) < len(names):
-        raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
+        raise NotRewritten(f"`*{star.arg}` at line {star.lineno} takes some of the arguments that the entries are for")
     asked.refuse_optional()
     rest = asked.texts[len(names) :]
     if not rest:
         return names, asked
     if None in rest:
-        raise NotRewritten(f"`*{star.arg}` takes an entry that is None, which filter_shard refuses")
+        raise NotRewritten(f"the entry of `*{star.arg}` at line {star.lineno} is None, which filter_shard refuses")
     together = ", ".join(text for text in rest if text is not None)
     together = f"({together},)" if len(rest) == 1 else f"({together})"
     trees = (*asked.trees, together) if set(rest) & set(asked.trees) else asked.trees
@@ -110,7 +110,7 @@ class Body:
         first = function.body[0]
         docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         if docstring and len(function.body) == 1:
-            raise NotRewritten(f"`{function.name}` has no body")
+            raise NotRewritten(f"the body of `{function.name}` at line {function.lineno} is a docstring only")
         self.first = function.body[1] if docstring else first
         self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
         self.edits += imported
@@ -129,7 +129,7 @@ class Body:
         if lines:
             self._insert([*comments, *lines])
         elif comments:
-            raise NotRewritten("a comment beside the keywords would be lost")
+            raise NotRewritten(f"a comment beside the shardings at line {self.site.call.lineno} would be lost")
 
     def constrain_results(self, asked: Given, comments: list[str]) -> None:
         """Constrain every returned value."""
@@ -153,7 +153,7 @@ class Body:
             else:
                 self._whole_result(asked, statement, value)
         if comments:
-            raise NotRewritten("a comment beside the keywords would be lost")
+            raise NotRewritten(f"a comment beside the shardings at line {self.site.call.lineno} would be lost")
 
     def _above(self, statement: ast.Return, comments: list[str]) -> list[str]:
         """Comments above a statement; those that cannot be put there."""
@@ -170,7 +170,7 @@ class Body:
         if len(value.elts) != len(asked.texts):
             entries, values = len(asked.texts), len(value.elts)
             raise NotRewritten(
-                f"out_shardings has {entries} entries and `{self.function.name}` returns {values} values"
+                f"out_shardings has {entries} entries and line {statement.lineno} returns {values} values"
             )
         pairs = list(zip(value.elts, asked.texts, strict=True))
         parts = ("..." if text is None else asked.call(self.shard, "...", text) for text in asked.texts)
@@ -215,7 +215,8 @@ class Body:
                 return
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
                 raise NotRewritten(
-                    f"out_shardings is a tuple and `return {self.site.text(value)}` is not a tuple of its length"
+                    f"out_shardings has {len(asked.texts)} entries, and line {statement.lineno} does "
+                    "not return as many values"
                 )
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self.shown.append(f"return {self.shard}(..., {text})")
@@ -236,7 +237,8 @@ class Body:
         other = not shown and isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant)
         if indent is None or taken or other or len(names) < 2:
             raise NotRewritten(
-                f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
+                f"one entry of out_shardings is None, and `return` at line {statement.lineno} does "
+                "not show the value it is for"
             )
         parts = [asked.around(self.shard, name, text) for name, text in zip(names, asked.texts, strict=True)]
         self.shown.append(f"return {', '.join(parts)}")
@@ -253,7 +255,10 @@ class Body:
             self.edits.append(self.site.replace(value, asked.around(self.shard, text)))
             return
         if indent is None or self.file.mentions_in(self.file.scope(self.function), "result"):
-            raise NotRewritten(f"`{asked.text}` may be None, which filter_shard refuses")
+            raise NotRewritten(
+                f"`{asked.text}` may be None, and `return` at line {statement.lineno} shares its line "
+                "or `result` is taken"
+            )
         made = f"result = {asked.call(self.shard, 'result')}"
         self.shown.append(f"if {asked.when}: {made}")
         start = self.file.span(statement)[0]
@@ -371,7 +376,7 @@ class Body:
         while line > 1 and source.line(line - 1).lstrip().startswith("#"):
             line -= 1
         if line > 1 and source.line(line - 1).endswith("\\"):
-            raise NotRewritten(f"the body of `{self.function.name}` starts on a continued line")
+            raise NotRewritten(f"line {line - 1} is continued into the body of `{self.function.name}`")
         at = source.line_starts[line - 1]
         text = "".join(f"{indent}{part}{source.newline}" for text in lines for part in text.split("\n"))
         if isinstance(self.first, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

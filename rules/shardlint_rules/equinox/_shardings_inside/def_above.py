@@ -62,7 +62,10 @@ def above(
     node = function if function is not None else site.call
     statement = site.file.statement(node)
     if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
-        raise NotRewritten("there is no place for a function above the statement")
+        raise NotRewritten(
+            f"no function can be written above line {statement.lineno}: it is in the body of a class, "
+            "or begins a block"
+        )
     indent = indent_of(site, statement)
     if isinstance(function, ast.Lambda):
         _refuse_inner_names(site, function)
@@ -87,7 +90,7 @@ def above(
         assert function is not None
         return [*edits, *rest.edits, site.replace(function, name)], lines
     if other := besides(site):
-        raise NotRewritten(f"{other}, which is not known to take a Partial")
+        raise NotRewritten(f"{other}: the second does not take an eqx.Partial")
     bound, more = spell(site.program, site.file, statement, "equinox.Partial")
     if function is not None:
         held = ", ".join([name, *([site.text(function)] if handed else []), *shardings.values()])
@@ -122,7 +125,10 @@ def _only_there(site: Site, source: ast.expr) -> bool:
     """Whether an expression gives what it gives only where it stands."""
     for part in walk(source):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
-            raise NotRewritten(f"`{site.text(source)}` does more than name a sharding")
+            raise NotRewritten(
+                f"`{site.text(source)}` at line {source.lineno} binds a name or waits: give its value "
+                "a name first"
+            )
         if isinstance(part, ast.Call) and not gives_the_same(site, part) and runs_anew(site):
             return True
     return any(kind in ("comprehension", "lambda") for _, kind in _read_from_outside(site, source))
@@ -132,7 +138,10 @@ def _refuse_inner_names(site: Site, function: ast.Lambda) -> None:
     """Raise `NotRewritten` where a lambda reads what a comprehension or another lambda around it binds."""
     for name, kind in _read_from_outside(site, function):
         if kind in ("class", "comprehension", "lambda"):
-            raise NotRewritten(f"`{name}` is not the same name in a function above the statement")
+            raise NotRewritten(
+                f"`{name}` at line {function.lineno} is bound inside the statement, and a function "
+                "above does not see it"
+            )
 
 
 def _read_from_outside(site: Site, node: ast.expr) -> Iterator[tuple[str, str]]:
@@ -169,7 +178,8 @@ def _kept(site: Site, asked: Asked) -> dict[str, str]:
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
-                    f"`{site.text(part)}` would be called at every trace; give its result a name first"
+                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace; give "
+                    "its result a name first"
                 )
             if not isinstance(part, ast.Name) or not isinstance(part.ctx, ast.Load):
                 continue
@@ -177,7 +187,10 @@ def _kept(site: Site, asked: Asked) -> dict[str, str]:
             if scope is None:
                 continue
             if scope.kind in ("class", "comprehension", "lambda"):
-                raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
+                raise NotRewritten(
+                    f"`{part.id}` at line {part.lineno} is bound inside the statement, and a function "
+                    "above does not see it"
+                )
             problem = changes(site, part, bindings, scope)
             if problem is not None:
                 kept[part.id] = problem
@@ -252,7 +265,7 @@ def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | N
     for names in (*ways, plain, [f"{one}_" for one in plain]):
         if not named & {*names, "function"} and not {*names} & {"function", *SHARDING_SETTINGS}:
             return names
-    raise NotRewritten("the names of its parameters are taken")
+    raise NotRewritten(f"the shardings at line {site.call.lineno} use the names that its parameters would get")
 
 
 def _known(site: Site, function: ast.expr | None) -> Parameters | None:

@@ -149,7 +149,10 @@ def under_name(site: Site, given: One | Each, name: str) -> tuple[str, One | Eac
     """The text of what was given, and the same under a name for it. Raises `NotRewritten`."""
     texts = (given.text,) if isinstance(given, One) else given.texts
     if any("\n" in (text or "") for text in texts):
-        raise NotRewritten("the shardings stand on several lines")
+        raise NotRewritten(
+            f"the shardings at line {site.call.lineno} are written over several lines: give them a "
+            "name first"
+        )
     if isinstance(given, One):
         if not given.when:
             return given.text, One(name, given.surely, None, count=given.count, parted=given.parted)
@@ -188,7 +191,7 @@ def given(site: Site, node: ast.expr | None, *, inputs: bool = False) -> Given:
     if _may_be_none(site, node):
         return _optional(site, node)
     inner = _unwrapped(node)
-    _refuse_parts(inner)
+    _refuse_parts(site, inner)
     surely = inner is not node or is_sharding(value) or is_spec(value)
     return One(in_body(site, inner), surely, inner, parted=_parted(site, inner))
 
@@ -198,7 +201,7 @@ def _optional(site: Site, node: ast.expr) -> One:
     found = [option for option in options(site.value(node)) if option != Constant(None)]
     counts = {_count(site, node, option) if isinstance(option, Items) else None for option in found}
     if len(counts) > 1:
-        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+        raise NotRewritten(f"how many entries `{site.text(node)}` at line {node.lineno} has is not known")
     count = next(iter(counts), None)
     surely = all(
         is_sharding(option) or is_spec(option) or option == Constant(None)
@@ -212,23 +215,23 @@ def _optional(site: Site, node: ast.expr) -> One:
 
         simple = isinstance(test, ast.Name | ast.Attribute | ast.Compare)
         if simple and site.value(node.orelse) == Constant(None) and not _may_be_none(site, node.body):
-            _refuse_parts(node.body)
+            _refuse_parts(site, node.body)
             parted = _parted(site, node.body)
             return One(said(node.body), surely, node, said(test), _not(said(test), test), count, parted)
         if simple and site.value(node.body) == Constant(None) and not _may_be_none(site, node.orelse):
-            _refuse_parts(node.orelse)
+            _refuse_parts(site, node.orelse)
             parted = _parted(site, node.orelse)
             return One(said(node.orelse), surely, node, _not(said(test), test), said(test), count, parted)
     if isinstance(node, ast.Name | ast.Attribute | ast.Call):
         return One.optional(in_body(site, node), surely, node, count, _parted(site, node))
-    raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+    raise NotRewritten(f"`{site.text(node)}` at line {node.lineno} may be None, which filter_shard refuses")
 
 
 def _count(site: Site, node: ast.expr, value: Items, inputs: bool = False) -> int | None:
     """How many entries a tuple of shardings has, which filter_shard takes as it is."""
     taken = value.kind == "tuple" or (inputs and value.kind == "list")
     if value.open and (not taken or Constant(None) in leaves(value)):
-        raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+        raise NotRewritten(f"how many entries `{site.text(node)}` at line {node.lineno} has is not known")
     return len(value.items) if taken and not value.open else None
 
 
@@ -273,10 +276,13 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
             continue
         if _may_be_none(site, element):
             if not isinstance(element, ast.Name | ast.Attribute) or isinstance(node, ast.Name):
-                raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+                raise NotRewritten(
+                    f"`{site.text(element)}` at line {element.lineno} may be None, which filter_shard "
+                    "refuses"
+                )
             optional.append(in_body(site, element))
         inner = _unwrapped(element)
-        _refuse_parts(inner)
+        _refuse_parts(site, inner)
         by_name = isinstance(node, ast.Name) and inner is element
         text = f"{in_body(site, node)}[{index}]" if by_name else in_body(site, inner)
         texts.append(text)
@@ -299,11 +305,13 @@ def _unwrapped(node: ast.expr) -> ast.expr:
     return node
 
 
-def _refuse_parts(node: ast.expr) -> None:
+def _refuse_parts(site: Site, node: ast.expr) -> None:
     """Inside a tree of shardings `if_array` means nothing to filter_shard."""
     inside = [part for part in walk(node) if isinstance(part, ast.Name | ast.Attribute)]
     if any(last_name(part) == "if_array" for part in inside):
-        raise NotRewritten("if_array stands inside a tree of shardings")
+        raise NotRewritten(
+            f"`{site.text(node)}` at line {node.lineno} holds if_array, which filter_shard does not take"
+        )
 
 
 def _parted(site: Site, node: ast.expr) -> Parted | None:
@@ -383,6 +391,7 @@ def refuse_explicit(site: Site, value: Value) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: write jax.jit, "
+                f"the mesh made at {site.where(mesh.place)} has Explicit axes, where filter_shard "
+                "raises: write jax.jit, "
                 "where only arrays go in and out, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )

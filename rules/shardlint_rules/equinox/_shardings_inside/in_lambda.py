@@ -20,15 +20,17 @@ def in_lambda(
     from shardlint.rules_api.imports import spell
 
     if any(isinstance(asked, One) and asked.when for asked in (inputs, outputs)):
-        raise OutOfReach("a sharding may be None, and the lambda would be written twice")
+        raise OutOfReach(f"a sharding of the lambda at line {function.lineno} may be None")
     for asked in (inputs, outputs):
         if isinstance(asked, Each):
             asked.refuse_optional()
         if asked is not None and asked.parted is not None:
-            raise OutOfReach("a tree of shardings holds None, and the lambda would be hard to read")
+            raise OutOfReach(f"a tree of shardings of the lambda at line {function.lineno} holds None")
     names, inputs = with_star(names, function.args.vararg, inputs)
     if any(name.startswith("*") for name in names):
-        raise OutOfReach(f"`{names[-1]}` hides which entry is for which argument")
+        raise OutOfReach(
+            f"`{names[-1]}` at line {function.lineno} takes some of the arguments that the entries are for"
+        )
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}
     for name, sharding in _by_name(names, spare, inputs):
@@ -40,7 +42,7 @@ def in_lambda(
     for start in sorted(made, reverse=True):
         for stop, written in made[start]:
             body = body[: start - begin] + written + body[stop - begin :]
-    text = _result(outputs)
+    text = _result(function, outputs)
     if text is not None:
         bare = isinstance(function.body, ast.Tuple) and not body.startswith("(")
         body = f"{shard}({f'({body})' if bare else body}, {text})"
@@ -54,7 +56,7 @@ def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]
         return []
     if isinstance(asked, One):
         if len(names) == 1 and not asked.surely:
-            raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
+            raise NotRewritten(f"`{asked.text}` may be a sharding or a tuple of one: write the tuple out")
         return [(name, asked.text) for name in names]
     if not len(names) - spare <= len(asked.texts) <= len(names):
         raise NotRewritten(
@@ -69,18 +71,21 @@ def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
     for part in walk(function.body):
         if isinstance(part, ast.Name) and part.id == name:
             if isinstance(part.ctx, ast.Store):
-                raise NotRewritten(f"`{name}` is bound again in the lambda")
+                raise NotRewritten(f"line {part.lineno} binds `{name}` again in the lambda")
             if lookup(site.file, part, name)[1] is scope:
                 found.append(part)
     return found
 
 
-def _result(asked: Given) -> str | None:
+def _result(function: ast.Lambda, asked: Given) -> str | None:
     if asked is None:
         return None
     if isinstance(asked, One):
         return asked.text
     assert isinstance(asked, Each)
     if None in asked.texts or len(asked.texts) < 2:
-        raise NotRewritten("the lambda's result does not show its parts")
+        raise NotRewritten(
+            f"the lambda at line {function.lineno} does not show which value is for which entry of "
+            "out_shardings"
+        )
     return f"({', '.join(text for text in asked.texts if text is not None)})"

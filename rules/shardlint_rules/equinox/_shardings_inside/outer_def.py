@@ -32,11 +32,11 @@ def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tup
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or statement.value is not target.by or site.form != "call":
         raise OutOfReach(
-            f"`{target.text}` went through a transform, and what is made of it has no name here"
+            f"line {site.call.lineno} gives no name to what it makes of `{target.text}`"
         )
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or target.by is not site.call:
         raise OutOfReach(
-            f"`{target.text}` went through a transform, and what is made of it has no name here"
+            f"line {site.call.lineno} gives no name to what it makes of `{target.text}`"
         )
     indent = indent_of(site, statement)
     assert target.node is not None
@@ -54,9 +54,9 @@ def of_lambda(
     statement = site.file.statement(function)
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or statement.value is not site.call or site.form != "call":
-        raise NotRewritten("the lambda would not fit on its line")
+        raise NotRewritten(f"the lambda at line {function.lineno} would not fit on its line")
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or "\n" in site.text(function):
-        raise NotRewritten("the lambda would not fit on its line")
+        raise NotRewritten(f"the lambda at line {function.lineno} would not fit on its line")
     indent = indent_of(site, statement)
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
     room = line_length(site.file) - len(indent) - len(_UNIT)
@@ -82,9 +82,9 @@ def around_decorated(
     file = site.file
     hidden = f"_{node.name}"
     if file.mentions(hidden):
-        raise NotRewritten(f"`{hidden}` is taken")
+        raise NotRewritten(f"the file uses the name `{hidden}` already")
     if any(isinstance(part, ast.Name) and part.id == node.name for part in walk(node)):
-        raise NotRewritten(f"`{node.name}` speaks of itself")
+        raise NotRewritten(f"`{node.name}` at line {node.lineno} calls itself")
     indent = indent_of(site, node)
     source = file.source
     by = node.decorator_list[0]
@@ -116,7 +116,7 @@ def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
     inside = text[len(name) :].strip()
     given = site.text(function)
     if given not in inside or "#" in inside:
-        raise NotRewritten("a comment in the call would be lost")
+        raise NotRewritten(f"a comment in the call at line {site.call.lineno} would be lost")
     left = inside[1:-1].replace(given, "", 1).strip().removeprefix("fun=").strip().removeprefix(",").strip()
     left = " ".join(left.rstrip(",").split())
     return f"{name}({left})" if left else name
@@ -127,10 +127,10 @@ def _signature(site: Site, target: WithoutBody, asked: Asked) -> str:
     if asked.inputs is None:
         return "*args, **kwargs"
     if parameters.star or parameters.double_star or parameters.keyword_only:
-        raise NotRewritten(f"the parameters of `{target.text}` are not all positional")
+        raise NotRewritten(f"`{target.text}` takes more than positional arguments")
     if parameters.required < len(parameters.positional) and not isinstance(asked.inputs, Each):
         raise OutOfReach(
-            f"`{target.text}` has parameters with defaults, which a function around it would repeat"
+            f"`{target.text}` has parameters with defaults, which the entries at line {site.call.lineno} leave out"
         )
     return ", ".join(_given(target, asked))
 
@@ -189,12 +189,13 @@ def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> 
         for part in walk(source):
             if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
-                    f"`{site.text(part)}` would be called at every trace; give its result a name first"
+                    f"`{site.text(part)}` at line {part.lineno} would be called at every trace; give "
+                    "its result a name first"
                 )
             if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
-                raise NotRewritten(f"`{part.id}` is another variable inside the function")
+                raise NotRewritten(f"`{part.id}` at line {part.lineno} is also the name of a parameter")
             if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):
-                raise NotRewritten(f"`{part.id}` changes after it is bound")
+                raise NotRewritten(f"`{part.id}` at line {part.lineno} is bound more than once")
 
 
 def _rebound(scope: Scope, name: str) -> bool:

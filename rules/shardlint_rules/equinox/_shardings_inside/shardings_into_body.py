@@ -104,7 +104,7 @@ def _out_of_dict(site: Site) -> Fix:
     found = taken_out(site)
     comments = [comment for one in found.rest.comments.values() for comment in one]
     if comments:
-        raise NotRewritten("a comment beside the keywords would be lost")
+        raise NotRewritten(f"a comment beside the shardings at line {site.call.lineno} would be lost")
     edits = imported(found.inputs, found.outputs)
     return _below(site, found.lines, Asked(found.inputs, found.outputs, [], []), found.rest, edits)
 
@@ -117,14 +117,17 @@ def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: lis
         (wrapping,) = wrappings(site)
         target = written(site, wrapping)
         if isinstance(target, WithoutBody) or site.file.home(definition).kind == "class":
-            raise NotRewritten("the names of its shardings are not known in the body")
+            raise NotRewritten(
+                f"the body of `{definition.name}` at line {definition.lineno} has no place to read "
+                "its shardings from"
+            )
         first = definition.decorator_list[0]
         more, shown, _ = _one(site, target, asked, rest, 1)
         edits = [*rest.edits, *more, *lines_above(site, first.lineno, lines)]
     elif (function := _wrapped(site)) is not None:
         edits, shown = above(site, function, asked, rest, lines)
     else:
-        raise NotRewritten("what it wraps is not to be seen here")
+        raise NotRewritten(f"the function that line {site.call.lineno} wraps is not in sight")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
     return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
@@ -164,7 +167,7 @@ def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> 
     try:
         found = wrappings(site)
         if not found:
-            raise NotRewritten("nothing is wrapped with it in this file")
+            raise NotRewritten(f"no function of this file is wrapped with what line {site.call.lineno} makes")
         return _in_place(site, found, asked, rest, forgotten)
     except OutOfReach as reason:
         if _wrapped(site) is None and site.form != "call" and not isinstance(site.file.parent(site.call), ast.Return):
@@ -197,7 +200,10 @@ def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgot
         shown += said
         whole = whole or replaced
     if not shown:
-        raise NotRewritten("there is nothing to constrain: no positional parameters and no returned value")
+        raise NotRewritten(
+            f"the function that line {site.call.lineno} wraps takes no positional arguments and "
+            "returns no value"
+        )
     message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
     every = edits if whole else [*rest.edits, *edits]
     return site.fix(Safety.UNSAFE, message, every, _WHY, rest.drops, uncovers=_UNCOVERED)
@@ -210,7 +216,10 @@ def _one(
     every = sources(asked.inputs) + sources(asked.outputs)
     if isinstance(target, WithoutBody):
         if count > 1:
-            raise NotRewritten(f"`{target.text}` went through another transform or decorator first")
+            raise NotRewritten(
+                f"line {site.call.lineno} wraps `{target.text}`, which another transform made, and "
+                "other functions"
+            )
         made = around_decorated if target.decorated is not None else around_call
         edits, shown = made(site, target, asked, rest)
         return edits, shown, True
@@ -222,7 +231,7 @@ def _one(
             raise (OutOfReach if around else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:
-            raise NotRewritten("a comment beside the keywords would be lost")
+            raise NotRewritten(f"a comment beside the shardings at line {site.call.lineno} would be lost")
         edits, shown = in_lambda(
             site, target.function, target.names, target.spare, asked.inputs, asked.outputs
         )

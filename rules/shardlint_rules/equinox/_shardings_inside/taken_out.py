@@ -55,8 +55,8 @@ def taken_out(site: Site) -> TakenOut:
     direct = {name: one for name in SHARDING_SETTINGS if (one := site.keyword(name)) is not None}
     entries = held[keyword]
     if set(direct) & set(entries) or sum(1 for one in opened if held[one]) > 1 or site.form != "call":
-        raise NotRewritten(f"`**{text}` may hold more keywords")
-    _check_place(site, keyword)
+        raise NotRewritten(f"line {site.call.lineno} gives shardings beside `**{text}`, which may hold them too")
+    check_place(site)
     if not direct and open_to(site, site.file, keyword.value):
         unknown = Entry(Unknown(), False, Place(site.file, keyword))
         entries = {name: entries.get(name, unknown) for name in SHARDING_SETTINGS}
@@ -100,7 +100,7 @@ def _holds_none(entry: Entry) -> bool:
 
 def with_names(site: Site, asked: Asked) -> tuple[list[str], Asked]:
     """Statements that give the shardings names, and what is asked for in their terms. Raises `NotRewritten`."""
-    check_place(site, "what the shardings are may change")
+    check_place(site)
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         change = changed_later(site, source)
         if change is not None and not change.copied:
@@ -124,26 +124,15 @@ def named(site: Site, inputs: Given, outputs: Given) -> tuple[list[str], Given, 
     return lines, found[0], found[1]
 
 
-def _check_place(site: Site, keyword: ast.keyword) -> None:
-    check_place(site, f"`**{site.text(keyword.value)}` may hold more keywords")
-
-
-
-
 def _check(site: Site, name: str, entry: Entry) -> None:
     """What is in the dict must be something that filter_shard takes."""
     for option in options(entry.value):
         if isinstance(option, Items) and option.kind != "tuple":
-            raise NotRewritten(f"{name} in the dict is a {option.kind}")
+            raise NotRewritten(
+                f"{name}, put into the dict at line {entry.place.line}, is a {option.kind}; a tuple "
+                "is expected"
+            )
         refuse_explicit(site, option)
-
-
-
-
-
-
-
-
 
 
 def lines_above(site: Site, line: int, lines: list[str]) -> list[Edit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.signatures import STATIC_SETTINGS, Parameters, names, numbers, parameters_of
-from shardlint.model.values import Api, CallResult, Function, Place, Transformed
+from shardlint.model.values import Api, CallResult, Function, Transformed
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.equinox._shardings_inside.passing_on import passes_on
@@ -76,11 +76,11 @@ def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
 
 def _body(node: Definition | ast.Lambda, every: list[str], spare: int, site: Site) -> Written:
     if isinstance(node, ast.AsyncFunctionDef):
-        raise NotRewritten(f"`{node.name}` is async")
+        raise NotRewritten(f"`{node.name}` at line {node.lineno} is async, which jit does not trace")
     if isinstance(node, ast.FunctionDef) and any(
         not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
     ):
-        raise NotRewritten(f"`{node.name}` is a generator")
+        raise NotRewritten(f"`{node.name}` at line {node.lineno} is a generator, which jit does not trace")
     static = _static(site, every)
     kept = [name for name in every if name not in static]
     return Written(node, kept, sum(name not in static for name in every[len(every) - spare :]))
@@ -93,7 +93,9 @@ def _static(site: Site, every: list[str]) -> set[str]:
         place = site.arguments.keywords.get(setting)
         read = (numbers if setting.endswith("nums") else names)(place, site.arguments, site.program.evaluator)
         if read is None:
-            raise NotRewritten(f"`{setting}` does not tell which arguments in_shardings leaves out")
+            raise NotRewritten(
+                f"the value of `{setting}` is not known, and in_shardings leaves the static arguments out"
+            )
         for one in read:
             if isinstance(one, str):
                 found.add(one)
@@ -114,11 +116,14 @@ def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
         if isinstance(api, Api) and api.name in _SAME_ARGUMENTS:
             transform = True
         elif not (isinstance(api, Api) and api.name in _KEEPING) and not passes_on(site, decorator):
-            raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
+            raise NotRewritten(
+                f"`@{site.text(decorator)}` at line {decorator.lineno} may change the arguments or "
+                f"results of `{node.name}`"
+            )
     if not transform:
         return None
     if not isinstance(node, ast.FunctionDef) or site.file.home(node).kind == "class" or place:
-        raise NotRewritten(f"a transform stands between filter_jit and `{node.name}`")
+        raise NotRewritten(f"a decorator of `{node.name}` at line {node.lineno} transforms it before filter_jit does")
     parameters = parameters_of(site.program.evaluator.function(site.file, node), site.program.evaluator)
     assert parameters is not None
     return WithoutBody(node.name, parameters, by, decorated=node)
@@ -138,17 +143,17 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
         inner = value.inner
         bound = -1
     if not isinstance(inner, Function) or not isinstance(node, ast.expr):
-        raise OutOfReach(f"`{text}` is not a plain function of this file")
+        raise OutOfReach(f"`{text}` at line {site.call.lineno} is not a plain function of this file")
     definition = inner.node
     if inner.place.file is not site.file:
         raise OutOfReach(f"`{text}` is defined in {inner.place.file.path.name}")
     parameters = parameters_of(value, site.program.evaluator)
     if parameters is None:
-        raise OutOfReach(f"the parameters of `{text}` are not known here")
+        raise OutOfReach(f"the parameters of `{text}` at line {site.call.lineno} are not known")
     if inner.owner is not None or site.file.home(definition).kind == "class":
         _check_method(site, inner, text)
     elif isinstance(node, ast.Call) and not bound:
-        raise OutOfReach(f"`{text}` is not a plain function of this file")
+        raise OutOfReach(f"`{text}` at line {site.call.lineno} is not a plain function of this file")
     _check_alone(site, definition, wrapping, text)
     every = list(parameters.positional)
     return _body(definition, every, len(every) - parameters.required, site)
@@ -157,13 +162,13 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
 def _check_method(site: Site, method: Function, text: str) -> None:
     """A method whose self is supplied, which no other class of the file replaces."""
     if not method.bound:
-        raise OutOfReach(f"`{text}` is also a method")
+        raise OutOfReach(f"`{text}` at line {site.call.lineno} is a method without its self")
     assert isinstance(method.node, ast.FunctionDef | ast.AsyncFunctionDef)
     if method.node.decorator_list:
-        raise OutOfReach(f"`{text}` is decorated")
+        raise OutOfReach(f"`{text}` has a decorator at line {method.node.decorator_list[0].lineno}")
     same = [one for one in site.file.mentions(method.node.name) if isinstance(one, Definition)]
     if len(same) > 1:
-        raise OutOfReach(f"several classes have a method `{method.node.name}`")
+        raise OutOfReach(f"lines {same[0].lineno} and {same[1].lineno} both define `{method.node.name}`")
 
 
 def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrapping, text: str) -> None:
@@ -171,7 +176,7 @@ def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrap
     for end in ends.found:
         if not any(wrapper.place.node is wrapping.by for wrapper in end.wrappers):
             raise OutOfReach(
-                f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}"
+                f"{site.where(end.place)} uses `{text}` without this wrapper"
             )
 
 
@@ -179,12 +184,11 @@ def _transformed(site: Site, wrapping: Wrapping, value: Transformed, text: str) 
     parameters = parameters_of(value, site.program.evaluator)
     inner = value.inner
     if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Transformed):
-        raise OutOfReach(f"`{text}` went through another transform or decorator first")
+        raise OutOfReach(f"`{text}` at line {site.call.lineno} is a function that another transform made")
     if isinstance(inner, Function) and inner.bound:
-        raise OutOfReach(f"`{text}` is of a method, whose self a function around it would keep")
+        raise OutOfReach(
+            f"`{text}` at line {site.call.lineno} is made of a method, whose self a function around "
+            "it would hold"
+        )
     assert isinstance(wrapping.function, ast.expr)
     return WithoutBody(text, parameters, wrapping.by, node=wrapping.function)
-
-
-def _line(site: Site, place: Place) -> str:
-    return str(place.line) if place.file is site.file else f"{place.line} of {place.file.path.name}"
