@@ -99,7 +99,8 @@ def above(
     held = ", ".join([name, "function", *shardings.values()])
     made = f"{called}({bound}({held}){f', {left}' if left else ''})"
     written = f"lambda function: {made}"
-    bare = isinstance(site.file.parent(site.call), _TAKES_A_LAMBDA)
+    outer = site.file.parent(site.call)
+    bare = isinstance(outer, _TAKES_A_LAMBDA) or (isinstance(outer, ast.Call) and outer.func is not site.call)
     return [*edits, *more, site.replace(site.call, written if bare else f"({written})")], lines
 
 
