@@ -152,9 +152,9 @@ SHARDED = "import contextlib\n\n\n@contextlib.contextmanager\ndef sharded():\n  
     [
         ("def main(x):\n    with sharded():\n        return jax.jit(lambda a: a)(x)\n", ""),
         ("def main(x):\n    with sharded() as entered:\n        return put(x)\n\n\n"
-         "def put(x):\n    return jax.device_put(x, jax.devices()[0])\n", "puts an array on one device"),
-        ("def main(stack):\n    stack.enter_context(sharded())\n", "more than is looked at"),
-        ("", "more than is looked at"),
+         "def put(x):\n    return jax.device_put(x, jax.devices()[0])\n", "commits an array to one device"),
+        ("def main(stack):\n    stack.enter_context(sharded())\n", "to code that is not in sight"),
+        ("", "to code that is not in sight"),
     ],
     ids=["harmless", "one device", "not a with", "no user"],
 )  # fmt: skip
@@ -170,13 +170,13 @@ FIXTURE = "import pytest\n\n\n@pytest.fixture{}\ndef entered():\n    with MESH a
     ("name", "options", "test", "why"),
     [
         ("test_x.py", "", "def test_it(entered):\n    assert jax.jit(abs)(1)\n", ""),
-        ("test_x.py", "", "def test_it(entered):\n    jax.device_put(1, jax.devices()[0])\n", "puts an array on one device"),
+        ("test_x.py", "", "def test_it(entered):\n    jax.device_put(1, jax.devices()[0])\n", "commits an array to one device"),
         ("test_x.py", "", "def test_it():\n    jax.device_put(1, jax.devices()[0])\n", ""),
         ("test_x.py", "", "@pytest.fixture\ndef two(entered):\n    return 2\n\n\n"
-         "def test_it(two):\n    jax.device_put(1, jax.devices()[0])\n", "puts an array on one device"),
-        ("test_x.py", "(autouse=True)", "def test_it():\n    pass\n", "more than is looked at"),
-        ("test_x.py", "", "@pytest.mark.usefixtures('entered')\ndef test_it():\n    pass\n", "more than is looked at"),
-        ("conftest.py", "", "", "more than is looked at"),
+         "def test_it(two):\n    jax.device_put(1, jax.devices()[0])\n", "commits an array to one device"),
+        ("test_x.py", "(autouse=True)", "def test_it():\n    pass\n", "to code that is not in sight"),
+        ("test_x.py", "", "@pytest.mark.usefixtures('entered')\ndef test_it():\n    pass\n", "to code that is not in sight"),
+        ("conftest.py", "", "", "to code that is not in sight"),
     ],
 )  # fmt: skip
 def test_tests_run_in_the_block_of_a_fixture(write: Write, name: str, options: str, test: str, why: str) -> None:

@@ -84,12 +84,12 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         (
             "def each(items):\n    return [\n        eqx.filter_jit(lambda x: (x * k, x.sum()), out_shardings=(row, None))\n"
             "        for k in items\n    ]\n",
-            "the lambda's result does not show its parts",
+            "does not show which value is for which entry of out_shardings",
         ),
         (
             "class T:\n    rows = row\n    rows = col\n\n    @eqx.filter_jit(out_shardings=rows)\n"
             "    def step(self, x):\n        return x\n",
-            "`rows` is not the same name inside `step`",
+            "is bound in a scope that `step` does not see",
         ),
         (
             "@eqx.filter_jit(in_shardings=(row, row, row))\ndef step(a, b):\n    return a\n",
@@ -101,26 +101,26 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         ),
         (
             "class Ops:\n    jit = staticmethod(partial(eqx.filter_jit, out_shardings=row))\n",
-            "what it wraps is not to be seen here",
+            "wraps is not in sight",
         ),
         (
             "@eqx.filter_jit(out_shardings=row)\n@jax.custom_vjp\ndef step(x):\n    return x\n",
-            "`@jax.custom_vjp` stands between filter_jit and `step`",
+            "may change the arguments or results of `step`",
         ),
         (
             "def keep(fn):\n    held.append(fn)\n\n    def inner(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
             "\n    return inner\n\n\n@eqx.filter_jit(out_shardings=row)\n@keep\ndef step(x):\n    return x\n",
-            "`@keep` stands between filter_jit and `step`",
+            "`@keep` at line",
         ),
         (
             "def twice(fn):\n    def inner(*args, **kwargs):\n        return 2 * fn(*args, **kwargs)\n\n    return inner\n"
             "\n\n@eqx.filter_jit(out_shardings=row)\n@twice\ndef step(x):\n    return x\n",
-            "`@twice` stands between filter_jit and `step`",
+            "may change the arguments or results of `step`",
         ),
         (
             "def first(fn):\n    def inner(*args, **kwargs):\n        return fn(args[0])\n\n    return inner\n"
             "\n\n@eqx.filter_jit(out_shardings=row)\n@first\ndef step(x):\n    return x\n",
-            "`@first` stands between filter_jit and `step`",
+            "may change the arguments or results of `step`",
         ),
     ],
 )

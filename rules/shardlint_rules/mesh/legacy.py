@@ -45,10 +45,6 @@ _ROWS = frozenset({
 })  # fmt: skip
 _NEVER_ENTERED = "jax.sharding.AbstractMesh"  # a `with` statement that enters it raises
 _CALLS = 3  # so many calls back an argument is followed
-_MUCH = (
-    "the block yields to callers that are not seen, or runs more than 400 functions: what these do under the mesh is "
-    "not known"
-)
 
 
 def entered(
@@ -128,9 +124,7 @@ def _in_the_block(site: Site, run: Running) -> list[str]:
         rows = next((place for place in run.calls if names(site.program, place) & _ROWS), None)
         if rows is not None:
             found.append(_FOR_PMAP.format(_shown(rows), site.where(rows)))
-    if run.more:
-        found.append(_MUCH)
-    return found
+    return [*found, run.more] if run.more else found
 
 
 def _shown(place: Place) -> str:
@@ -212,7 +206,7 @@ def _stays(
         return (
             f"`{name}` may be called inside jit, where jax.set_mesh raises: no caller of it is seen that runs outside"
         )
-    other = obstacle(site, statement, known[0] if len(known) == 1 else None)
+    other = obstacle(site, statement, run, known[0] if len(known) == 1 else None)
     mismatch = refused(site.program, run)
     return "; ".join(filter(None, [*_in_the_block(site, run), other, mismatch]))
 

@@ -18,7 +18,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.devices import is_device, single_device
-from shardlint_rules.mesh.running import names, running, yielded_to
+from shardlint_rules.mesh.running import Running, names, running, yielded_to
 
 _DEFAULT = "jax.default_device"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -30,9 +30,11 @@ _SOME = regex(r"devices\b.*\[[^\]]*:[^\]]*\]")
 _DEPTH = 3
 
 
-def obstacle(site: Site, statement: ast.With | ast.AsyncWith, mesh: Mesh | None) -> str:
+def obstacle(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
     """Why a `with` block would be another program under jax.set_mesh, with the line that makes it one; else empty."""
-    return _await(site, statement) or _default_device(site, statement) or _committed(site, mesh)
+    return (
+        _await(site, statement) or _default_device(site, statement, run) or _committed(site, statement, run, mesh)
+    )
 
 
 def _await(site: Site, statement: ast.With | ast.AsyncWith) -> str:
@@ -65,13 +67,13 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
             rest += ast.iter_child_nodes(part)
 
 
-def _default_device(site: Site, statement: ast.With | ast.AsyncWith) -> str:
+def _default_device(site: Site, statement: ast.With | ast.AsyncWith, run: Running) -> str:
     """A default device that holds in the block: chosen by the configuration, around it, in it, or by a caller."""
     for file in _files(site, "default_device"):
         for call in (one for scope in file.inner_scopes(file.module) for one in scope.calls):
             place = Place(file, call)
             if _sets_default(site, place) or (
-                _DEFAULT in names(site.program, place) and _holds_in(site, place, statement)
+                _DEFAULT in names(site.program, place) and _holds_in(site, place, statement, run)
             ):
                 text = " ".join(file.text(call).split())
                 return (
@@ -89,7 +91,7 @@ def _sets_default(site: Site, place: Place) -> bool:
     return False
 
 
-def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith) -> bool:
+def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
     """Whether a `jax.default_device(...)` holds where a block runs; also where its own block is not known."""
     item = place.file.parent(place.node)
     outer = place.file.parent(item) if isinstance(item, ast.withitem) else None
@@ -98,16 +100,16 @@ def _holds_in(site: Site, place: Place, statement: ast.With | ast.AsyncWith) -> 
     if outer is statement or outer in site.file.ancestors(statement) or statement in place.file.ancestors(outer):
         return True
     inside = {part for part in walk(statement) if isinstance(part, ast.Call)}
-    run = running(site.program, Place(place.file, outer))
-    return any(one.node in inside for one in run.calls) or any(
-        one.node is place.node for one in running(site.program, Place(site.file, statement)).calls
-    )
+    around = running(site.program, Place(place.file, outer))
+    return any(one.node in inside for one in around.calls) or any(one.node is place.node for one in run.calls)
 
 
-def _committed(site: Site, mesh: Mesh | None) -> str:
+def _committed(site: Site, statement: ast.With | ast.AsyncWith, run: Running, mesh: Mesh | None) -> str:
     """An array of the program that is committed to one device, or to other devices than those of the mesh."""
     for file in _files(site, "device_put", "device="):
         for place, target in _placements(site, file):
+            if _is_of_another_test(site, place, statement, run):
+                continue
             text = " ".join(place.text().split())
             where = site.where(place)
             if _is_one_device(site, target, _DEPTH):
@@ -121,6 +123,15 @@ def _committed(site: Site, mesh: Mesh | None) -> str:
                     "computation takes it together with arrays of this mesh"
                 )
     return ""
+
+
+def _is_of_another_test(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
+    """Whether a placement is in a test function that runs neither around the block nor in it."""
+    function = place.scope.function()
+    name = getattr(function.node, "name", "") if function is not None else ""
+    if function is None or not name.startswith("test") or not site.program.project.is_test(place.file.path):
+        return False
+    return function.node not in site.file.ancestors(statement) and all(one.node is not place.node for one in run.calls)
 
 
 def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:

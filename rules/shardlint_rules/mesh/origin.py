@@ -112,7 +112,7 @@ def _said(program: Program, call: Place, argument: ast.expr) -> str:
             f"`{text}` at {where}; {advice}"
         )
     return (
-        f"the text does not show where `{text}` comes from at {where}, and in_shardings refuses an array made under "
+        f"where `{text}` at {where} is made is not seen, and in_shardings refuses an array made under "
         f"jax.set_mesh; {advice}"
     )
 

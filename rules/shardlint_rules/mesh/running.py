@@ -23,20 +23,20 @@ _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @dataclass(frozen=True)
 class Running:
-    """The calls, and whether there are more than were looked at."""
+    """The calls; and, where there may be others, why."""
 
     calls: tuple[Place, ...]
-    more: bool
+    more: str = ""
 
 
 def running(program: Program, block: Place) -> Running:
     """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
     assert isinstance(block.node, ast.With | ast.AsyncWith)
     calls = [Place(block.file, call) for call in _calls_of(block.node)]
-    if any(_yields(part) for part in block.node.body):
+    if yields := [part for part in block.node.body if _yields(part)]:
         users = yielded_to(program, block)
         if users is None:
-            return Running(tuple(calls), True)
+            return Running(tuple(calls), f"line {yields[0].lineno} yields inside the block to code that is not in sight")
         calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
     seen: set[ast.AST] = set()
     for place in calls:  # grows
@@ -46,10 +46,10 @@ def running(program: Program, block: Place) -> Running:
                 continue
             seen.add(function.node)
             if len(seen) > _FUNCTIONS:
-                return Running(tuple(calls), True)
+                return Running(tuple(calls), f"the block runs more than {_FUNCTIONS} functions, too many to look at")
             scope = function.place.file.walked(function.place.file.scope(function.node))
             calls += [Place(function.place.file, call) for call in scope.calls]
-    return Running(tuple(calls), False)
+    return Running(tuple(calls))
 
 
 def yielded_to(program: Program, block: Place) -> list[Place] | None:

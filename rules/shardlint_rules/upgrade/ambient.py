@@ -24,7 +24,7 @@ OLD = (
 )
 _ABSTRACT = "jax.sharding.get_abstract_mesh"
 _CONCRETE = "jax.sharding.get_mesh"
-_OTHERWISE = "it is not read as thread_resources.env.physical_mesh"
+_OTHERWISE = "only reads of thread_resources.env.physical_mesh are rewritten"
 # What a mesh without devices answers as one with devices does.
 _SHARED = frozenset({"axis_names", "axis_sizes", "axis_types", "empty", "shape", "shape_tuple", "size"})
 _WIDTH = 60
@@ -91,14 +91,14 @@ def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
         return _OTHERWISE
     reads = _reads(site, mesh)
     if reads is None:
-        return "its mesh is kept where it is not followed"
+        return "the mesh is stored, and its later uses are not in sight"
     new = _ABSTRACT
     for read in reads:
         if _answered(site, read) or _sizes(site, read) is not None or _answered_by_callers(site, read):
             continue
         if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
-            return f"`{_short(what)}`, for which jax.sharding.get_abstract_mesh(), a mesh without devices, may not do"
+            return f"`{_short(what)}` may need devices, which jax.sharding.get_abstract_mesh() does not have"
         new = _CONCRETE
     if new == _CONCRETE and not all(runs_on_the_host(site, read) for read in [mesh, *reads]):
         return "it is read in traced code, where jax.sharding.get_mesh() raises"

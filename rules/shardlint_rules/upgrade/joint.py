@@ -34,7 +34,7 @@ _WHERE = (
     "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", "set_mesh", "use_mesh",
     r"(?:)with\b[^:]{0,200}(?:[mM]esh|MESH)", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
 )  # fmt: skip
-_TAKEN = "pjit: another file takes it from this one"
+_TAKEN = "pjit: another file imports it from this one"
 _BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its own"
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
@@ -224,7 +224,7 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
     node = item.context_expr
     text = f"`with {' '.join(at.text(node).split())}:`"
     if not surely_a_mesh(at.program, at.file, node):
-        yield Obstacle(at.file.path, statement.lineno, f"{text}: the text does not show that it is a mesh")
+        yield Obstacle(at.file.path, statement.lineno, f"{text}: nothing shows that it is a mesh, annotate it as jax.sharding.Mesh")
     elif why := stays(at, statement, item, context):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
 
@@ -267,7 +267,7 @@ def _moving(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
 
 def _guarded(at: Site, node: ast.expr, what: str) -> Iterator[Obstacle]:
     if guarded(at.file, node) and not expected_to_fail(at.file, node):
-        yield Obstacle(at.file.path, node.lineno, f"{what}: it is chosen by release, which is left alone")
+        yield Obstacle(at.file.path, node.lineno, f"{what} is chosen by a test of the jax release")
 
 
 def _kept_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
@@ -290,7 +290,7 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
     written = {one.written for one in options(at.value(node)) if isinstance(one, Api)}
     why: list[Edit] | str = ambient.as_new(at, node)
     if any("._src." in name for name in written):
-        why = "it is taken from the inside of jax, which is left alone"
+        why = "it is imported from jax._src, which promises no names"
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"thread_resources: {why}")
 
@@ -339,7 +339,7 @@ def _together(site: Site, found: Plan) -> Fix | str:
         edits += new
         drops |= _dropped(node)
     if not edits:
-        return "not rewritten: it is chosen by release, or a test expects it to fail"
+        return "not rewritten: a test of the jax release chooses it, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
     why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
     if others:
@@ -376,14 +376,14 @@ def _alone(site: Site) -> Fix | str:
         edits += new
         drops |= _dropped(node)
     if not edits:
-        return "not rewritten: nothing in the program enters a mesh, so whoever uses it decides"
+        return "not rewritten: nothing in the program enters a mesh, so its users decide"
     why = "only under a `with mesh:` that is entered elsewhere are they not the same"
     return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
 
 
 def _shown(site: Site, found: Plan) -> str:
     if not found.obstacles:
-        return "not rewritten: what reads the mesh is chosen by release, or a test expects it to fail"
+        return "not rewritten: a test of the jax release chooses what reads the mesh, or a test expects it to fail"
     first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
     shown = "; ".join(one.shown(site.file.path) for one in first[:_SHOWN_MOST])
     more = f"; and {len(first) - _SHOWN_MOST} more" if len(first) > _SHOWN_MOST else ""

@@ -60,25 +60,25 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     means: as the compiler likes.
     """
     if len(options(site.value(node))) != 1:
-        return "it may be something else there"
+        return "the name may be of another function on some paths"
     name, imports = site.spell("jax.jit")
     edits = [site.replace(node, name), *imports]
     if decorates(site, node):
         return edits
     found = _call(site, node)
     if found is None:
-        return "pjit is handed on there, and the calls of it are not all seen"
+        return "it is passed on as a value, and its calls are not all in sight"
     call, before = found
     if any(isinstance(argument, ast.Starred) for argument in call.args):
-        return "its arguments are hidden in a *"
+        return "a star argument hides its arguments"
     given = call.args[before:]
     outputs: list[ast.expr] = []
     if len(given) > len(_POSITIONS):
-        return "it is given more arguments than are known"
+        return "it has more positional arguments than pjit takes"
     for parameter, argument in zip(_POSITIONS, given, strict=False):
         start = _opening(site.file, argument)
         if start is None:
-            return "an argument stands in a bracket of its own"
+            return "an argument has parentheses of its own"
         edits.append(Edit(start, start, f"{parameter}="))
         if parameter == "out_shardings" and under_a_mesh:
             outputs.append(argument)
