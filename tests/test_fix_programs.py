@@ -133,6 +133,58 @@ FILTER_JIT = {
         """,
         "step('scaled', net(), x)", ["P('data')"],
     ),
+    "shardings that change after the decoration": (
+        """
+        table, more, held = {"xs": row}, [rep, row], type("Held", (), {"rows": row})()
+
+
+        @eqx.filter_jit(in_shardings=(rep, table["xs"]), out_shardings=table["xs"])
+        def by_key(net, xs):
+            return jax.vmap(net)(xs)
+
+
+        by_attribute = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs), in_shardings=(rep, held.rows), out_shardings=held.rows)
+        by_list = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs), in_shardings=tuple(more), out_shardings=more[-1])
+        by_loop = {}
+        for name, one in table.items():
+            by_loop[name] = eqx.filter_jit(lambda net, xs: jax.vmap(net)(xs), in_shardings=(rep, one), out_shardings=one)
+
+
+        def change(changed):
+            changed["xs"] = col
+
+
+        def run():
+            change(table)
+            held.rows, one = col, col
+            more.append(col)
+            return [step(net(), x) for step in (by_key, by_attribute, by_list, by_loop["xs"])]
+        """,
+        "run()", ["P('data')"] * 4,
+    ),
+    "a factory that is called at once, on one way, or with more settings": (
+        """
+        def plain(net, xs): return jax.vmap(net)(xs)
+
+
+        def jit_for(sharded):
+            return eqx.filter_jit(in_shardings=(rep, row), out_shardings=row) if sharded else eqx.filter_jit
+
+
+        at_once = eqx.filter_jit(in_shardings=(rep, row), out_shardings=row)(plain)
+        sharded = functools.partial(eqx.filter_jit, in_shardings=(rep, row), out_shardings=row)
+
+
+        @sharded(donate="none")
+        def more(net, xs): ys = plain(net, xs); return ys
+
+
+        def run():
+            assert jit_for(False)(plain)(net(), x).shape == (32, 8)
+            return at_once(net(), x), jit_for(True)(plain)(net(), x), more(net(), x)
+        """,
+        "run()", ["P('data')"] * 3,
+    ),
     "a default": (
         """
         @eqx.filter_jit(in_shardings=(rep, row), out_shardings=row)
@@ -207,6 +259,33 @@ FILTER_JIT = {
     ),
 }  # fmt: skip
 DEVICE_PUT = {
+    "numbers and arrays of numpy": (
+        """
+        STEPS = 7
+
+
+        @eqx.filter_jit
+        def scaled(a, scale: float = 2.0):
+            held = jax.device_put({"half": 1 / 2, "rows": np.arange(16.0)}, rep)
+            total = jax.device_put(scale, rep).reshape(1) * jax.device_put(STEPS, rep).astype(jnp.float32)
+            return jax.device_put(a * total * held["half"].reshape(1) + held["rows"].at[0].set(1), row)
+        """,
+        "scaled(x)", ["P('data')"],
+    ),
+    "a partial that is mapped, and star arguments": (
+        """
+        put = functools.partial(jax.device_put, device=row)
+        where, named = (row,), {"device": col}
+
+
+        @jax.jit
+        def double(xs):
+            first, second = map(put, xs)
+            mapped = jax.tree.map(put, [first * 2])
+            return first, mapped[0], jax.device_put(second * 2, *where), jax.device_put(second * 3, **named)
+        """,
+        "double((x, x))", ["P('data')", "P('data')", "P('data')", "P(None, 'model')"],
+    ),
     "a field": (
         """
         class Layer(eqx.Module):

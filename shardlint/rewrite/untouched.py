@@ -9,7 +9,7 @@ from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Edit
 from shardlint.syntax import FileFacts
 
-_Path = tuple[str, ...]
+_Path = tuple[int, ...]
 
 
 def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
@@ -24,15 +24,25 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
         if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions, after):
             line = before.source.position(edit.start)[0]
             return f"Python would not read what replaces the expression at line {line} as one"
-    statements = {after.span(node)[0]: (path, node) for path, node in _statements(after.tree, ())}
-    for path, node in _statements(before.tree, ()):
+    statements = {after.span(node)[0]: (path, node) for path, node in _statements(after, after.tree, ())}
+    for path, node in _statements(before, before.tree, ()):
         start, end = before.span(node)
-        if any(edit.start <= end and edit.end >= start for edit in layer.edits):
+        if any(_touches(edit, start, end) for edit in layer.edits):
             continue
         found = statements.get(layer.forward(start))
-        if found is None or found[0] != path or ast.dump(found[1]) != ast.dump(node):
+        around = tuple(layer.forward(one) for one in path)
+        if found is None or found[0] != around or ast.dump(found[1]) != ast.dump(node):
             return f"the statement at line {node.lineno}, which it does not edit, would become another"
     return None
+
+
+def _touches(edit: Edit, start: int, end: int) -> bool:
+    """Whether an edit is in a statement, or beside it on its line."""
+    if edit.end == start:
+        return not edit.text.endswith(("\n", "\r"))
+    if edit.start == end:
+        return not edit.text.startswith(("\n", "\r"))
+    return edit.start < end and edit.end > start
 
 
 def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]], file: FileFacts) -> bool:
@@ -57,11 +67,11 @@ def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
     return found
 
 
-def _statements(node: ast.AST, path: _Path) -> Iterator[tuple[_Path, ast.stmt]]:
-    """The statements without a block of their own, each with the kinds of the blocks around it."""
+def _statements(file: FileFacts, node: ast.AST, path: _Path) -> Iterator[tuple[_Path, ast.stmt]]:
+    """The statements without a block of their own, each with where the blocks around it begin."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt) and not hasattr(child, "body"):
             yield path, child
         elif not isinstance(child, ast.expr):
-            inner = (*path, type(child).__name__) if isinstance(child, ast.stmt) else path
-            yield from _statements(child, inner)
+            inner = (*path, file.span(child)[0]) if isinstance(child, ast.stmt) else path
+            yield from _statements(file, child, inner)

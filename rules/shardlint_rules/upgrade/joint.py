@@ -224,7 +224,8 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
     node = item.context_expr
     text = f"`with {' '.join(at.text(node).split())}:`"
     if not surely_a_mesh(at.program, at.file, node):
-        yield Obstacle(at.file.path, statement.lineno, f"{text}: nothing shows that it is a mesh, annotate it as jax.sharding.Mesh")
+        why = f"{text}: nothing shows that it is a mesh, annotate it as jax.sharding.Mesh"
+        yield Obstacle(at.file.path, statement.lineno, why)
     elif why := stays(at, statement, item, context):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
 
