@@ -51,7 +51,8 @@ class FilterJitShardings(Rule):
     could be written into (`filter_value_and_grad(loss)`, `self._step`, a function of another file, of a parameter
     or with other callers, a decorator that a function returns) goes a `def`. What may hold arrays is handed to it by
     `eqx.Partial`, so that they stay arguments of the program. What is not known in the body gets a name above the
-    function: a name that means something else there, a call; what differs for each element of a comprehension is handed
+    function: a name that means something else there, a call, an entry of a table or an attribute that may change before
+    the function is traced; what differs for each element of a comprehension is handed
     over, too; a name of the class body is written with the class. Out of a dict that is filled elsewhere the shardings
     are taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. A
     tree of shardings that holds None is applied part by part, with `jax.tree.map`. There is no fix in the body of a

@@ -40,7 +40,8 @@ class DevicePutInJit(Rule):
     ## What it does
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
     when a traced function reaches it through other functions and files; a tree of shardings,
-    `jax.tree.map(jax.device_put, tree, shardings)` and calls of `put = partial(jax.device_put, device=sharding)` too.
+    `jax.tree.map(jax.device_put, tree, shardings)`, calls of `put = partial(jax.device_put, device=sharding)`,
+    `map(put, xs)`, `jax.tree.map(put, tree)`, and `device_put(x, *where)` of a tuple that is written out, too.
     Where others may call it as well, it is likely, and the calls that are seen are told. Likely, too: `device_put(x,
     P("data"))`, where all meshes that the program makes have Auto axes. What is only
     annotated as a sharding, or called one, is possible.
@@ -48,15 +49,17 @@ class DevicePutInJit(Rule):
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
     program: the value keeps the sharding it came with, and what came uncommitted ends up replicated on every device.
-    Nothing is raised, and the numbers are right.
+    Nothing is raised, and the numbers are right. In the body of a `shard_map` it raises ValueError on jax 0.12 for a
+    value that differs from device to device; with `check_vma=False`, and on jax 0.6, it has no effect there.
 
     ## Use instead
     In Equinox code use `eqx.filter_shard`, which also takes Modules.
 
     ## Fix safety
-    Unsafe: the constraint takes effect, so the compiled program changes its memory and communication. There is none in
-    a function that is also called outside traced code, where device_put is right; where calls may be out of sight, only
-    for what the function computed itself.
+    Unsafe: the constraint takes effect, so the compiled program changes its memory and communication. Numbers and
+    arrays of numpy get `with_sharding_constraint`, as `filter_shard` leaves them alone. There is none in a `shard_map`,
+    and in a function that is also called outside traced code, where device_put is right; where calls may be out of
+    sight, only for what the function computed itself.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Under `jax.set_mesh` with Explicit axes

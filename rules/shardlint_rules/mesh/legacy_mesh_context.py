@@ -50,11 +50,15 @@ class LegacyMeshContext(Rule):
     | inside traced code | allowed | raises |
     | fresh arrays | on one device | replicated over the mesh |
     | computing with an array that was put on one device | works | raises |
+    | `jax.default_device` | decides where fresh arrays are | does not |
+    | coroutines that await in the block | each has the mesh | the first that leaves unsets it for all |
 
     ## Fix safety
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
     outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
-    has a bare spec and nothing runs pmap or puts an array on one device; where the block yields, that is asked of
+    has a bare spec and nothing runs pmap. It is left, too, where the program commits an array to one device or to the
+    devices of another mesh, where `jax.default_device` or `jax_default_device` holds in the block, and where the block
+    awaits or yields in a coroutine: the finding names the line. Where the block yields, that is asked of
     what is seen to run there (`with sharded():`, tests that ask for the fixture). `with Mesh(...) as mesh:` becomes two
     lines. Where not all callers are seen, code counts as outside traced code that a test runner or a script runs,
     that makes the mesh, or that does what only host code does (it jits, waits, reads a clock or files). Where the
