@@ -104,6 +104,13 @@ def says_the_same(site: Site, target: ast.expr) -> bool:
     """Whether an expression of the file means at the site's call what it means where it stands."""
     if not any(part is target for part in walk(site.file.tree)):
         return False
+    match target:
+        case ast.Attribute(value=ast.Name(id="self"), attr=attr):
+            owners = [next((one for one in site.file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+                      for node in (target, site.call)]  # fmt: skip
+            named = [one for one in site.file.mentions(attr) if isinstance(one, ast.Attribute)]
+            stores = [one for one in named if isinstance(one.ctx, ast.Store)]
+            return owners[0] is not None and owners[0] is owners[1] and len(stores) == 1
     for part in walk(target):
         if isinstance(part, ast.Name):
             there, here = (lookup(site.file, node, part.id) for node in (part, site.call))
@@ -262,10 +269,11 @@ def may_hold_numbers(site: Site, node: ast.expr) -> bool:
         case ast.Attribute(attr="ndim" | "size") | ast.Subscript(value=ast.Attribute(attr="shape")):
             return True
         case ast.Name(id=name):
-            for one in lookup(site.file, node, name)[0]:
-                if one.kind == "param" and isinstance(one.value, ast.Constant) and one.value.value is not None:
+            for binding in lookup(site.file, node, name)[0]:
+                default = binding.value if binding.kind == "param" else None
+                if isinstance(default, ast.Constant) and default.value is not None:
                     return True
-                if one.annotation is not None and site.file.text(one.annotation) in _NUMBERS:
+                if binding.annotation is not None and site.file.text(binding.annotation) in _NUMBERS:
                     return True
     found = [leaf for option in options(site.value(node)) for leaf in leaves(option)]
     return any(_is_number(one) for one in found)

@@ -14,6 +14,7 @@ from shardlint.model.values import Api, CallResult, Constant, Parameter, Place, 
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
+from shardlint.syntax.nodes import walk
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.host import on_the_host
 from shardlint_rules.mesh.one_device import obstacle
@@ -293,9 +294,12 @@ def _moved(text: str, by: int) -> str:
 def _can_bind_first(file: FileFacts, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
     """Whether `with Mesh(...) as mesh:` can become `mesh = Mesh(...)` and a `with` below it."""
     before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
+    bound = {part.id for one in statement.items if one.optional_vars for part in walk(one.optional_vars)
+             if isinstance(part, ast.Name)}  # fmt: skip
+    mesh = item.context_expr
     return (
         isinstance(statement, ast.With)
-        and statement.items[0] is item
+        and (statement.items[0] is item or (isinstance(mesh, ast.Name) and mesh.id not in bound))
         and isinstance(item.optional_vars, ast.Name)
         and not before.strip()
     )

@@ -21,6 +21,8 @@ from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.running import Running, names, running, yielded_to
 
 _DEFAULT = "jax.default_device"
+_PUT = "jax.device_put"
+_COPIES = ("numpy.", "jax.device_get")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _WAITS = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 # `mesh.devices.flat[0]`, `mesh.devices[0, 0]`: one element of an array of devices.
@@ -139,7 +141,7 @@ def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
     for mention in file.mentions("device_put"):
         call = file.parent(mention)
         if isinstance(call, ast.Call) and call.func is mention and len(call.args) > 1:
-            if "jax.device_put" in names(site.program, Place(file, call)):
+            if _PUT in names(site.program, Place(file, call)) and not _leaves_the_device(site, file, call):
                 yield Place(file, call), Place(file, call.args[1])
     for keyword in file.mentions("device"):
         call = file.parent(keyword)
@@ -147,6 +149,14 @@ def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
             called = options(site.program.value(file, call.func))
             if any(isinstance(one, Api) and one.name.startswith(("jax.", "functools.")) for one in called):
                 yield Place(file, call), Place(file, keyword.value)
+
+
+def _leaves_the_device(site: Site, file: FileFacts, call: ast.Call) -> bool:
+    """Whether what a call gives is only copied on, to the host or elsewhere: `np.asarray(jax.device_put(x, cpu))`."""
+    outer = file.parent(call)
+    if not isinstance(outer, ast.Call) or call not in outer.args[:1]:
+        return False
+    return all(one == _PUT or one.startswith(_COPIES) for one in names(site.program, Place(file, outer)) or {""})
 
 
 def _is_one_device(site: Site, target: Place, depth: int) -> bool:
