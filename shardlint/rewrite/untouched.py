@@ -19,15 +19,16 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     not. A statement that no edit touches must be what it was, and in the blocks it was in.
     """
     expressions = _expressions(after)
-    replaced = {before.span(node) for node in ast.walk(before.tree) if isinstance(node, ast.expr)}
+    replaced = {before.span(node) for node in ast.walk(before.tree) if _is_read(node)}
     for edit in layer.edits:
-        if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions, after):
+        if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions):
             line = before.source.position(edit.start)[0]
             return f"Python would not read what replaces the expression at line {line} as one"
     statements = {after.span(node)[0]: (path, node) for path, node in _statements(after, after.tree, ())}
     for path, node in _statements(before, before.tree, ()):
         start, end = before.span(node)
-        if any(_touches(edit, start, end) for edit in layer.edits):
+        line = before.source.offset(node.lineno, 0)
+        if any(_touches(edit, line, start, end) for edit in layer.edits):
             continue
         found = statements.get(layer.forward(start))
         around = tuple(layer.forward(one) for one in path)
@@ -36,26 +37,34 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     return None
 
 
-def _touches(edit: Edit, start: int, end: int) -> bool:
-    """Whether an edit is in a statement, or beside it on its line."""
-    if edit.end == start:
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.expr) and not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+
+
+def _touches(edit: Edit, line: int, start: int, end: int) -> bool:
+    """Whether an edit is in a statement, or ahead of it on the `line` where it begins, or right behind it."""
+    if line <= edit.end <= start:
         return not edit.text.endswith(("\n", "\r"))
     if edit.start == end:
         return not edit.text.startswith(("\n", "\r"))
     return edit.start < end and edit.end > start
 
 
-def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]], file: FileFacts) -> bool:
+def _is_read_as_one(layer: Layer, edit: Edit, after: dict[int, list[ast.expr]]) -> bool:
     """Whether the text of an edit is an expression of the tree afterwards; also where it is no expression by itself."""
     try:
         meant = ast.parse(f"(\n{edit.text}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return True
-    start = layer.forward(edit.start)
-    lines = edit.text.split("\n")[: meant.lineno - 2]
-    first = edit.text.split("\n")[meant.lineno - 2].encode()[: meant.col_offset].decode()
-    start += sum(len(line) + 1 for line in lines) + len(first)
-    return any(ast.dump(one) == ast.dump(meant) for one in after.get(start, ()))
+    bare = isinstance(meant, ast.Tuple) and not edit.text.lstrip().startswith("(")
+    parts = meant.elts if isinstance(meant, ast.Tuple) and bare else [meant]  # entries of what is around it
+    lines = edit.text.split("\n")
+    for part in parts:
+        first = len(lines[part.lineno - 2].encode()[: part.col_offset].decode())
+        start = layer.forward(edit.start) + sum(len(line) + 1 for line in lines[: part.lineno - 2]) + first
+        if not any(ast.dump(one) == ast.dump(part) for one in after.get(start, ())):
+            return False
+    return True
 
 
 def _expressions(file: FileFacts) -> dict[int, list[ast.expr]]:
