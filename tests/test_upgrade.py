@@ -681,7 +681,7 @@ def test_arrays_that_no_device_holds(write: Write, given: str) -> None:
             "`with given:`: where `given` is made is not seen", id="a mesh of unknown axis types",
         ),
         pytest.param(
-            RUN_IT + "\n    with open('x') as file, mesh as entered:\n        double(np.ones(8))\n",
+            RUN_IT + "\n    with open('x') as file, Mesh(np.array(jax.devices()), ('data',)) as entered:\n        double(np.ones(8))\n",
             "takes the mesh, and jax.set_mesh returns None", id="as",
         ),
         pytest.param(
