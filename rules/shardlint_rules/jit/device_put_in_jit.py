@@ -49,8 +49,8 @@ class DevicePutInJit(Rule):
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
     program: the value keeps the sharding it came with, and what came uncommitted ends up replicated on every device.
-    Nothing is raised, and the numbers are right. In the body of a `shard_map` it raises ValueError from jax 0.8 on for a
-    value that differs from device to device; with `check_vma=False`, and on jax 0.6, it has no effect there.
+    Nothing is raised, and the numbers are right. In the body of a `shard_map` it raises ValueError from jax 0.8 on for
+    a value that differs from device to device; with `check_vma=False`, and on jax 0.6, it has no effect there.
 
     ## Use instead
     In Equinox code use `eqx.filter_shard`, which also takes Modules.
