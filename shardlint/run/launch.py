@@ -18,6 +18,7 @@ from typing import Any
 
 from shardlint.run import stood
 from shardlint.run.dumps import wanted
+from shardlint.verify import contain
 from shardlint.verify.children import CannotRun
 from shardlint.verify.inside.devices import limit_memory
 
@@ -143,8 +144,7 @@ def _run(
         raise CannotRun("--memory: no memory limit on this system")
     if os.name == "posix":
         options["start_new_session"] = True
-        if memory is not None:
-            options["preexec_fn"] = lambda: limit_memory(memory, devices)
+        options["preexec_fn"] = lambda: begin(memory, devices)
     else:
         options["creationflags"] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     began = time.monotonic()
@@ -164,6 +164,13 @@ def _run(
         notes += [stack] if stack else []
     sweep(folder, 0)
     return Ended(code, time.monotonic() - began, notes)
+
+
+def begin(memory: int | None, devices: int) -> None:
+    """What a program's process does before it is the program's."""
+    contain.heed_signals()
+    if memory is not None:
+        limit_memory(memory, devices)
 
 
 def _wait(

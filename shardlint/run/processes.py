@@ -22,7 +22,6 @@ from typing import IO, Any
 from shardlint.run import launch, stood
 from shardlint.verify.children import CannotRun
 from shardlint.verify.facts import Line
-from shardlint.verify.inside.devices import limit_memory
 
 _GRACE = 4.0
 _STUCK = 8.0
@@ -141,13 +140,10 @@ def _start(
         "SHARDLINT_RUN_COORDINATOR": address,
         "PYTHONUNBUFFERED": "1",
     }
-    options: dict[str, Any] = {}
-    if memory is not None:
-        options["preexec_fn"] = lambda: limit_memory(memory, devices)
     try:
         child = subprocess.Popen(
             words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True, **options,
+            start_new_session=True, preexec_fn=lambda: launch.begin(memory, devices),
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRun(f"cannot start {shlex.join(words)}: {error}") from None

@@ -30,6 +30,16 @@ def die_with_parent() -> None:
     _prctl(_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
+def heed_signals() -> None:
+    """Have SIGINT and SIGQUIT do in this process what they do by default.
+
+    A shell has the commands of a script that run in the background ignore them, and so all that these start.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGQUIT"):
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def _prctl(option: int, value: int) -> bool:
     if not HERE:
         return False

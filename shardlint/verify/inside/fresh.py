@@ -11,6 +11,7 @@ from shardlint.verify.inside import stacks, tasks, zygote
 def main() -> None:
     """Do the job given as one line of JSON on standard input; answer on standard output."""
     contain.adopt_orphans()
+    contain.heed_signals()
     answers = os.dup(1)
     os.dup2(2, 1)
     orders = os.dup(0)

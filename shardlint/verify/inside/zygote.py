@@ -122,7 +122,7 @@ class Zygote:
         """The rest of a child's life: does its job and never returns."""
         try:
             os.setsid()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            contain.heed_signals()
             contain.die_with_parent()
             contain.adopt_orphans()
             null = os.open(os.devnull, os.O_RDONLY)
