@@ -91,6 +91,8 @@ class _Catalogue:
 
     entries: Mapping[str, Entry] | None = None
     cards: ClassVar[dict[str, Card]] = {}
+    saved: tuple[str, Mapping[str, Entry]] | None = None
+    """The folder where they were saved last, and the table."""
 
 
 def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
@@ -105,9 +107,13 @@ def cards(codes: Collection[str] | None = None) -> dict[str, Card]:
 
 
 def keep(store: Store | None) -> None:
-    """Keep what is known of all rules, where they were imported."""
-    if store is not None and registry.are_imported() and not registry.are_kept():
+    """Keep what is known of all rules, where they were imported and this process has not kept it already."""
+    if store is None or not registry.are_imported() or registry.are_kept():
+        return
+    entries = registry.entries()
+    if _Catalogue.saved is None or _Catalogue.saved[0] != store.folder or _Catalogue.saved[1] is not entries:
         store.save(_NAME, _dumped(cards().values()))
+        _Catalogue.saved = store.folder, entries
 
 
 def recall(store: Store | None) -> None:

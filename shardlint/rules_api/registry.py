@@ -139,7 +139,7 @@ def are_imported() -> bool:
 def forget() -> None:
     """Look for the packs anew."""
     _KEPT.clear()
-    for remembered in (_packs, _found, rules):
+    for remembered in (_packs, _found, rules, _known_of_imported):
         remembered.cache_clear()
 
 
@@ -224,7 +224,12 @@ def rules() -> tuple[type[Rule], ...]:
 
 def known() -> Mapping[str, Known]:
     """What there is to know of all rules, by code; they are imported where no earlier run kept it."""
-    return _KEPT[0][1] if _KEPT else {rule.code: Known.of(rule) for rule in rules()}
+    return _KEPT[0][1] if _KEPT else _known_of_imported()
+
+
+@lru_cache(maxsize=1)
+def _known_of_imported() -> Mapping[str, Known]:
+    return {rule.code: Known.of(rule) for rule in rules()}
 
 
 def proof_folders() -> dict[str, Path]:
