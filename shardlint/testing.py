@@ -152,15 +152,20 @@ class Case:
     def check(self) -> None:
         """All that must hold of it. Raises `AssertionError`."""
         assert self.role in ROLES, f"{self.path}: its name begins with none of {', '.join(ROLES)}"
-        self.check_findings()
-        if self.role == "bad":
-            self.check_fix()
+        findings = self.findings()
+        self.check_findings(findings)
+        if self.role == "bad" and self.check_fix(findings):
+            replace(self, path=self.twin).check_unchanged()
 
-    def check_findings(self) -> None:
-        """It gives exactly the findings that it must."""
-        marked = self.marked() if self.role != "good" else Counter()
+    def findings(self) -> list[tuple[Mark, Finding]]:
+        """What is found in a copy of it that is a project of its own."""
         with _folder() as folder:
-            found = Counter(mark for mark, _ in self.found(folder))
+            return self.found(folder)
+
+    def check_findings(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> None:
+        """It gives exactly the findings that it must; `findings` are those of an earlier check, if there was one."""
+        marked = self.marked() if self.role != "good" else Counter()
+        found = Counter(mark for mark, _ in (self.findings() if findings is None else findings))
         if self.role == "bad":
             assert marked, f"{self.path} has no marked line"
         if self.role == "quiet":
@@ -170,13 +175,13 @@ class Case:
             f"{self.path}: not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
         )
 
-    def check_fix(self) -> bool:
-        """Fixing it gives its twin, and fixing that changes nothing; False where nothing in it has a fix."""
+    def check_fix(self, findings: Sequence[tuple[Mark, Finding]] | None = None) -> bool:
+        """Fixing it gives its twin; False where nothing in it has a fix. `findings` as for `check_findings`."""
         unsafe = not self.safe_only
+        if not any(wanted(finding.fix, unsafe) for _, finding in (self.findings() if findings is None else findings)):
+            return False
         with _folder() as folder:
-            if not any(wanted(finding.fix, unsafe) for _, finding in self.found(folder)):
-                return False
-            target = folder / self.path.name
+            target = self.copied(folder)
             report = fix([target], self.options(), unsafe, write=True)
             problems = [outcome.problem for outcome in report.fixed if outcome.problem]
             assert not problems, f"{self.path}: {'; '.join(problems)}"
@@ -184,10 +189,14 @@ class Case:
             assert good.exists(), f"{self.path.name} is fixed, so {good.name} must say to what"
             for expected, made in zip(Case(self.code, good).files(), self.files(target), strict=True):
                 _same(expected, made)
-            again = fix([target], self.options(), unsafe, write=True)
-            changed = [outcome.path.name for outcome in again.fixed if outcome.changed]
-            assert not changed, f"{self.path}: a second fix changes {', '.join(changed)} again"
         return True
+
+    def check_unchanged(self) -> None:
+        """Fixing it changes nothing."""
+        with _folder() as folder:
+            report = fix([self.copied(folder)], self.options(), not self.safe_only, write=True)
+        changed = [outcome.path.name for outcome in report.fixed if outcome.changed]
+        assert not changed, f"{self.path}: a fix changes {', '.join(changed)}"
 
 
 def cases(code: str, folder: Path | None = None, *roles: str, beside: bool = False) -> list[Case]:
@@ -223,9 +232,11 @@ def check_text(code: str, text: str, fixed: str | None = None, *, options: Seque
         case = Case(code, path)
         if fixed is not None:
             case.twin.write_text(head + fixed, "utf-8")
-        case.check_findings()
+        findings = case.findings()
+        case.check_findings(findings)
         if fixed is not None:
-            assert case.check_fix(), f"nothing in it has a fix: {text!r}"
+            assert case.check_fix(findings), f"nothing in it has a fix: {text!r}"
+            replace(case, path=case.twin).check_unchanged()
 
 
 def run_proof(code: str) -> None:

@@ -42,7 +42,7 @@ def test_a_new_rule_fails_every_test_of_its_proof(checkout: Path) -> None:
 import sys
 sys.path.insert(0, {str(checkout / "rules")!r})
 import pytest
-options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "SL299"]
+options = ["-q", "-p", "no:cacheprovider", "-k", "SL299"]
 sys.exit(pytest.main([*options, "tests/test_rule_fixtures.py"]))
 """
     done = subprocess.run(
@@ -53,7 +53,7 @@ sys.exit(pytest.main([*options, "tests/test_rule_fixtures.py"]))
     }
     assert {
         "test_a_rule_has_its_proof",
-        "test_a_bad_file_gives_exactly_the_marked_findings",
+        "test_a_file_gives_exactly_the_marked_findings",
         "test_the_docstring_is_a_page",
     } <= failed, done.stdout
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from shardlint.engine.run import check
 from shardlint.rules_api.headers import header
 from shardlint.rules_api.pages import HEADINGS
 from shardlint.rules_api.registry import entries, rules
-from shardlint.rules_api.rule import Rule, Safety
-from shardlint.testing import MARKER, Case
+from shardlint.rules_api.rule import Finding, Rule, Safety
+from shardlint.testing import MARKER, Case, Mark
 from shardlint.verify.proofs import read_proof
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -25,19 +25,24 @@ FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 pytestmark = pytest.mark.skipif(not CODES, reason="no rule pack is installed")
 
 
-def _cases(*roles: str) -> Iterator[Case]:
-    for code in CODES:
-        for path in sorted((FIXTURES / code).glob("*")):
-            case = Case(code, path, beside=True)
-            if (path.suffix == ".py" or path.is_dir()) and case.role in roles:
-                yield case
+def _cases(code: str, *roles: str) -> Iterator[Case]:
+    for path in sorted((FIXTURES / code).glob("*")):
+        case = Case(code, path, beside=True)
+        if (path.suffix == ".py" or path.is_dir()) and case.role in roles:
+            yield case
 
 
 def _named(*roles: str) -> list[object]:
-    return [pytest.param(case, id=str(case)) for case in _cases(*roles)]
+    """The cases of those roles, each rule's in one worker: a case is checked once for all tests that look at it."""
+    return [pytest.param(case, id=str(case), marks=pytest.mark.xdist_group(case.code)) for code in CODES for case in _cases(code, *roles)]
 
 
-@pytest.fixture(params=CODES)
+@cache
+def _findings(case: Case) -> list[tuple[Mark, Finding]]:
+    return case.findings()
+
+
+@pytest.fixture(params=[pytest.param(code, marks=pytest.mark.xdist_group(code)) for code in CODES])
 def rule(request: pytest.FixtureRequest) -> type[Rule]:
     return entries()[request.param].load()
 
@@ -51,7 +56,7 @@ def test_a_rule_has_its_proof(rule: type[Rule]) -> None:
 
 
 def test_a_proof_shows_its_own_rule(rule: type[Rule]) -> None:
-    shown = {mark.code for case in _cases("bad") if case.code == rule.code for mark in case.marked()}
+    shown = {mark.code for case in _cases(rule.code, "bad") for mark in case.marked()}
     assert rule.code in shown, f"no line of a bad file is marked {rule.code}"
 
 
@@ -64,34 +69,23 @@ def test_a_proof_holds_no_stray_files(rule: type[Rule]) -> None:
     assert not stray
 
 
-@pytest.mark.parametrize("case", _named("bad"))
-def test_a_bad_file_gives_exactly_the_marked_findings(case: Case) -> None:
-    case.check_findings()
-
-
-@pytest.mark.parametrize("case", _named("quiet"))
-def test_a_quiet_file_gives_only_what_other_rules_are_marked_for(case: Case) -> None:
-    case.check_findings()
-
-
-@pytest.mark.parametrize("case", _named("good"))
-def test_a_good_file_gives_none(case: Case) -> None:
-    case.check_findings()
+@pytest.mark.parametrize("case", _named("bad", "quiet", "good"))
+def test_a_file_gives_exactly_the_marked_findings(case: Case) -> None:
+    """All of a bad file, those of other rules in a quiet one, none in a good one."""
+    case.check_findings(_findings(case))
 
 
 @pytest.mark.parametrize("case", _named("bad"))
 def test_fixing_bad_gives_good(case: Case) -> None:
-    if not case.check_fix():
-        pytest.skip("nothing in it has a fix")
+    """In which nothing is found: so a second fix finds nothing to change."""
+    case.check_fix(_findings(case))
 
 
-def test_fixes_are_as_the_rule_says(rule: type[Rule], tmp_path: Path) -> None:
+def test_fixes_are_as_the_rule_says(rule: type[Rule]) -> None:
     kinds: set[Safety] = set()
     proven = False
-    for number, case in enumerate(case for case in _cases("bad") if case.code == rule.code):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        found = {f.fix.safety for _, f in case.found(folder) if f.rule is rule and f.fix is not None}
+    for case in _cases(rule.code, "bad"):
+        found = {f.fix.safety for _, f in _findings(case) if f.rule is rule and f.fix is not None}
         kinds |= found
         proven = proven or bool(found - ({Safety.UNSAFE} if case.safe_only else set()))
     said = {
@@ -118,9 +112,7 @@ def test_the_docstring_is_a_page(rule: type[Rule]) -> None:
 
 
 @pytest.mark.parametrize(("heading", "name"), [("Example", "bad.py"), ("Use instead", "good.py")])
-def test_a_block_of_the_page_is_the_program_of_the_proof(
-    rule: type[Rule], heading: str, name: str, tmp_path: Path
-) -> None:
+def test_a_block_of_the_page_is_the_program_of_the_proof(rule: type[Rule], heading: str, name: str) -> None:
     """`shardlint verify --rules` runs those programs: see docs/matrix.md."""
     text = (DOCS / f"{rule.code}.md").read_text("utf-8")
     section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
@@ -135,19 +127,6 @@ def test_a_block_of_the_page_is_the_program_of_the_proof(
     conditions = [*(part.replace("=", " ") for part in (*said.targets, *said.options)), *said.settings]
     for condition in conditions if name == "bad.py" else ():
         assert condition in section[1], f"{heading} does not say {condition}"
-
-    file = tmp_path / "shown.py"
-    file.write_text(blocks[0], "utf-8")
-    if said.settings:
-        (tmp_path / "shardlint.toml").write_text(said.toml, "utf-8")
-    report = check([file], case.options())
-    found = Counter(
-        (one.source.position(finding.start)[0] + above, finding.rule.code)
-        for one in report.reports
-        for finding in one.findings
-    )
-    marked = Counter((line, code) for _, line, code in case.marked()) if name == "bad.py" else Counter()
-    assert found == marked
 
 
 @pytest.mark.parametrize("code", [code for code in entries() if code.startswith("SL0")])
