@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import gc
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -23,11 +21,29 @@ from shardlint.model import Program
 from shardlint.model.values import Value
 from shardlint.rules_api import registry
 from shardlint.syntax import FileFacts
+from shardlint.verify.contain import heed_signals
+from tests.programs import Warmed
 
 PACK = Path(__file__).parent / "pack"
 collect_ignore = ["mistakes"]  # projects of their own, some with tests
+heed_signals()  # also where `make test` runs in the background of a script: children inherit that they are ignored
 # Checks make many objects that stay. At Python's own pace the collector takes a third of the time of those that run here.
 gc.set_threshold(50_000, 10, 10)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of `make test-all` more time than pyproject.toml gives the others."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("longer", "packaging", "precommit")):
+            item.add_marker(pytest.mark.timeout(1200))
+
+
+@pytest.fixture(scope="session")
+def warmed() -> Iterator[Warmed]:
+    """What runs programs with jax without importing it for each of them."""
+    started = Warmed()
+    yield started
+    started.close()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -192,25 +208,6 @@ def start(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
         )
 
     return call
-
-
-@contextlib.contextmanager
-def ends() -> Iterator[None]:
-    """Ends what would go on for hours; a machine that is merely slow has time enough."""
-
-    def ended(number: int, frame: object) -> None:
-        raise AssertionError("300 s of processor time were not enough")
-
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGVTALRM, ended)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 300)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

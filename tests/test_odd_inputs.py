@@ -22,7 +22,6 @@ from shardlint.rewrite.unused import dropped
 from shardlint.source.find import find
 from shardlint.source.text import MAX_BYTES, NOTEBOOK_BYTES, Source, Unreadable, decode, read_bytes
 from shardlint.syntax import read_facts
-from tests.conftest import ends
 
 Write = Callable[..., Path]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -408,8 +407,7 @@ def test_patterns_with_many_stars_mean_the_same_and_end(
     write: Write, pattern: str, name: str, ignored: bool
 ) -> None:
     root = write({name: BAD})
-    with ends():
-        assert bool(find([root], (pattern,), root).files) is not ignored
+    assert bool(find([root], (pattern,), root).files) is not ignored
 
 
 @pytest.mark.parametrize("where", [".gitignore", "--exclude"])
@@ -441,8 +439,7 @@ def test_a_comment_in_a_file_that_is_not_python_is_left(write: Write, start: Sta
 def test_names_in_a_long_run_of_words_are_looked_for_once() -> None:
     """Whether a string names an import that a fix no longer needs: each pair of names in it was once looked at."""
     words = "shard_map " * 60_000
-    with ends():
-        assert _dropped(f"from a import shard_map\n'''\n\"{words}'\n'''\n")
+    assert _dropped(f"from a import shard_map\n'''\n\"{words}'\n'''\n")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from shardlint.verify.inside.hlo.lines import is_own
 from shardlint.verify.inside.hlo.module import parse
 from shardlint.verify.inside.hlo.shapes import arrays
 from shardlint.verify.inside.hlo.warned import rematerialised
-from tests.conftest import ends
 
 DATA = Path(__file__).parent / "data" / "hlo"
 MESH = {"data": 4, "model": 2}
@@ -382,6 +381,7 @@ def test_a_text_cut_off_anywhere_raises_nothing() -> None:
         read(text[:end], MESH, before=before[:end])
 
 
+@pytest.mark.longer
 def test_the_time_it_takes_grows_with_the_text_only() -> None:
     count = 100_000  # of each other's results: looked for one in another, hours
     lines = ["  %p = f32[8]{0} parameter(0)"]
@@ -389,8 +389,7 @@ def test_the_time_it_takes_grows_with_the_text_only() -> None:
         last = "%p" if at == 0 else f"%r.{at - 1}"
         lines.append(f"  %m.{at} = f32[8]{{0}} multiply({last}, %p)")
         lines.append(f"  %r.{at} = f32[8]{{0}} all-reduce(%m.{at}), replica_groups={{}}, to_apply=%add")
-    with ends():
-        assert len(read(module("\n".join(lines)), MESH).collectives) == count
+    assert len(read(module("\n".join(lines)), MESH).collectives) == count
 
 
 def test_parsing_keeps_names_operands_and_attributes() -> None:
