@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from shardlint.engine.run import Options, check
 from shardlint.rewrite.fix import fix
+from tests.programs import Warmed, skip_without
 
 OPTIONS = Options(select=("SL101", "SL102"), targets={"equinox": "0.13.8", "jax": "0.12.0"})
 HEAD = """\
@@ -164,8 +160,8 @@ print(json.dumps(found))
 """
 
 
-def test_all_are_fixed_and_donate_what_was_asked_for(tmp_path: Path) -> None:
-    pytest.importorskip("equinox")
+def test_all_are_fixed_and_donate_what_was_asked_for(tmp_path: Path, warmed: Warmed) -> None:
+    skip_without("equinox")
     for name, text in FORMS.items():
         asked = "out_shardings=rows" if "out_shardings=rows" in text or "= table" in text else ""
         (tmp_path / f"{name}.py").write_text(f"{HEAD}ASKED = {asked!r}\n{text}", "utf-8")
@@ -176,8 +172,6 @@ def test_all_are_fixed_and_donate_what_was_asked_for(tmp_path: Path) -> None:
     assert not left
     assert not any(outcome.changed for outcome in fix(files, OPTIONS, unsafe=True, write=True).fixed)
     assert not (tmp_path / "no newline.py").read_bytes().endswith(b"\n")
-    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    command = [sys.executable, "-c", RUN, str(tmp_path)]
-    ran = subprocess.run(command, env={**os.environ, **flags}, text=True, capture_output=True, check=False)
+    ran = warmed.run("-c", RUN, tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == dict.fromkeys(FORMS, "")

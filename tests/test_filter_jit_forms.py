@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shardlint.engine.run import Options, check
 from shardlint.rewrite.fix import fix
+from tests.programs import Warmed
 
 HERE = Path(__file__).parent / "data" / "filter_jit_forms"
 OPTIONS = Options(select=("SL101",), targets={"equinox": "0.13.8", "jax": "0.12.0"})
@@ -51,7 +49,7 @@ print(json.dumps(found))
 """
 
 
-def test_all_forms_are_fixed_and_run(tmp_path: Path) -> None:
+def test_all_forms_are_fixed_and_run(tmp_path: Path, warmed: Warmed) -> None:
     head = (HERE / "head.txt").read_text("utf-8")
     for name, text in FORMS.items():
         path = tmp_path / name / "prog.py"
@@ -62,13 +60,8 @@ def test_all_forms_are_fixed_and_run(tmp_path: Path) -> None:
     left = {outcome.path.parent.name: one.help for outcome in report.fixed for one in outcome.left}
     assert not left
     assert not check([tmp_path], OPTIONS).findings
-    environment = {
-        **os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(tmp_path)],
-        env=environment, capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
+    done = warmed.run("-c", RUN, tmp_path)
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found) == len(FORMS) > 220
     assert not {name: what for name, what in found.items() if what}

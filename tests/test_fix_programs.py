@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +11,9 @@ import pytest
 
 from shardlint.engine.run import Options
 from shardlint.rewrite.fix import FixReport, fix
+from tests.programs import Warmed, since_jax_0_12, skip_without
+
+pytestmark = pytest.mark.longer
 
 Write = Callable[..., Path]
 OPTIONS = Options(targets={"jax": "0.12.0", "equinox": "0.13.8"})
@@ -517,11 +517,7 @@ NAMES = [
     *(f"device_put-{name}" for name in DEVICE_PUT),
     *(f"mesh-{name}" for name in MESHES),
 ]
-jax = pytest.importorskip("jax")
-pytest.importorskip("equinox")
-runs_there = pytest.mark.skipif(
-    tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12), reason="runs what is written for jax 0.12"
-)
+skip_without("jax", "equinox")
 
 
 def program(case: tuple[str, str, list[str]]) -> str:
@@ -546,29 +542,18 @@ def fixed(root: Path) -> FixReport:
     return fix([root], OPTIONS, unsafe=True, write=True)
 
 
-@runs_there
+@since_jax_0_12
 @pytest.mark.parametrize("case", EVERY, ids=NAMES)
-def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[str, str, list[str]]) -> None:
+def test_a_fixed_program_has_the_shardings_asked_for(
+    write: Write, warmed: Warmed, case: tuple[str, str, list[str]]
+) -> None:
     root = write({"main.py": program(case)})
     (outcome,) = fixed(root).fixed
     assert outcome.done and not outcome.left, [finding.help for finding in outcome.left]
     again = (root / "main.py").read_bytes()
     fixed(root)
     assert (root / "main.py").read_bytes() == again
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))},
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-    }
-    ran = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    ran = warmed.run("main.py", folder=root)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1]) == case[2]
 

@@ -4,44 +4,33 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shardlint.engine.run import Options, check
 from shardlint.rewrite.fix import fix
+from tests.programs import Warmed
 
 HERE = Path(__file__).parent / "data" / "mesh_contexts"
 OPTIONS = Options(
     select=("SL315", "SL901", "SL902"), targets={"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 )
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))},
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    "JAX_PLATFORMS": "cpu",
-}
-
 
 # Flax 0.12.2 and newer reads the new context only: these get the shardings that they ask for, or stop raising.
 READ_BY_FLAX = ("linen_logical", "nnx_specs")
 
 
-def recorded(folder: Path) -> dict[str, list[object]]:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "record.py"), str(folder)],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+def recorded(warmed: Warmed, folder: Path) -> dict[str, list[object]]:
+    done = warmed.run(HERE / "record.py", folder)
     assert not done.returncode, done.stderr
     found: dict[str, list[object]] = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.parametrize(("name", "least"), [("plain", 42), ("joint", 9)])
-def test_numbers_and_shardings_stay(name: str, least: int, tmp_path: Path) -> None:
+def test_numbers_and_shardings_stay(name: str, least: int, tmp_path: Path, warmed: Warmed) -> None:
     before, after = HERE / name, tmp_path / name
     shutil.copytree(before, after, ignore=shutil.ignore_patterns("__pycache__"))
     (after / "pyproject.toml").touch()
@@ -51,7 +40,7 @@ def test_numbers_and_shardings_stay(name: str, least: int, tmp_path: Path) -> No
     assert not check([after], OPTIONS).findings
     text = (after / "steps.py").read_text()
     assert "set_mesh" in text and "with MESH" not in text
-    was, now = recorded(before), recorded(after)
+    was, now = recorded(warmed, before), recorded(warmed, after)
     assert len(was) >= least
     assert {name for name, found in was.items() if raised(found)} <= {"nnx_specs"}, was
     assert not {name: found for name, found in now.items() if raised(found)}

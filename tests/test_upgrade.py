@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -16,24 +13,12 @@ from shardlint_rules.upgrade.table import table
 
 from shardlint.engine.run import Options, check
 from shardlint.rewrite.fix import fix
+from tests.programs import Warmed, since_jax_0_12
 
 Write = Callable[..., Path]
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 FAMILY = ("SL307", "SL312", "SL315", "SL9")
 OPTIONS = Options(targets=TARGETS)
-
-
-def run(root: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Run the project's main.py on eight simulated devices."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))},
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_PLATFORMS": "cpu",
-    }
-    return subprocess.run(
-        [sys.executable, *flags, "main.py"],
-        cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
 
 
 def texts(root: Path) -> dict[str, str]:
@@ -62,15 +47,17 @@ def kept(root: Path) -> str:
     return "\n".join(finding.help for file in report.reports for finding in file.findings)
 
 
-jax = pytest.importorskip("jax")
-runs_there = pytest.mark.skipif(
-    tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12), reason="runs what is written for jax 0.12"
-)
+STRICT = """
+import runpy, warnings
+
+warnings.filterwarnings("error", category=DeprecationWarning, module="(__main__|parts)$")
+runpy.run_path("main.py", run_name="__main__")
+"""
 
 
-def answers(root: Path) -> object:
+def answers(warmed: Warmed, root: Path) -> object:
     """What the carried program prints as its last line. Warnings of jax that something goes are errors."""
-    done = run(root, "-W", "error::DeprecationWarning:__main__", "-W", "error::DeprecationWarning:parts")
+    done = warmed.run("-c", STRICT, folder=root)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -137,11 +124,11 @@ TOGETHER = {
 }
 
 
-@runs_there
-def test_pjit_thread_resources_and_with_mesh_move_together(write: Write) -> None:
+@since_jax_0_12
+def test_pjit_thread_resources_and_with_mesh_move_together(write: Write, warmed: Warmed) -> None:
     root = write(TOGETHER)
     after = carried(root)
-    assert answers(root) == ["P('data', 'model')", "P()", 25.515]
+    assert answers(warmed, root) == ["P('data', 'model')", "P()", 25.515]
     everything = "".join(after.values())
     assert not re.search(r"pjit|pxla|axis_resources|with mesh:", everything)
     assert "with jax.set_mesh(mesh):" in after["main.py"]
@@ -166,25 +153,25 @@ def sizes():
 def make_mesh("""
 
 
-@runs_there
-def test_the_environment_by_a_name_and_the_shape_of_the_devices_move_too(write: Write) -> None:
+@since_jax_0_12
+def test_the_environment_by_a_name_and_the_shape_of_the_devices_move_too(write: Write, warmed: Warmed) -> None:
     main = TOGETHER["main.py"].replace("import make_mesh", "import defined, make_mesh, sizes")
     main = main.replace("sum = total(w)", "sum = total(w) + 100 * defined() + 1000 * sizes()['model']")
     main = main.replace("            print(", "            assert not defined() and not sizes()\n            print(")
     parts = textwrap.dedent(TOGETHER["parts.py"]).replace("def make_mesh(", DEFINED)
     root = write({**TOGETHER, "main.py": main, "parts.py": parts})
     after = carried(root)["parts.py"]
-    assert answers(root) == ["P('data', 'model')", "P()", 2125.5149]
+    assert answers(warmed, root) == ["P('data', 'model')", "P()", 2125.5149]
     assert "def defined():\n    return jax.sharding.get_abstract_mesh().axis_sizes != ()\n" in after
     assert "    mesh = jax.sharding.get_abstract_mesh()\n    return dict(zip(mesh.axis_names, mesh.axis_sizes))\n" in after
 
 
-@runs_there
-def test_half_of_it_alone_would_raise(write: Write) -> None:
+@since_jax_0_12
+def test_half_of_it_alone_would_raise(write: Write, warmed: Warmed) -> None:
     """Why they move together: with the new context alone the old pjit finds no mesh for its specs."""
     half = {name: text.replace("with mesh:", "with jax.set_mesh(mesh):") for name, text in TOGETHER.items()}
     half["steps.py"] = half["steps.py"].replace("_axis_resources", "_shardings")
-    done = run(write(half))
+    done = warmed.run("main.py", folder=write(half))
     assert done.returncode != 0 and "requires a non-empty mesh in context" in done.stderr
 
 
@@ -245,22 +232,22 @@ OF_OLD = """\
     """
 
 
-@runs_there
+@since_jax_0_12
 @pytest.mark.parametrize(
     ("pin", "more", "enter"), [("0.6.2", ", use_mesh", "use_mesh(mesh)"), ("0.4.38", "", "mesh")]
 )
-def test_the_context_and_the_axis_types(write: Write, pin: str, more: str, enter: str) -> None:
+def test_the_context_and_the_axis_types(write: Write, pin: str, more: str, enter: str, warmed: Warmed) -> None:
     """The pin tells that meshes had Auto axes when it was written; the target makes Explicit ones."""
     program = OF_OLD.format(more=more, enter=enter)
     root = write({"main.py": program, "requirements.txt": f"jax=={pin}\n"})
     after = carried(root)["main.py"]
-    assert answers(root) == ["P('data',)", 64.0]
+    assert answers(warmed, root) == ["P('data',)", 64.0]
     assert "with jax.set_mesh(mesh):" in after or "with set_mesh(mesh):" in after
     assert "AxisType.Auto" in after and "axis_shapes" not in after
 
 
-@runs_there
-def test_positional_sharding(write: Write) -> None:
+@since_jax_0_12
+def test_positional_sharding(write: Write, warmed: Warmed) -> None:
     root = write({"main.py": """\
         import json
 
@@ -292,7 +279,7 @@ def test_positional_sharding(write: Write) -> None:
     carried(root)
     every = list(range(8))
     # What jax 0.5.3 answers for the program as it was.
-    assert answers(root) == [
+    assert answers(warmed, root) == [
         [8, [2, 4], [7]],
         [8, [1, 8], [7]],
         [8, [8, 8], every],
@@ -304,8 +291,8 @@ def test_positional_sharding(write: Write) -> None:
     ]
 
 
-@runs_there
-def test_device_put_sharded_and_replicated(write: Write) -> None:
+@since_jax_0_12
+def test_device_put_sharded_and_replicated(write: Write, warmed: Warmed) -> None:
     root = write({"main.py": """\
         import json
 
@@ -322,7 +309,7 @@ def test_device_put_sharded_and_replicated(write: Write) -> None:
         """})  # fmt: skip
     carried(root)
     every = list(range(8))
-    assert answers(root) == [
+    assert answers(warmed, root) == [
         [7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 25.0, 28.0],
         [8, 4],
         [8],
@@ -331,8 +318,8 @@ def test_device_put_sharded_and_replicated(write: Write) -> None:
     ]
 
 
-@runs_there
-def test_experimental_shard_map_with_check_rep_and_auto(write: Write) -> None:
+@since_jax_0_12
+def test_experimental_shard_map_with_check_rep_and_auto(write: Write, warmed: Warmed) -> None:
     root = write({"main.py": """\
         import json
 
@@ -357,12 +344,12 @@ def test_experimental_shard_map_with_check_rep_and_auto(write: Write) -> None:
         print(json.dumps([one(x).tolist(), jax.jit(over(mesh, ["model"]))(x).tolist()]))
         """})  # fmt: skip
     after = carried(root)["main.py"]
-    assert answers(root) == [[[4.0] * 4] * 2] * 2
+    assert answers(warmed, root) == [[[4.0] * 4] * 2] * 2
     assert 'axis_names={"data"}' in after and "axis_names=set(given.axis_names) - frozenset(left)" in after
 
 
-@runs_there
-def test_names_options_and_keywords(write: Write) -> None:
+@since_jax_0_12
+def test_names_options_and_keywords(write: Write, warmed: Warmed) -> None:
     root = write({"main.py": """\
         import json
 
@@ -383,7 +370,7 @@ def test_names_options_and_keywords(write: Write) -> None:
         print(json.dumps([jax.tree_leaves(found)[0].tolist(), xla_bridge.get_backend().platform]))
         """})  # fmt: skip
     carried(root)
-    assert answers(root) == [[0.0, 2.0], "cpu"]
+    assert answers(warmed, root) == [[0.0, 2.0], "cpu"]
 
 
 def test_a_replacement_that_is_enough_is_in_the_table() -> None:
@@ -394,12 +381,12 @@ def test_a_replacement_that_is_enough_is_in_the_table() -> None:
     assert not missing, "a fix is made only of what the table knows to be there"
 
 
-@runs_there
+@since_jax_0_12
 @pytest.mark.parametrize(
     ("imports", "call"),
     [("from jax.experimental import maps", "maps.mesh"), ("from jax.experimental.maps import mesh", "mesh")],
 )
-def test_the_first_of_contexts_and_hosts(write: Write, imports: str, call: str) -> None:
+def test_the_first_of_contexts_and_hosts(write: Write, imports: str, call: str, warmed: Warmed) -> None:
     root = write({"main.py": f"""\
         import json
 
@@ -419,7 +406,7 @@ def test_the_first_of_contexts_and_hosts(write: Write, imports: str, call: str) 
     fix([root], OPTIONS, unsafe=False, write=True)
     after = (root / "main.py").read_text()
     assert "maps" not in after and "host" not in after and "Mesh" in after
-    done = run(root)
+    done = warmed.run("main.py", folder=root)
     assert json.loads(done.stdout.splitlines()[-1]) == [0, 1, [1.0] * 8]
 
 
@@ -558,23 +545,23 @@ def test_what_would_raise_under_set_mesh_keeps_its_mesh(write: Write, case: str)
     assert "in_shardings refuses" in kept(under_a_mesh(write, RAISES[case]))
 
 
-@runs_there
+@since_jax_0_12
 @pytest.mark.parametrize("case", RAISES)
-def test_it_would_raise(write: Write, case: str) -> None:
+def test_it_would_raise(write: Write, case: str, warmed: Warmed) -> None:
     root = under_a_mesh(write, RAISES[case])
     text = (root / "main.py").read_text()
     (root / "main.py").write_text(f"{text}\nprint('it ran')\nwith jax.set_mesh(mesh):\n    {RAISES[case][1]}\n")
-    done = run(root)
+    done = warmed.run("main.py", folder=root)
     assert done.stdout == "it ran\n", done.stderr
     assert "Sharding passed to jit does not match" in done.stderr
 
 
-@runs_there
+@since_jax_0_12
 @pytest.mark.parametrize("case", RUNS)
-def test_what_runs_under_set_mesh_is_carried(write: Write, case: str) -> None:
+def test_what_runs_under_set_mesh_is_carried(write: Write, case: str, warmed: Warmed) -> None:
     root = under_a_mesh(write, RUNS[case])
     assert "with jax.set_mesh(mesh):" in carried(root)["main.py"]
-    assert run(root).returncode == 0
+    assert warmed.run("main.py", folder=root).returncode == 0
 
 
 # what is refused, and why
@@ -640,12 +627,12 @@ if __name__ == "__main__":
 """
 
 
-@runs_there
-def test_a_test_may_ask_for_the_mesh_with_its_devices(write: Write) -> None:
+@since_jax_0_12
+def test_a_test_may_ask_for_the_mesh_with_its_devices(write: Write, warmed: Warmed) -> None:
     root = write({"main_test.py": READ_BY_TESTS})
     assert "mesh = jax.sharding.get_mesh()" in carried(root)["main_test.py"]
     (root / "main.py").write_text("import main_test\n\nmain_test.TestPlaces().test_rows()\n")
-    assert run(root).returncode == 0
+    assert warmed.run("main.py", folder=root).returncode == 0
 
 
 @pytest.mark.parametrize(
