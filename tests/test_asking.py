@@ -131,8 +131,7 @@ def test_a_signal_between_questions_keeps_what_was_accepted(write: Write, pack: 
     assert len(asked) == 2, "the answer to what was being shown counts, and nothing more is asked"
     assert (root / "x.py").read_text().count("** 2") == 2
     with pytest.raises(KeyboardInterrupt), Asking(tell, ask).kept():
-        os.kill(os.getpid(), signal.SIGINT)  # nothing is lost: nothing was accepted
-        time.sleep(1)
+        signal.raise_signal(signal.SIGINT)  # nothing is lost: nothing was accepted
 
 
 def test_unsafe_ones_say_why(write: Write) -> None:

@@ -22,9 +22,10 @@ from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux only")
+skip_without("jax")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux only")]
 
 PRELUDE = """
 import fcntl, os, signal, stat, sys, tempfile, time
@@ -276,6 +277,7 @@ def test_an_interrupt_while_jax_is_imported_ends_the_command(tmp_path: Path) -> 
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     while not (tmp_path / "started").exists():
         assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert b"interrupted" in output

@@ -16,6 +16,9 @@ from shardlint.verify.facts import Array, Collective, Line, Program
 from shardlint.verify.regressions import worse
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from tests.conftest import PACK
+from tests.programs import skip_without
+
+pytestmark = pytest.mark.longer
 
 Write = Callable[..., Path]
 MESH = {"data": 4}
@@ -150,7 +153,7 @@ def fixed(root: Path, *options: str, select: str = "XT1,XT2") -> subprocess.Comp
 
 
 def test_what_changes_numbers_is_taken_back_and_the_rest_stays(write: Write) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     root = write({"train.py": TRAIN, "fx.py": FIXTURES})
     shown = fixed(root, "--diff")
     assert (root / "train.py").read_text() == TRAIN
@@ -221,7 +224,7 @@ def add(state, x):
 
 def test_what_no_fixture_declares_is_compared_too(write: Write) -> None:
     """A fixture of numbers alone still says where results lay, what was moved, and what was donated."""
-    pytest.importorskip("jax")
+    skip_without("jax")
     root = write({"steps.py": STEPS, "plain.py": PLAIN_STEPS, "fx.py": OF_STEPS})
     ran = fixed(root, select="XT4,XT201")
     after = (root / "steps.py").read_text()
@@ -241,7 +244,7 @@ def test_without_fixtures_that_is_said(write: Write) -> None:
 
 
 def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
     assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
@@ -250,20 +253,18 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ended_in_the_middle_it_leaves_nothing(write: Write, tmp_path: Path, number: signal.Signals) -> None:
-    pytest.importorskip("jax")
-    slow = TRAIN + "\n\nimport time\n\ntime.sleep(100)\n"
+    skip_without("jax")
+    runs = tmp_path / "runs"
+    slow = TRAIN + f"\n\nimport time\n\nopen({str(runs)!r}, 'w').close()\ntime.sleep(100)\n"
     root, own = write({"train.py": slow, "fx.py": FIXTURES}), tmp_path / "own"
     own.mkdir()
     command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", "--select=XT1", str(root)]
     environment = {**os.environ, "PYTHONPATH": str(PACK), "TMPDIR": str(own)}
-    with subprocess.Popen(
-        command, env=environment, start_new_session=True, stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    ) as ran:  # fmt: skip
-        until = time.monotonic() + 100
-        while not list(own.glob("shardlint-fix-*/*/fx.py")) and time.monotonic() < until:
+    with subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE) as ran:
+        while not runs.exists():
+            assert ran.poll() is None
             time.sleep(0.1)
-        time.sleep(3)
+        assert list(own.glob("shardlint-fix-*/*/fx.py"))
         ran.send_signal(number)
         ran.communicate(timeout=60)
     assert ran.returncode not in (0, 1)
@@ -274,7 +275,7 @@ def test_ended_in_the_middle_it_leaves_nothing(write: Write, tmp_path: Path, num
 @pytest.mark.skipif(os.name != "posix", reason="an interpreter that is a script")
 def test_fixtures_are_run_by_the_python_that_is_given(write: Write, tmp_path: Path) -> None:
     """Its environment has what the project needs, and shardlint's own need not."""
-    pytest.importorskip("jax")
+    skip_without("jax")
     given, asked = tmp_path / "given", tmp_path / "asked"
     given.write_text(f'#!/bin/sh\ntouch "{asked}"\nexec "{sys.executable}" "$@"\n')
     given.chmod(0o755)

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import skip_without
+
 ROOT = Path(__file__).parent / "data" / "process_programs"
 ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
 FEW = ("02_seed_by_process", "06_other_order")
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else FEW
 CODES = {"03_one_step_more": 124, "04_one_raises": 1}
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="--processes")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="--processes")]
 
 
 def run(program: Path, folder: Path, seconds: int = 40) -> tuple[int, dict[str, object], str]:
@@ -32,7 +34,7 @@ def run(program: Path, folder: Path, seconds: int = 40) -> tuple[int, dict[str, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_mistake_is_named_at_its_line(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     path = ROOT / name / "bad.py"
     code, report, output = run(path, tmp_path)
     assert name == "06_other_order" or code == CODES.get(name, 0), output  # gloo may raise or wait
@@ -44,7 +46,7 @@ def test_the_mistake_is_named_at_its_line(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_twin_has_no_finding(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     code, report, output = run(ROOT / name / "good.py", tmp_path)
     assert code == 0, output
     assert report["findings"] == []
@@ -86,8 +88,8 @@ barrier()
 GIVES_UP = """
 import os, time
 if int(os.environ["SHARDLINT_RUN_PROCESS"]):
-    time.sleep(1e9)
-time.sleep(1)
+    open("waits", "w").close(); time.sleep(1e9)
+while not os.path.exists("waits"): time.sleep(0.1)
 raise TimeoutError("the other host did not come")
 """
 APART = """
@@ -127,7 +129,7 @@ def test_a_hang_without_jax_is_named_with_the_line_of_each(text: str, lines: set
 
 
 def test_one_that_waits_elsewhere_is_no_exception(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     program = tmp_path / "apart.py"
     program.write_text(APART)
     code, report, output = run(program, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -17,8 +18,10 @@ from shardlint.verify.children import CannotRun
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import check_self
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 
 @pytest.fixture(scope="module", params=["fork", "fresh"])
@@ -69,9 +72,23 @@ def test_misbehaving_programs(small: Runner, tmp_path: Path) -> None:
 
 def test_hanging_programs(small: Runner, tmp_path: Path) -> None:
     # A fresh process may still be importing jax when its time is over; a forked one is in the program.
-    asleep, busy = start(small, tmp_path, [HANG, "while True: pass"], 2)
-    assert asleep.stopped == busy.stopped == "killed at the time limit of 2 s"
+    asleep, busy = start(small, tmp_path, [HANG, "while True: pass"], 5)
+    assert asleep.stopped == busy.stopped == "killed at the time limit of 5 s"
     assert asleep.output == ["waiting"] or not small.fork
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGQUIT"), reason="signals of POSIX")
+def test_programs_heed_signals_that_this_process_ignores(small: Runner, tmp_path: Path) -> None:
+    """As a command does that a script has started in the background."""
+    numbers = (signal.SIGINT, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        with Runner(seconds=30, fork=small.fork) as ignoring:
+            shown = "import signal\nprint(*(signal.getsignal(one) is signal.SIG_IGN for one in (2, 3)))"
+            assert run(ignoring, tmp_path, shown).output == ["False False"]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_a_huge_allocation_is_refused(small: Runner, tmp_path: Path) -> None:
