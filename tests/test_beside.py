@@ -74,6 +74,7 @@ def project(folder: Path, fixture: Path, others: dict[str, str]) -> Path:
     return shutil.copy(fixture, folder / "program.py")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("rule", sorted(folder.name for folder in FIXTURES.glob("SL[1-9]*")))
 def test_scripts_beside_a_file_change_nothing(tmp_path: Path, rule: str) -> None:
     others = {"other.py": OTHER, "scripts/deep/again.py": OTHER, "scripts/broken.py": OTHER + "def f(:\n"}

@@ -11,8 +11,9 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+
+from tests.schemas import jsonschema
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parent.parent

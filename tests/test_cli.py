@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from tests.conftest import PACK, Ran
+from tests.schemas import jsonschema
 
 Write = Callable[..., Path]
 Run = Callable[..., Ran]

@@ -11,6 +11,9 @@ import pytest
 
 from shardlint.engine.run import Options, check
 from tests.loading import load
+from tests.programs import skip_without
+
+pytestmark = pytest.mark.longer
 
 ROOT = Path(__file__).parent.parent
 PROJECT = ROOT / "fixtures" / "projects" / "charlm"
@@ -23,8 +26,7 @@ def demo() -> ModuleType:
 
 
 def test_it_passes() -> None:
-    pytest.importorskip("jax")
-    pytest.importorskip("optax")
+    skip_without("jax", "optax")
     done = subprocess.run(
         [sys.executable, "scripts/demo.py"], cwd=ROOT, text=True, capture_output=True, timeout=900
     )

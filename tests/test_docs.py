@@ -19,6 +19,7 @@ from shardlint.rules_api import registry
 from shardlint.rules_api.registry import proof_folders
 from shardlint.testing import check_text
 from tests.loading import load
+from tests.schemas import jsonschema
 
 ROOT = Path(__file__).parent.parent
 docs = load("docs")
@@ -111,7 +112,6 @@ def test_the_finding_in_the_readme_is_what_check_prints(monkeypatch: pytest.Monk
 
 
 def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads(docs.settings_schema())
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)
@@ -139,7 +139,6 @@ def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:
     ],
 )
 def test_the_schema_refuses_what_the_settings_refuse(tmp_path: Path, line: str) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     path = tmp_path / "shardlint.toml"
     path.write_text(line, "utf-8")
     with pytest.raises(BadSettings):

@@ -71,6 +71,7 @@ def told(outcome: Outcome) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("seed", range(6))
 def test_the_cache_after_random_edits(folder: Path, seed: int) -> None:
     project(folder, seed)
@@ -78,6 +79,7 @@ def test_the_cache_after_random_edits(folder: Path, seed: int) -> None:
         assert found == expected, what
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("seed", range(4))
 def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
     project(folder, seed)

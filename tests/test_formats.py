@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from shardlint.output import outputs as outs
 from shardlint.output.look import Look, look_of
 from tests.conftest import Ran
+from tests.schemas import jsonschema
 
 Write = Callable[..., Path]
 Run = Callable[..., Ran]
@@ -219,7 +219,7 @@ def test_markdown_is_one_table(run: Run, root: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_markdown_fits_a_comment(write: Write, run: Run) -> None:
-    root = write({"x.py": "import jax\n" + "jax.device_put(1)\n" * 3000})
+    root = write({"x.py": "import jax\n" + "jax.device_put(1)\n" * 700})
     text = run("check", "--output-format", "markdown", cwd=root).out
     assert len(text) < 65_536
     assert re.search(r"\d+ more findings: run `shardlint check`", text)

@@ -16,7 +16,7 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.run import Options
 from tests.loading import ROOT, load
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the limit is of POSIX")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="the limit is of POSIX")]
 FIXTURES = ROOT / "fixtures"
 
 

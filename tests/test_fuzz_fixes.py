@@ -15,7 +15,7 @@ from shardlint.rules_api.rule import Finding, Named
 from shardlint.source.text import decode
 from tests.loading import load
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")]
 
 
 def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:

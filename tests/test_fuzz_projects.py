@@ -11,7 +11,7 @@ import pytest
 from shardlint.rewrite.fix import FixReport
 from tests.loading import load
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="simulated devices by the shell's environment")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(os.name != "posix", reason="simulated devices by the shell's environment")]
 OLD = {"a.py": "from x import pjit\n\nf = pjit(abs)\n", "b.py": "def g(mesh):\n    with mesh:\n        pass\n"}
 
 

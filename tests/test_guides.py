@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax", minversion="0.7")
-pytest.importorskip("equinox")
-pytest.importorskip("optax")
+from tests.programs import release, skip_without
+
+skip_without("jax", "equinox", "optax")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(release("jax") < (0, 7), reason="is written for jax 0.7 and newer")]
 
 DOCS = Path(__file__).parent.parent / "docs"
 _BLOCK = re.compile(r'^```(\w+)(?: (\w+)="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)

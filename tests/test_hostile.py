@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import skip_without
+
+pytestmark = pytest.mark.longer
+
 Write = Callable[..., Path]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -220,7 +224,7 @@ def test_nothing_steers_a_terminal(steering: Path, command: list[str], code: int
     ids=lambda value: " ".join(value).encode("unicode_escape").decode() if isinstance(value, list) else None,
 )
 def test_verify_and_run_steer_no_terminal(write: Write, command: list[str], code: int) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     failing = f"import shardlint.verify\nprint({STEERING!r})\nraise ValueError({STEERING!r})\n"
     folder = write({f"fixtures{STEERING}.py": failing})
     ended, said = on_terminal(folder, *command)

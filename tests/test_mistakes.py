@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import ndiff
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -43,9 +43,9 @@ def test_case_is_whole(name: str) -> None:
     files = [{path.relative_to(twin) for path in twin.rglob("*.*") if path.is_file()} for twin in (bad, good)]
     assert files[0] == files[1]
     changed = sum(
-        line[:2] in ("+ ", "- ")
+        line[0] in "+-" and not line.startswith(("+++", "---"))
         for path in files[0]
-        for line in ndiff((bad / path).read_text().splitlines(), (good / path).read_text().splitlines())
+        for line in unified_diff((bad / path).read_text().splitlines(), (good / path).read_text().splitlines(), n=0)
     )
     assert 1 <= changed <= 20, "the twins differ by more than the mistake"
     lines = sum(len(path.read_text().splitlines()) for path in bad.rglob("*.*") if path.is_file())

@@ -14,6 +14,8 @@ from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from tests.conftest import calls_of
 
+pytestmark = pytest.mark.longer
+
 HELPERS = (
     "def place(x):\n    return jax.device_put(x, None)\n",
     "@jax.jit\ndef step(x):\n    return place(x)\n",

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.targets import PACKAGES
 from shardlint.engine.run import Options, Report, check
 from shardlint.output import json_, text
+from tests.schemas import jsonschema
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")

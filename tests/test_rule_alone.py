@@ -21,6 +21,8 @@ from shardlint.rules_api.site import Site
 from tests.conftest import Write
 from tests.everything import GROUP, Told, all_told, apart, told
 
+pytestmark = pytest.mark.longer
+
 RULES = sorted(rule.code for rule in select(("all",), ()))
 
 

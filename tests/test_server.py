@@ -12,6 +12,8 @@ from lsprotocol import types as lsp
 
 from tests.editor import Editor, place, run
 
+pytestmark = pytest.mark.longer
+
 Write = Callable[..., Path]
 
 MESH = """\

@@ -16,7 +16,7 @@ from tests.loading import load
 
 pytest.importorskip("mkdocs")
 site = load("docs_site")
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.longer, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")

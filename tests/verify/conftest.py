@@ -18,8 +18,9 @@ from shardlint.verify.levels import LEVELS
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
 
 PRELUDE = """\
 import functools

@@ -22,8 +22,9 @@ from shardlint.verify.cache import Cache
 from shardlint.verify.plan import Request, run_jobs, verify_fixtures
 from shardlint.verify.report import PASS, Result, Run, result_text
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
 
 KEY = "ab" * 32
 
@@ -220,7 +221,7 @@ def test_a_program_that_calls_back_is_not_kept(told: Callable[..., dict[str, Any
 
 
 def test_equinox_and_gradients(told: Callable[..., dict[str, Any]]) -> None:
-    pytest.importorskip("equinox")
+    skip_without("equinox")
     source = """
     import equinox as eqx
 

@@ -24,6 +24,8 @@ from shardlint.verify.runner import Runner
 
 from .conftest import Verify
 
+pytestmark = pytest.mark.longer
+
 EXAMPLES = Path(__file__).parents[2] / "fixtures" / "examples"
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 MIB, GIB = 2**20, 2**30

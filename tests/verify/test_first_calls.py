@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jax")
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="as `--init`")
+from tests.programs import skip_without
+
+skip_without("jax")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(sys.version_info < (3, 11), reason="as `--init`")]
 
 PROGRAM = """
 import argparse

@@ -15,10 +15,12 @@ from shardlint.cli.verify import verify
 from shardlint.verify.golden import hold
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
 from .test_verify_command import FIX, FIXTURES, TRAIN
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 pytest_plugins = ["pytester"]
 

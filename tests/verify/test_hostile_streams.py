@@ -17,9 +17,12 @@ import pytest
 
 from shardlint.verify.progress import Progress
 
-pytestmark = pytest.mark.skipif(
-    not Path("/dev/full").exists(), reason="shells, signals and a full disk of POSIX"
-)
+pytestmark = [
+    pytest.mark.longer,
+    pytest.mark.skipif(
+        not Path("/dev/full").exists(), reason="shells, signals and a full disk of POSIX"
+    ),
+]
 
 SHARDLINT = f"{shlex.quote(sys.executable)} -m shardlint"
 GONE = "import os, shutil; shutil.rmtree(os.getcwd())"

@@ -15,7 +15,7 @@ from .made import MODEL, hostile, run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.longer, pytest.mark.xdist_group("browser")]
 
 MESHES = [
     {"data": 4, "model": 2},

@@ -14,6 +14,9 @@ import pytest
 from shardlint.run.init.recorded import Argument, Function
 from shardlint.run.init.write import fixture_file
 from shardlint.verify.spec import P
+from tests.programs import skip_without
+
+pytestmark = pytest.mark.longer
 
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 
@@ -272,8 +275,7 @@ if __name__ == "__main__":
 
 
 def test_modules_are_made_as_the_program_made_them(tmp_path: Path) -> None:
-    pytest.importorskip("equinox")
-    pytest.importorskip("flax")
+    skip_without("equinox", "flax")
     (tmp_path / "nets.py").write_text(NETS)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "nets.py")
     assert ended.returncode == 0, ended.stderr
@@ -325,8 +327,7 @@ if __name__ == "__main__":
 
 
 def test_optimizers_and_partials_are_made_as_the_program_made_them(tmp_path: Path) -> None:
-    pytest.importorskip("flax")
-    pytest.importorskip("optax")
+    skip_without("flax", "optax")
     (tmp_path / "steps.py").write_text(NNX_STEPS)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "steps.py")
     assert ended.returncode == 0, ended.stderr
@@ -468,8 +469,7 @@ if __name__ == "__main__":
 
 
 def test_the_state_of_an_optimizer_is_a_filtered_module(tmp_path: Path) -> None:
-    pytest.importorskip("equinox")
-    pytest.importorskip("optax")
+    skip_without("equinox", "optax")
     (tmp_path / "train.py").write_text(OPTIMIZED)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
     assert ended.returncode == 0, ended.stderr
@@ -534,7 +534,7 @@ if __name__ == "__main__":
 
 
 def test_functions_that_others_make(tmp_path: Path) -> None:
-    pytest.importorskip("optax")
+    skip_without("optax")
     (tmp_path / "train.py").write_text(IN_MAIN)
     (tmp_path / "steps.py").write_text(FACTORY)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
@@ -613,8 +613,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="what a function returns is seen from Python 3.12 on")
 def test_train_states_their_makers_and_jits_of_objects(tmp_path: Path) -> None:
-    pytest.importorskip("optax")
-    pytest.importorskip("flax")
+    skip_without("optax", "flax")
     (tmp_path / "prog.py").write_text(PLACED)
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "prog.py")
     text = (tmp_path / "sharding_fixtures.py").read_text()

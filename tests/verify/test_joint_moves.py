@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-jax = pytest.importorskip("jax")
-pytestmark = pytest.mark.skipif(
-    tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12), reason="runs what is written for jax 0.12"
-)
+from tests.programs import since_jax_0_12
+
+pytestmark = [pytest.mark.longer, since_jax_0_12]
 Write = Callable[..., Path]
 PARTS = """\
 import jax

@@ -17,8 +17,10 @@ from click.testing import CliRunner
 from shardlint.cli.verify import verify
 from shardlint.verify.kept import Keeper
 from shardlint.verify.outcome import Outcome
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 FIXTURE = """\
 import json

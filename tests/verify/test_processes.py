@@ -19,6 +19,8 @@ from shardlint.verify.report import Result
 
 from .conftest import Verify, kinds
 
+pytestmark = pytest.mark.longer
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes are run on Linux only")
 
 MODEL = """

@@ -16,8 +16,10 @@ import pytest
 
 from shardlint.verify.find import makes_fixtures
 from shardlint.verify.pytest_nodes import _has_tests
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 REGISTERED = any(point.name == "shardlint" for point in importlib.metadata.entry_points(group="pytest11"))
 # An environment whose editable install is older than the entry point.

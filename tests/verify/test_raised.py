@@ -18,6 +18,8 @@ import pytest
 from shardlint.run.raised.record import raised
 from shardlint.run.raised.told import Told, explained, lines
 
+pytestmark = pytest.mark.longer
+
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "data" / "raised"
 STARTUP = HERE.parents[1] / "shardlint" / "run" / "startup" / "raised.py"

@@ -14,6 +14,7 @@ from shardlint.verify.report import Result
 from shardlint.verify.rule_check import check_rules, marked_lines
 
 pytest.importorskip("packaging")
+pytestmark = pytest.mark.longer
 PROOF = '[bad]\nshows = "raises"\nerror = "Exception"\n[good]\n'
 BAD = "import jax\nfrom jax import device_put\n\ndef main(x):\n    return device_put(x)  # XR101\n"
 GOOD = "def main(x):\n    return x  # XR101\n"

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.programs import skip_without
 from tests.verify.running import run
+
+pytestmark = pytest.mark.longer
 
 np = pytest.importorskip("numpy")
 DATA = Path(__file__).parent / "data"
@@ -17,7 +20,7 @@ DATA = Path(__file__).parent / "data"
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
 def test_what_each_device_is_meant_to_do_by_itself_is_no_finding(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     path = DATA / "alone_right.py"
     one = run([path], tmp_path)[path]
     assert one.code == 0, one.output

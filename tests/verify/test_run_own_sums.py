@@ -10,7 +10,10 @@ import pytest
 
 from shardlint.run.syntax import counted
 from shardlint.verify.facts import Line
+from tests.programs import skip_without
 from tests.verify.running import run
+
+pytestmark = pytest.mark.longer
 
 DATA = Path(__file__).parent / "data"
 KINDS = ("averaged-late", "whole-first", "each-round", "of-part")
@@ -18,7 +21,7 @@ KINDS = ("averaged-late", "whole-first", "each-round", "of-part")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
 def test_each_mistake_is_named_at_its_line_and_nothing_else(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     path = DATA / "own_sums.py"
     one = run([path], tmp_path)[path]
     assert one.code == 0, one.output
@@ -52,7 +55,7 @@ def test_where_the_number_of_rounds_is_given_twice(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
 def test_steps_that_look_like_mistakes(tmp_path: Path) -> None:
-    pytest.importorskip("optax")
+    skip_without("optax")
     path = DATA / "steps_right.py"
     one = run([path], tmp_path)[path]
     assert one.code == 0, one.output

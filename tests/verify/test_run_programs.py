@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.programs import skip_without
 from tests.verify.running import Ran, run
 
 ROOT = Path(__file__).parent / "data" / "run_programs"
@@ -29,7 +30,7 @@ LEAVES = {
     "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
 }
 NAMES = [name for name in ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") or name[:3] in FEW or name in LEAVES]
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
+pytestmark = [pytest.mark.longer, pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")]
 
 
 # Programs share one import of jax. Two halves, so that two workers of the tests run each of them once.
@@ -46,8 +47,7 @@ def cases(names: Iterable[str]) -> list[Any]:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ran]:
     """How a program ended, and what its report says: all of its half are run when the first is asked for."""
-    pytest.importorskip("jax")
-    pytest.importorskip("optax")
+    skip_without("jax", "optax")
 
     @cache
     def half(number: int) -> dict[Path, Ran]:

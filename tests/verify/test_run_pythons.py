@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardlint.run.pythons import without_jax
+from tests.programs import skip_without
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts stand in for Pythons")
 
@@ -35,7 +36,7 @@ def test_a_python_without_jax_is_named_with_that_of_the_project(tmp_path: Path) 
 
 @pytest.mark.parametrize("words", [["sh", "-c", "true"], ["no-such-command"], [sys.executable, "train.py"]])
 def test_nothing_is_said_of_others(tmp_path: Path, words: list[str]) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     assert without_jax(words, tmp_path) == ""
 
 

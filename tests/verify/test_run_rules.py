@@ -19,6 +19,8 @@ from shardlint.run.recompiled import changed
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.verify.facts import Array, Collective, Line, Program, Warned
 
+pytestmark = pytest.mark.longer
+
 MIB = 2**20
 BIG = (1024, 1024)
 

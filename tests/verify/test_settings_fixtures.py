@@ -19,6 +19,8 @@ from shardlint.verify import Fixture, P, arg
 from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
 from shardlint.verify.find import fixture_files
+from tests.programs import skip_without
+from tests.schemas import jsonschema
 
 FULL = """\
 [[tool.shardlint.verify]]
@@ -217,7 +219,6 @@ def test_a_file_of_its_own_has_shorter_names(tmp_path: Path) -> None:
 
 
 def test_the_schema_says_the_same(write: Write) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     schema = json_schema()
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)
@@ -244,7 +245,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 
 def test_they_run_beside_those_in_code(run: Callable[..., Result], tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     result = run()
     assert result.exit_code == 1, result.output
     of = [(one["fixture"], one["level"], one["status"]) for one in json.loads(result.stdout)["results"]]

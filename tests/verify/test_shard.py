@@ -14,6 +14,7 @@ from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Run, json_report, text_report
 from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
+from tests.programs import skip_without
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
@@ -101,7 +102,7 @@ def test_a_shard_may_have_only_what_is_skipped(runner: Runner, tmp_path: Path) -
 
 
 def test_a_shard_may_have_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("jax")
+    skip_without("jax")
     (tmp_path / "fx.py").write_text(
         "from shardlint.verify import Fixture, arg\n"
         'a = Fixture(fn=lambda x: x, meshes=[{"data": 2}], args=[arg(shape=(8,))], replicated_bytes_max=1)\n'

@@ -12,10 +12,12 @@ from shardlint.verify.inside import stacks
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, Result
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
 from .conftest import PRELUDE
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 
 def run(folder: Path, source: str, fork: bool = True, seconds: float = 6) -> Result:

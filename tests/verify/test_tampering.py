@@ -24,8 +24,10 @@ from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
+pytestmark = pytest.mark.longer
 
 # Replicated where it should be split, and four times too much.
 BAD = """

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from shardlint.verify.report import Result
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
-pytest.importorskip("equinox")
+skip_without("jax", "equinox")
+pytestmark = pytest.mark.longer
 
 FIXTURES = """
 import equinox as eqx

@@ -17,6 +17,8 @@ from shardlint.verify.topology import GIB
 
 from .conftest import PRELUDE, kinds
 
+pytestmark = pytest.mark.longer
+
 ROOT = Path(__file__).resolve().parents[2]
 TPU = importlib.util.find_spec("libtpu") is not None
 CUDA = importlib.util.find_spec("jax_plugins") is not None and any(

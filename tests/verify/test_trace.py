@@ -12,6 +12,7 @@ import shardlint.verify
 from shardlint.verify.boot import BOOT
 from shardlint.verify.fixture import Fixture
 from shardlint.verify.runner import Runner
+from tests.programs import skip_without
 
 from .conftest import Verify, kinds
 
@@ -175,7 +176,7 @@ def test_what_needs_devices_is_left_to_the_level_that_has_them(verify: Verify) -
 
 
 def test_modules_and_what_is_no_array_pass_through(verify: Verify) -> None:
-    pytest.importorskip("equinox")
+    skip_without("equinox")
     source = """
     import equinox as eqx
     class Model(eqx.Module):

@@ -14,8 +14,9 @@ from shardlint.verify.children import CannotRun
 from shardlint.verify.find import fixture_files
 from shardlint.verify.report import Failure, Run, text_report
 from shardlint.verify.report import Result as VerifyResult
+from tests.programs import skip_without
 
-pytest.importorskip("jax")
+skip_without("jax")
 
 TRAIN = """\
 import jax
