@@ -31,6 +31,7 @@ _LISTS = {
 }
 _CREATORS = ("jax.numpy.", "jax.jit", "jax.random.")
 _OWN = ("memory_stats", "live_buffers")
+_BY_DEFAULT = "An array computed with it as the default device"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
         case ast.Lambda():
             yield from _called(program, file, parent, depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
-            yield Use(Place(file, parent), f"its {attr.replace('_', ' ')}", "own")
+            yield Use(Place(file, parent), f"`{attr}()`", "own")
         case ast.For() | ast.comprehension() if parent.iter is node or parent.target is node:
             for name in each_of(file, parent):
                 yield from _named(program, file, name, depth)
@@ -157,7 +158,7 @@ def _argument(program: Program, file: FileFacts, call: ast.Call, given: ast.AST,
             elif option.name == "jax.sharding.SingleDeviceSharding":
                 yield from uses(program, Place(file, call), depth + 1)
             elif name in _LISTS and _is_given(call, given, *_LISTS[name]):
-                yield Use(Place(file, call), f"what {name.rpartition('.')[2]} puts", "all")
+                yield Use(Place(file, call), f"`{name.rpartition('.')[2]}`", "all")
         elif isinstance(option, Function):
             yield from _parameter(program, file, call, given, option, depth)
         elif isinstance(option, ClassValue):
@@ -174,10 +175,10 @@ def _target(file: FileFacts, name: str, call: ast.Call, given: ast.AST) -> str |
         if name == "jax.config.update":
             first = call.args[0] if call.args else None
             here = here and isinstance(first, ast.Constant) and first.value == "jax_default_device"
-        words = {"jax.default_device": "the default device", "jax.config.update": "the default device"}
-        return words.get(name, "what is placed") if here else None
+        is_default = name in ("jax.default_device", "jax.config.update")
+        return (_BY_DEFAULT if is_default else "An array placed on it") if here else None
     if keyword == "device" and name.startswith(_CREATORS):
-        return "what is made"
+        return "An array made on it"
     return None
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.patches import calls_replacement
+from shardlint.model.process.processes import asks_itself, guard, process_question, runs_code_with, several
 from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -16,23 +18,23 @@ from shardlint_rules.processes._memory_of_all import of_all
 from shardlint_rules.processes.alone import alone
 
 _LOCAL = "jax.local_devices"
-_TELLING = (
-    "jax.process_index",
-    "jax.process_count",
-    "jax.distributed",
-    "jax.local_devices",
-    "multihost_utils",
-)
-_ASKED = "a file that runs with this one asks for the processes there are"
-_CPUS = "and CPUs are of all of them once jax.distributed is started"
-_CPU = f"this file asks for the processes there are, {_CPUS}"
-_CPU_ASKED = f"{_ASKED}, {_CPUS}"
-_CPU_ALONE = "nothing in sight asks for processes; CPUs are of all of them once jax.distributed is started"
-_OF_CPUS = (_CPU, _CPU_ASKED, _CPU_ALONE)
+_ASKED = "a file that runs with this one asks which process it is, or how many there are"
+_SHARED_CPUS = ">=0.4.21"
+"""The releases of jax whose `jax.devices("cpu")` lists the CPUs of all processes."""
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
 _OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
+
+
+class _Basis(NamedTuple):
+    """Why a program is taken to be for several processes."""
+
+    form: str
+    """The form of the findings; empty where the use of the device gives it."""
+    why: str
+    unstarted: bool = False
+    """A device of `jax.devices("cpu")` is meant, and nothing in sight calls `jax.distributed.initialize`."""
 
 
 class FirstDevicePinned(Rule):
@@ -44,19 +46,23 @@ class FirstDevicePinned(Rule):
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or asks which process it is. Where
-    `jax.devices("cpu")` is asked and nothing in sight calls `jax.distributed.initialize`, without which a process knows
-    no CPUs but its own, the finding says so; and it is possible where nothing asks for the process either. Possible,
+    with the file calls `jax.distributed.initialize`, or asks which process it is; comments and strings are no evidence.
+    `jax.devices("cpu")` only for jax 0.4.21 and later. Where nothing in sight calls `jax.distributed.initialize`,
+    without which a process knows no CPUs but its own, the finding says so; it is possible where nothing asks for the
+    process either. Not where the program replaces `jax.devices` (`mock.patch`, `monkeypatch.setattr`, `jax.devices =
+    jax.local_devices`). Possible,
     too: `jax.devices("cpu")` itself in a file that asks for the processes, and `device.memory_stats()` in a loop over
     the devices of a mesh, or over a parameter that callers give those of all processes. Also a device that is taken
     from `jax.devices(kind)` by the number in a name as "cuda:1".
 
     ## Why it hurts
-    `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
-    its first lies in the memory of a process they cannot read: `RuntimeError: Fetching value for jax.Array that spans
-    non-addressable devices`, or an array that meets no other. `memory_stats()` raises. With one process nothing shows.
-    Since jaxlib 0.4.21 (its changelog) `jax.devices("cpu")`, too, lists the devices of all processes of a distributed
-    job; those who write jax put `jax.local_devices(backend="cpu")` in its place in many public projects then.
+    `jax.devices()` lists the devices of all processes, those of process 0 first. On every other process
+    `jax.devices()[0]` is a device that it cannot address: `device_put` and computations on it return an array, and
+    reading that array raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
+    `memory_stats()` of the device raises at once. In a program of one process nothing shows.
+
+    CPUs are listed that way since jax 0.4.21, once `jax.distributed.initialize` has run. Before that release
+    `jax.devices("cpu")` lists the CPUs of its own process alone, in every program, and the rule leaves it alone.
 
     ## Fix safety
     Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.
@@ -83,29 +89,38 @@ class FirstDevicePinned(Rule):
         if site.form == "method":
             yield from self._memory(site)
             return
+        found = [*self._pinned(site)]
+        if found and not calls_replacement(site.program, Place(site.file, site.call), "jax", "devices"):
+            yield from found
+
+    def _pinned(self, site: Site) -> Iterator[Finding]:
+        """The findings for a call of `jax.devices`, as far as it is jax's."""
+        of_cpu = _of_cpu(site)
+        if of_cpu and not site.allows("jax", _SHARED_CPUS):
+            return
         yield from self._by_number(site)
         taken = list(_first_of(site, site.call))
-        if not taken and site.wants("cpu-listed"):
+        if of_cpu and not taken and site.wants("cpu-listed"):
             yield from self._cpus(site)
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
-        why = self._several(site)
-        if why is None or self._of_one(site, site.call):
+        basis = self._several(site)
+        if basis is None or self._of_one(site, site.call):
             return
         each = (one for one in self._reaching(site, site.call) if _of_list(site, one))
         asked = next(each, None) if not taken else None
         if asked is not None:
-            yield self._finding(site, site.call, asked, why, "some of these devices are another process's")
+            yield self._listed(site, asked, basis)
         for node in taken:
             use = next((one for one in self._reaching(site, node) if one.kind != "all"), None)
             if use is not None:
-                yield self._finding(site, node, use, why)
+                yield self._first(site, node, use, basis)
 
     def _by_number(self, site: Site) -> Iterator[Finding]:
         """A device of the list of all by the number in its name."""
         node = by_number(site) if site.wants("by-number") else None
-        why = self._several(site) if node is not None else None
-        if node is None or why is None or why in _OF_CPUS or self._of_one(site, site.call):
+        basis = self._several(site) if node is not None else None
+        if node is None or basis is None or basis.unstarted or self._of_one(site, site.call):
             return
         yield site.finding(
             node,
@@ -113,26 +128,27 @@ class FirstDevicePinned(Rule):
             "jax.devices() lists the devices of all processes, those of process 0 first: with several this is "
             "mostly a device of another one, and the ids of devices need not count from 0.",
             help="look among jax.local_devices() for the one with this id",
-            form="by-number" if why != _ASKED else "asked",
-            why=f"the number comes from a name with a colon, and {why}",
+            form=basis.form or "by-number",
+            why=f"the number comes from a name with a colon, and {basis.why}",
         )
 
     def _cpus(self, site: Site) -> Iterator[Finding]:
         """The list of CPUs itself, beside what is of this process alone."""
         parent = site.file.parent(site.call)
         counted = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
-        if counted or isinstance(parent, ast.Subscript) or not _of_cpu(site) or not asks_itself(site.file):
+        if counted or isinstance(parent, ast.Subscript) or not asks_itself(site.file):
             return
-        if self._of_one(site, site.call):
+        basis = self._several(site)
+        if basis is None or self._of_one(site, site.call):
             return
         yield site.finding(
             site.call,
             "the CPUs of all processes",
-            "Where jax.distributed.initialize has run these are the CPUs of all processes, those of process 0 first.",
-            help="ask for jax.local_devices(backend=\"cpu\"), if those of this process are meant",
+            f"`{site.text(site.call)}` lists the CPUs of all processes{_once(basis)}, those of process 0 first.",
+            help="use `jax.local_devices(backend=\"cpu\")`, if the CPUs of this process are meant",
             fix=self._fix(site, site.call),
             form="cpu-listed",
-            why=_CPU,
+            why=basis.why,
         )
 
     def _memory(self, site: Site) -> Iterator[Finding]:
@@ -140,9 +156,7 @@ class FirstDevicePinned(Rule):
         if not site.wants("mesh") or _caught(Place(site.file, site.call)):
             return
         whose = of_all(site)
-        if not whose or not any(site.anywhere(word) for word in _TELLING):
-            return
-        if self._of_one(site, site.call):
+        if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
             return
         yield site.finding(
             site.call,
@@ -154,19 +168,27 @@ class FirstDevicePinned(Rule):
             why=whose,
         )
 
-    def _several(self, site: Site) -> str | None:
-        """What shows that there are several processes."""
-        itself, told = asks_itself(site.file), several(site.program, site.file)
-        if site.file.source.in_cells and not itself and told != "initialized":
+    def _several(self, site: Site) -> _Basis | None:
+        """What shows that the program is for several processes."""
+        question, evidence = process_question(site.file), several(site.program, site.file)
+        if site.file.source.in_cells and question is None and evidence != "initialized":
             return None  # a notebook runs on one host
-        if told != "initialized" and _of_cpu(site) and not any(map(site.anywhere, _STARTED)):
-            # A CPU client that is made without it knows the devices of its own process alone, and the finding says so.
-            return _CPU if itself else _CPU_ASKED if told else _CPU_ALONE if site.wants("cpu-alone") else None
-        if itself:
-            return "this file asks for the processes there are"
-        if told == "initialized":
-            return "a file that runs with this one calls jax.distributed.initialize"
-        return _ASKED if told and site.wants("asked", "listed") else None
+        started = evidence == "initialized" or any(
+            runs_code_with(site.program, site.file, word) for word in _STARTED
+        )
+        unstarted = _of_cpu(site) and not started
+        cpus = ", and CPUs are shared once jax.distributed.initialize has run" if unstarted else ""
+        if question is not None:
+            asked = question.func if isinstance(question, ast.Call) else question
+            text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
+            return _Basis("", f"line {Place(site.file, asked).line} of this file has `{text}`{cpus}", unstarted)
+        if evidence == "initialized":
+            return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
+        if evidence and (unstarted or site.wants("asked", "listed")):
+            return _Basis("cpu-asked" if unstarted else "asked", f"{_ASKED}{cpus}", unstarted)
+        if not evidence and unstarted and site.wants("cpu-alone"):
+            return _Basis("cpu-alone", f"no file in sight asks for processes{cpus}", True)
+        return None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):
@@ -182,40 +204,40 @@ class FirstDevicePinned(Rule):
         """Whether process 0 alone comes here, or a program of one process alone."""
         return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
 
-    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, those: str = "") -> Finding:
-        where = (
-            ""
-            if use.place.file is site.file and use.place.line == node.lineno
-            else f" (line {use.place.line})"
-            if use.place.file is site.file
-            else f" ({use.place.file.path.name}:{use.place.line})"
+    def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
+        """One device of the list, and what is done with it."""
+        owner, where = _owner(node), _where(site, node, use)
+        belongs = f"`{site.shown(node)}` belongs to {owner}{_once(basis)}"
+        says = (
+            f"{belongs}: on other processes {use.what}{where} raises."
+            if use.kind == "own"
+            else f"{belongs}; other processes can't read it. {use.what}{where} raises RuntimeError where another "
+            "process reads it."
         )
-        if use.kind == "all":
-            says = f"With several processes {those}, and {use.what}{where} raises: it needs devices of this process."
-        elif use.kind == "own":
-            says = f"On all processes but the first this device is another process's, and {use.what}{where} raise."
-            if those:
-                says = f"With several processes {those}, and {use.what}{where} raise."
-        else:
-            says = (
-                f"On all processes but the first this device is another process's: {use.what}{where} on it there "
-                "cannot be read."
-                if use.what != "the default device"
-                else f"On all processes but the first this device is another process's: what is computed with it as "
-                f"the default device{where} cannot be read there."
-            )
-        if why in _OF_CPUS:
-            says = f"Where jax.distributed.initialize has run: {says[0].lower()}{says[1:]}"
         return site.finding(
             node,
-            "the devices of all processes" if those else "a device of process 0",
+            f"a device of {owner}",
             says,
-            help=f"{'give' if use.kind == 'all' else 'ask'} those of jax.local_devices()"
-            if those
-            else "take the first of jax.local_devices()",
+            help="use the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=_form(use, why, bool(those and site.anywhere(_LOCAL))),
-            why=why if why != _ASKED or not those else "files that run with this one take jax.local_devices()",
+            form=basis.form or use.kind,
+            why=basis.why,
+        )
+
+    def _listed(self, site: Site, use: Use, basis: _Basis) -> Finding:
+        """The list itself, given to what needs devices of this process."""
+        where, beside = _where(site, site.call, use), False
+        if basis.form == "asked":
+            beside = runs_code_with(site.program, site.file, _LOCAL)
+        return site.finding(
+            site.call,
+            "the devices of all processes",
+            f"`{site.shown(site.call)}` lists the devices of all processes{_once(basis)}: {use.what}{where} raises for "
+            "those of another process.",
+            help="use jax.local_devices()",
+            fix=self._fix(site, site.call),
+            form="listed" if beside else basis.form or use.kind,
+            why="files that run with this one take jax.local_devices()" if beside else basis.why,
         )
 
     def _fix(self, site: Site, node: ast.expr) -> Fix | None:
@@ -230,16 +252,32 @@ class FirstDevicePinned(Rule):
         given = f"backend={site.text(backend)}" if backend is not None else ""
         edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
         whole = site.text(node).replace(site.text(call), f"{spelled}({given})", 1)
-        return site.fix(Safety.SAFE, f"write {' '.join(whole.split())}", edits)
+        return site.fix(Safety.SAFE, f"use `{' '.join(whole.split())}`", edits)
 
 
-def _form(use: Use, why: str, beside: bool) -> str:
-    """The form of a finding; `beside` says that files that run with this one take the devices of their process."""
-    if why in (_CPU_ASKED, _CPU_ALONE):
-        return "cpu-asked" if why == _CPU_ASKED else "cpu-alone"
-    if why != _ASKED:
-        return use.kind
-    return "listed" if beside else "asked"
+def _speaks_of_processes(site: Site) -> bool:
+    """Whether code that runs with the file tells processes or their devices apart."""
+    program, file = site.program, site.file
+    return asks_itself(file) or bool(several(program, file)) or runs_code_with(program, file, _LOCAL)
+
+
+def _once(basis: _Basis) -> str:
+    return " once `jax.distributed.initialize` has run" if basis.unstarted else ""
+
+
+def _owner(node: ast.expr) -> str:
+    """The process whose device an expression is."""
+    is_first = not isinstance(node, ast.Subscript) or (
+        isinstance(node.slice, ast.Constant) and node.slice.value == 0
+    )
+    return "process 0" if is_first else "one process"
+
+
+def _where(site: Site, node: ast.expr, use: Use) -> str:
+    """The place of a use that stands on another line, in brackets."""
+    if use.place.file is not site.file:
+        return f" ({use.place.file.path.name}:{use.place.line})"
+    return "" if use.place.line == node.lineno else f" (line {use.place.line})"
 
 
 def _of_cpu(site: Site) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shardlint.model import Program
+    from shardlint.model.project import Project
 
 _DEPTH = 5
 _BINDINGS = 6
@@ -27,10 +28,10 @@ _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
 _STARTING = ("jax.distributed.initialize", "distributed.initialize")
 _INITIALIZING = "distributed.init"
-_OWN_ASKING = (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", _INITIALIZING)
+_ASKING_CALLS = ("process_index", "host_id", "process_count", "local_devices")
 SEVERAL_SAYS = ("distributed.initialize",)
 """Text without which, in the project, `several` does not say that it is initialized."""
-ASKING_SAYS = _OWN_ASKING
+ASKING_SAYS = (*(f"{name}(" for name in _ASKING_CALLS), "multihost_utils", _INITIALIZING)
 """Texts of which one stands in a file of which `asks_itself` is true."""
 # Names of numbers of processes, and of flags that say whether this is the first.
 _RANK = regex(
@@ -69,14 +70,18 @@ def several(program: Program, file: FileFacts) -> Evidence:
     """Whether a file is of a program for several processes, and what tells so.
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`, for more than one process; `asked`:
-    something asks which process this is, or how many there are. That jax itself does tells nothing, where the project
-    is jax.
+    something asks which process this is, or how many there are. Comments and strings are no evidence. That jax itself
+    asks tells nothing, where the project is jax.
     """
     project, path = program.project, file.path
 
     def there(names: tuple[str, ...]) -> bool:
         own = project.root / "jax"
-        return any(own not in one.parents for name in names for one in project.mentioning(path, name))
+        return any(
+            own not in one.parents and _is_in_code(project, one, name)
+            for name in names
+            for one in project.mentioning(path, name)
+        )
 
     if there(_STARTING) and not program.once(file, "starts one", lambda: _each_starts_one(program, path)):
         return "initialized"
@@ -85,14 +90,58 @@ def several(program: Program, file: FileFacts) -> Evidence:
 
 def _each_starts_one(program: Program, path: Path) -> bool:
     """Whether all files that run with one and start `jax.distributed` start it for one process."""
-    paths = [one for name in _STARTING for one in program.project.mentioning(path, name)]
+    project = program.project
+    paths = [one for name in _STARTING for one in project.mentioning(path, name) if _is_in_code(project, one, name)]
     # Files are parsed for it, so the first that starts several ends it.
-    return all((file := program.project.facts(one)) is not None and starts_one(file) for one in paths)
+    return all((file := project.facts(one)) is not None and starts_one(file) for one in paths)
+
+
+def runs_code_with(program: Program, file: FileFacts, name: str) -> bool:
+    """Whether code of a file, or of one that runs with it, holds a dotted name; comments and strings are no code."""
+    project = program.project
+    return any(_is_in_code(project, one, name) for one in project.mentioning(file.path, name))
+
+
+def _is_in_code(project: Project, path: Path, name: str) -> bool:
+    file = project.facts(path)
+    return file is not None and file.kept(("in code", name), lambda: _mention(file, name) is not None)
+
+
+def _mention(file: FileFacts, name: str) -> ast.AST | None:
+    """The first place where code of a file reads or imports a dotted name."""
+    last = name.rpartition(".")[2]
+    for node in file.mentions(last):
+        if isinstance(node, ast.alias) or (_is_read(node) and file.text(node).endswith(name)):
+            return node
+    return next(iter(file.taken_from(last)), None)
 
 
 def asks_itself(file: FileFacts) -> bool:
     """Whether a file itself asks which process this is, how many there are, or which devices are its own."""
-    return any(file.says(one) for one in _OWN_ASKING if one != _INITIALIZING or not starts_one(file))
+    return process_question(file) is not None
+
+
+def process_question(file: FileFacts) -> ast.AST | None:
+    """The place where the code of a file asks which process this is, how many there are, or which devices are its own.
+
+    None where only comments and strings speak of it.
+    """
+    if not any(map(file.says, ASKING_SAYS)):
+        return None
+    return file.kept(("process question", None), lambda: _process_question(file))
+
+
+def _process_question(file: FileFacts) -> ast.AST | None:
+    for name in _ASKING_CALLS:
+        for node in file.mentions(name) if file.says(f"{name}(") else ():
+            call = file.parent(node)
+            if isinstance(call, ast.Call) and call.func is node:
+                return call
+    if file.says(_INITIALIZING) and not starts_one(file):
+        start = _mention(file, _STARTING[-1])
+        if start is not None:
+            return start
+    return _mention(file, "multihost_utils") if file.says("multihost_utils") else None
 
 
 def starts_one(file: FileFacts) -> bool:
