@@ -95,6 +95,24 @@ def canonical(name: str) -> str:
 USER_JIT = "the project's own jit"
 USER_MESH = "the project's own mesh"
 
+# What compiles the function that it is given, by whatever library: the one table of them.
+JIT_WRAPPERS = (
+    "jax.jit",
+    "jax.experimental.pjit.pjit",
+    "equinox.filter_jit",
+    "equinox.internal.filter_jit",
+    "flax.nnx.jit",
+    "flax.linen.jit",
+    "haliax.named_jit",
+    "haliax.named_pjit",
+    USER_JIT,
+)
+# The same as files write them.
+JIT_SPELLINGS = (
+    *(name for name in JIT_WRAPPERS if name != USER_JIT),
+    *(old for old, new in _ALIASES.items() if new in JIT_WRAPPERS),
+)
+
 # What gives a list of devices.
 DEVICE_LISTS = ("jax.devices", "jax.local_devices")
 
@@ -158,12 +176,12 @@ class Transform:
 
 
 _WRAP_STAGED = """
-jax.jit jax.experimental.pjit.pjit jax.pmap jax.shard_map jax.checkpoint jax.make_jaxpr jax.xla_computation
+jax.pmap jax.shard_map jax.checkpoint jax.make_jaxpr jax.xla_computation
 jax.sharding.auto_axes jax.sharding.explicit_axes jax.experimental.checkify.checkify
-equinox.filter_jit equinox.filter_pmap equinox.filter_checkpoint equinox.filter_make_jaxpr equinox.internal.filter_jit
-flax.nnx.jit flax.nnx.pmap flax.nnx.shard_map flax.nnx.remat flax.nnx.scan flax.linen.jit flax.linen.remat
+equinox.filter_pmap equinox.filter_checkpoint equinox.filter_make_jaxpr
+flax.nnx.pmap flax.nnx.shard_map flax.nnx.remat flax.nnx.scan flax.linen.remat
 flax.linen.checkpoint flax.linen.scan flax.nnx.checkpoint
-haliax.named_jit haliax.named_pjit haliax.scan haliax.fold haliax.map haliax.nn.scan.Stacked
+haliax.scan haliax.fold haliax.map haliax.nn.scan.Stacked
 jax.experimental.maps.xmap
 """.split()
 _WRAP_TRANSPARENT = """
@@ -225,8 +243,7 @@ _NOW_HOST = {
 _NOW_ABSTRACT = ("jax.eval_shape", "equinox.filter_eval_shape", "flax.nnx.eval_shape", "haliax.eval_shape")
 
 TRANSFORMS: dict[str, Transform] = {
-    USER_JIT: Transform("staged"),
-    **{name: Transform("staged") for name in _WRAP_STAGED},
+    **{name: Transform("staged") for name in (*JIT_WRAPPERS, *_WRAP_STAGED)},
     **{name: Transform("transparent") for name in _WRAP_TRANSPARENT},
     **{name: Transform("staged", True, where) for name, where in _NOW_STAGED.items()},
     **{name: Transform("transparent", True, where) for name, where in _NOW_TRANSPARENT.items()},

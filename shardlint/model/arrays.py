@@ -13,10 +13,10 @@ from dataclasses import field
 from typing import Literal
 
 from shardlint.model import api
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.shapes import ELEMENTWISE, PRODUCTS, Shape, shape_of
-from shardlint.model.signatures import COMPILING
 from shardlint.model.values import (
     Api,
     CallResult,
@@ -146,7 +146,7 @@ class Arrays:
         callee = self.evaluator.value(Place(place.file, node.func), env)
         arguments = self.evaluator.arguments(place, env)
         first = arguments.positional[0] if arguments.positional else None
-        if isinstance(callee, Transformed) and callee.api.name in COMPILING:
+        if isinstance(callee, Transformed) and callee.api.name in JIT_WRAPPERS:
             return self._compiled(callee, place)
         if isinstance(callee, Api):
             if callee.name in _PLACING:

@@ -25,6 +25,7 @@ from shardlint.model.values import (
     Parameter,
     Place,
     Transformed,
+    Unknown,
     Value,
     options,
 )
@@ -107,24 +108,12 @@ class Flow:
             self._name(file, node, node.name, wrappers, ends, 0)
 
     def _decorator(self, place: Place) -> Wrapper | None:
-        value = self.evaluator.value(place)
-        name: Api | None = None
-        if isinstance(value, Api):
-            name = value
-        elif (
-            isinstance(value, Transformed)
-            and isinstance(value.inner, Api)
-            and value.api.name == "functools.partial"
-        ):
-            name = value.inner
-        elif isinstance(value, CallResult) and isinstance(value.by, Api):
-            name = value.by
-        if name is None:
-            return None
-        transform = api.TRANSFORMS.get(name.name)
+        made = self.evaluator.decorated(place, Unknown("the decorated function"))
+        name = made.api.name if isinstance(made, Transformed) else ""
+        transform = api.TRANSFORMS.get(name)
         if transform is None:
             return None
-        return Wrapper(transform.effect, spelled(place), place, "decorated with", name.name)
+        return Wrapper(transform.effect, spelled(place), place, "decorated with", name)
 
     # following a name
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardlint.model import api
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -23,6 +24,7 @@ from shardlint.model.values import (
     Constant,
     Function,
     Items,
+    Parameter,
     Place,
     Transformed,
     Unknown,
@@ -37,16 +39,15 @@ if TYPE_CHECKING:
     from shardlint.syntax import FileFacts
 
 JITS = ("jax.jit", "jax.experimental.pjit.pjit")
-COMPILING = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 # Their keywords, by what they say of arguments (and results).
 SHARDING_SETTINGS = ("in_shardings", "out_shardings")
 DONATE_SETTINGS = ("donate_argnums", "donate_argnames")
 STATIC_SETTINGS = ("static_argnums", "static_argnames")
 # Transforms whose result takes the arguments that the function takes.
-KEEPING = frozenset(
+KEEPING = frozenset(api.JIT_WRAPPERS) | frozenset(
     """
-jax.jit jax.experimental.pjit.pjit jax.checkpoint jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev
-jax.hessian jax.named_call jax.custom_vjp jax.custom_jvp equinox.filter_jit equinox.filter_grad
+jax.checkpoint jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev
+jax.hessian jax.named_call jax.custom_vjp jax.custom_jvp equinox.filter_grad
 equinox.filter_value_and_grad equinox.filter_vmap equinox.filter_checkpoint flax.linen.compact
 jaxtyping.jaxtyped typeguard.typechecked beartype.beartype jax.named_scope equinox.named_scope
 jax.profiler.annotate_function functools.lru_cache functools.cache typing.no_type_check abc.abstractmethod
@@ -325,6 +326,25 @@ def wrappings(
         if any(one is not None for one in found):
             yield from (one for one in found if one is not None)
             return
+
+
+def given_to_wrapper(program: Program, one: Jitted, apis: tuple[str, ...] = JITS) -> Iterator[Jitted]:
+    """The functions that a wrapper of the project is given: `def fast_jit(f): return jax.jit(f)`.
+
+    Those of its calls and its uses as a decorator that are in sight; the jitted function itself where that is no
+    parameter of a wrapper.
+    """
+    if not isinstance(one.inner, Parameter):
+        yield one
+        return
+    place = one.inner.place
+    wrapper = place.file.home(place.node).node
+    if isinstance(wrapper, ast.FunctionDef):
+        for end in program.flow.in_sight(place.file, wrapper).found:
+            node = end.place.node
+            if isinstance(node, ast.expr):
+                found = wrappings(program, end.place.file, node, "call", apis)
+                yield from (each for each in found if not isinstance(each.inner, Parameter))
 
 
 def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import COMPILING, JITS, Jitted, jitted, of_definition, positions
+from shardlint.model.signatures import JITS, Jitted, jitted, of_definition, positions
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
 
@@ -131,4 +132,4 @@ def _jits(program: Program, place: Place, node: ast.FunctionDef | ast.Lambda) ->
         made = evaluator.decorated(place, evaluator.function(place.file, node))
     else:
         made = evaluator.value(place)
-    return [jitted(option, evaluator, COMPILING) for option in options(made)]
+    return [jitted(option, evaluator, JIT_WRAPPERS) for option in options(made)]

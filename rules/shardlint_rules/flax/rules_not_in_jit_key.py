@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.mesh.logical import LogicalRules, rules_of
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -16,7 +16,6 @@ from shardlint.syntax.nodes import children
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
-_JITS = (*JITS, "flax.nnx.jit", "flax.linen.jit")
 
 
 class RulesNotInJitKey(Rule):
@@ -72,7 +71,7 @@ class RulesNotInJitKey(Rule):
 
     def _jitted(self, site: Site, name: ast.Name) -> bool:
         found = options(site.value(name))
-        return all(isinstance(one, Transformed) and one.api.name in _JITS for one in found)
+        return all(isinstance(one, Transformed) and one.api.name in JIT_WRAPPERS for one in found)
 
 
 def _block(site: Site, call: ast.AST) -> ast.With | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -203,7 +204,7 @@ def _model(site: Site, value: Value, depth: int = 0) -> CallResult | None:
     if isinstance(made.by, ClassValue):
         return made
     function = made.by
-    while isinstance(function, Transformed) and function.api.name in _JITS:
+    while isinstance(function, Transformed) and function.api.name in JIT_WRAPPERS:
         function = function.inner
     if isinstance(function, ClassValue):
         return CallResult(function, made.call)

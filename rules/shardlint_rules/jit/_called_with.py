@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from shardlint.model.mesh.shardings import JITS
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 
 # Through these a function is given the arrays as they are.
-_KEEPING = (*JITS, "jax.checkpoint")
+_KEEPING = (*JIT_WRAPPERS, "jax.checkpoint")
 
 
 def parameter_shapes(site: Site) -> Mapping[ast.AST, Shape]:

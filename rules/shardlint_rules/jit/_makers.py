@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from shardlint.model.signatures import COMPILING
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
@@ -24,7 +24,7 @@ CALLING_MAKERS = Lines(
         *("_fn(", "_factory(", "_maker(", "_builder(", ")("),
     ),
 )
-_KEEPING = (*COMPILING, "jax.pmap")
+_KEEPING = (*JIT_WRAPPERS, "jax.pmap")
 
 
 class Remade(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.lifetime.effects import only_returns
 from shardlint.model.mesh.shardings import PLACING
@@ -120,7 +121,7 @@ def _is_pure(name: str) -> bool:
 
 def _only_gives(site: Site, value: Value, depth: int) -> bool:
     """Whether all that a function does is to give what it computes: it checks, says, writes and waits for nothing."""
-    while isinstance(value, Transformed) and value.api.name in ("functools.partial", "jax.jit"):
+    while isinstance(value, Transformed) and value.api.name in (*JIT_WRAPPERS, "functools.partial"):
         value = value.inner
     if isinstance(value, Api):
         return _is_pure(value.name)

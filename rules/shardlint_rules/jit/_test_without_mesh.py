@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.mesh.meshes import spec_of
-from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
@@ -27,7 +27,7 @@ _DEPTH = 4
 # Names that more files say are no names of helpers: to look for their callers would parse a project to the end.
 _MOST_FILES = 60
 _WORD = regex(r"\w+")
-_PASSED = (*JITS, "functools.partial", "equinox.filter_jit", "flax.nnx.jit", "jax.checkpoint")
+_PASSED = (*JIT_WRAPPERS, "functools.partial", "jax.checkpoint")
 
 
 @dataclass(frozen=True)

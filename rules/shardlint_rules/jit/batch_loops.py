@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.model.signatures import JITS
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -32,7 +32,6 @@ _CONSTRAINTS = ("with_sharding_constraint", "filter_shard", "with_logical_constr
 _SPLITS = regex("|".join((*_CONSTRAINTS, r"shard\w*\(", "constrain")))
 # What turns a batch into arrays of this process, bound to no device.
 _CONVERTS = ("asarray", "array", "astype", "float32", "int32", "stack", "tree_map", "map")
-_JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 _DEPTH = 4
 
 
@@ -166,7 +165,7 @@ def jitted(site: Site, call: ast.Call) -> bool:
     found = options(site.program.followed(site.value(call.func)))
     return all(
         isinstance(one, Transformed)
-        and one.api.name in _JITTED
+        and one.api.name in JIT_WRAPPERS
         and one.call is not None
         and not one.call.open_keywords
         and "in_shardings" not in one.call.keywords

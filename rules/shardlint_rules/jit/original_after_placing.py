@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, CallResult, Parameter, Place, Transformed, Unknown, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
@@ -143,7 +143,7 @@ def _compiled(site: Site, call: ast.Call) -> bool:
     """Whether a call surely runs a jitted function that takes its arguments as they are."""
     return all(
         isinstance(one, Transformed)
-        and one.api.name in COMPILING
+        and one.api.name in JIT_WRAPPERS
         and one.call is not None
         and not one.call.open_keywords
         and "in_shardings" not in one.call.keywords

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 from shardlint.model import Program
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.held import read_in_class
 from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.passed import becomes
 from shardlint.model.process.global_arrays import GlobalArrays
 from shardlint.model.reach import readers
-from shardlint.model.signatures import COMPILING
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -119,7 +119,7 @@ class Following:
                 case Api(name=name):
                     yield from self._api(file, call, name, what, depth, parts)
                     return
-                case Transformed(api=api, call=made) if api.name in COMPILING:
+                case Transformed(api=api, call=made) if api.name in JIT_WRAPPERS:
                     why = self._of_all(file, call, made, node) if what == "key" else ""
                     if why:
                         yield Reached(Place(file, call), "key", why)

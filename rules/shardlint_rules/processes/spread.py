@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.process.all_devices import mesh_of_all
 from shardlint.model.values import CallArguments, CallResult, Parameter, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
@@ -35,7 +36,7 @@ def made_of_spread(site: Site, node: ast.expr) -> bool:
 def _of_spread(site: Site, value: Value) -> bool:
     if not isinstance(value, CallResult) or value.call is None or not isinstance(value.by, Transformed):
         return False
-    if value.by.api.name != "jax.jit":
+    if value.by.api.name not in JIT_WRAPPERS:
         return False
     call = value.call
     given = [
@@ -119,7 +120,7 @@ def _shardings(site: Site, value: Value) -> Iterator[tuple[Value, Value]]:
 def _given(value: CallResult, made: CallArguments | None) -> Place | None:
     """The expression of the sharding of an array."""
     if made is not None:
-        is_jit = isinstance(value.by, Transformed) and value.by.api.name == "jax.jit"
+        is_jit = isinstance(value.by, Transformed) and value.by.api.name in JIT_WRAPPERS
         return made.keywords.get("out_shardings") if is_jit else None
     if value.api not in _TARGET or value.call is None:
         return None

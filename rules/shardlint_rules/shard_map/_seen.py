@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
@@ -13,7 +14,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
-_SAME_RESULTS = ("functools.partial", "jax.jit", "jax.checkpoint", "jax.named_call")
+_SAME_RESULTS = (*JIT_WRAPPERS, "functools.partial", "jax.checkpoint", "jax.named_call")
 _DEPTH = 6
 # What returns one array, whatever it is given.
 _NUMPY = frozenset(
@@ -42,7 +43,7 @@ class Seen:
     def setting(self, program: Program, name: str) -> Value | None:
         """What the `shard_map` was given for a keyword, on the way by which what is called was made."""
         made = self.called
-        while isinstance(made, Transformed) and made.api.name == "jax.jit":
+        while isinstance(made, Transformed) and made.api.name in JIT_WRAPPERS:
             made = made.inner
         if not isinstance(made, Transformed) or made.call is None:
             return None
@@ -85,7 +86,7 @@ def seen_calls(site: Site, call: ast.Call) -> Iterator[Seen]:
         file, node = end.place.file, end.place.node
         if end.kind != "called" or not isinstance(node, ast.Call) or expected_to_fail(file, node):
             continue
-        if any(one.api not in ("jax.jit", "jax.shard_map") for one in end.wrappers):
+        if any(one.api not in (*JIT_WRAPPERS, "jax.shard_map") for one in end.wrappers):
             continue
         called = options(program.value(file, node.func))
         if len(called) == 1:

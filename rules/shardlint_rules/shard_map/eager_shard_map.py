@@ -6,15 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.values import Api, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.jit.repeated import called_in_a_loop, is_test, loop_around, once_only
-
-_JITS = ("jax.jit", "jax.pjit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "flax.nnx.jit")
-
 
 # Loops that jax unrolls when it traces, and what goes over data.
 _JAX_LOOP = regex(r"^(?:range|zip|enumerate)?\(?\s*(?:n_|num_|self\.n|layers|params|\d)|layers|leaves|blocks")
@@ -88,8 +86,9 @@ def _is_jitted(site: Site, body: ast.AST) -> bool:
     if site.decorated is not None:
         below = site.decorated.decorator_list
         inner = [Place(site.file, one) for one in below[below.index(site.call) + 1 :]]
-        return any(one.name in _JITS for place in inner for one in _apis(site.program.value(site.file, place.node)))
-    return any(isinstance(one, Transformed) and one.api.name in _JITS for one in options(site.value(body)))
+        apis = (one for place in inner for one in _apis(site.program.value(site.file, place.node)))
+        return any(one.name in JIT_WRAPPERS for one in apis)
+    return any(isinstance(one, Transformed) and one.api.name in JIT_WRAPPERS for one in options(site.value(body)))
 
 
 def _apis(value: Value) -> Iterator[Api]:

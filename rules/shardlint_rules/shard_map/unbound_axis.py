@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 from shardlint.model import Program
+from shardlint.model.api import JIT_SPELLINGS, JIT_WRAPPERS
 from shardlint.model.manual.mapped import collectives
 from shardlint.model.manual.varying import Event
-from shardlint.model.signatures import JITS, wrappings
+from shardlint.model.signatures import given_to_wrapper, wrappings
 from shardlint.model.values import Api, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule, Uses
 from shardlint.rules_api.site import Site
@@ -35,6 +36,8 @@ _BINDERS = (
 )
 # A function of another module, or an object's method.
 _OF_ANOTHER = r"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
+# A parameter of a function: a wrapper of the project, which other files give a function.
+_OF_A_PARAMETER = r"(?s)def \w+\([^)]*?\b(\w+)\b[^)]*\).{0,600}?jit\(\s*\1\b"
 # What binds an axis where a function may be called that is not seen.
 _BINDING = (
     *(f"{name}{sign}" for name in ("shard_map", "pmap", "xmap") for sign in ("(", ",")),
@@ -49,10 +52,12 @@ class UnboundAxis(Rule):
     """A collective runs where nothing binds its axis.
 
     ## What it does
-    Follows functions given to `jax.jit` and reports those that come to a collective (`psum`, `pmean`, `all_gather`,
-    ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given to `pmap` that
-    come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to one over an axis
-    which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not speak of axes.
+    Follows functions given to `jax.jit`, or to another wrapper that compiles (`eqx.filter_jit`, `nnx.jit`, `nn.jit`,
+    `pjit`, `hax.named_jit`, a wrapper of the project), and reports those that come to a collective (`psum`, `pmean`,
+    `all_gather`, ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given
+    to `pmap` that come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to
+    one over an axis which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not
+    speak of axes.
     Likely: of a jitted function whose calls are not all in sight, where no file that runs with it maps over an axis.
     The usual way to it: a loss that averages over the devices in the training step is compiled by itself for the
     evaluation; or a step that `pmap` mapped is compiled by `jax.jit` now.
@@ -73,9 +78,9 @@ class UnboundAxis(Rule):
     assumes = False
     project_says = _NEAR
     triggers = (
-        Calls(*JITS, file_says=_NEAR),
-        Uses(*JITS, file_says=_NEAR),
-        Calls(*JITS, file_says=(_OF_ANOTHER,)),
+        Calls(*JIT_WRAPPERS, file_says=_NEAR),
+        Uses(*JIT_SPELLINGS, file_says=_NEAR),
+        Calls(*JIT_WRAPPERS, file_says=(_OF_ANOTHER, _OF_A_PARAMETER)),
         Calls("jax.pmap", "jax.shard_map"),
         Uses("jax.pmap", file_says=_NEAR[2:]),
         Mapped(),
@@ -98,20 +103,24 @@ class UnboundAxis(Rule):
             yield from self._sharded(site)
             return
         node = site.syntax
-        for one in wrappings(site.program, site.file, node, site.form) if isinstance(node, ast.expr) else ():
-            definition = _definition(one.inner)
-            if definition is None or not any(map(definition.place.file.says, _NEAR)):
-                continue
-            bound = _bound(site.program, definition.place.file, definition.node, 0)
-            if bound == "somewhere" or (bound == "unseen" and not _nowhere(site)):
-                continue
-            for event in collectives(site.program, one.inner):
-                if _sure(event):
-                    place = event.seen_from(site.file)
-                    yield self._finding(
-                        site, event, place.node if place is not None else node, "jax.jit", bound == "unseen"
-                    )
-                    break
+        if not isinstance(node, ast.expr):
+            return
+        for wrapped in wrappings(site.program, site.file, node, site.form, JIT_WRAPPERS):
+            for one in given_to_wrapper(site.program, wrapped, JIT_WRAPPERS):
+                yield from self._jitted(site, node, one.inner, one.api)
+
+    def _jitted(self, site: Site, node: ast.AST, inner: Value, wrapper: str) -> Iterator[Finding]:
+        """The first collective that a compiled function comes to with no axis bound."""
+        definition = _definition(inner)
+        if definition is None or not any(map(definition.place.file.says, _NEAR)):
+            return
+        bound = _bound(site.program, definition.place.file, definition.node, 0)
+        if bound == "somewhere" or (bound == "unseen" and not _nowhere(site)):
+            return
+        event = next(filter(_sure, collectives(site.program, inner)), None)
+        if event is not None:
+            place = event.seen_from(site.file)
+            yield self._finding(site, event, place.node if place is not None else node, wrapper, bound == "unseen")
 
     def _pmapped(self, site: Site) -> Iterator[Finding]:
         if _nested(site):
@@ -174,7 +183,7 @@ class UnboundAxis(Rule):
             f"runs under {under}.",
             help="give pmap that axis_name"
             if under.startswith("jax.pmap")
-            else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "
+            else "call the function without the collective here (under jit sums are over all devices anyway), or "
             "map it with jax.shard_map",
             certainty=Certainty.PROVEN if sure and not nowhere else Certainty.POSSIBLE,
             form=form if nowhere or not sure else "",

@@ -300,6 +300,16 @@ class Calling:
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
+    def decorated(self, function: Function, inner: Value, decorator: Place) -> Value:
+        """What a decorator of the project returns for a function."""
+        given = self._given(function, CallArguments(decorator, (), {}))
+        args = function.node.args
+        names = [one.arg for one in (*args.posonlyargs, *args.args)][int(function.bound) :]
+        if not names:
+            return Unknown("a decorator that takes no function")
+        given[names[0]] = inner
+        return self.returned(function, lambda: Environment(_Parameters(self.evaluator, given)))
+
     def yielded(self, function: Function, arguments: CallArguments) -> Value:
         """What the one `yield` of a context manager gives for these arguments."""
         file, node = function.place.file, function.node

@@ -428,6 +428,10 @@ class Evaluator:
             return Transformed(value.inner, inner, value.call)
         if isinstance(value, CallResult) and isinstance(value.by, Api) and value.by.name in api.TRANSFORMS:
             return Transformed(value.by, inner, value.call)
+        if isinstance(value, Function):
+            made = self.calls.decorated(value, inner, decorator)
+            if isinstance(made, Transformed) and made.inner is inner and made.api.name in api.TRANSFORMS:
+                return made
         return _opaque(inner, value)
 
     # attributes

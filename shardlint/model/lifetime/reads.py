@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import enum
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.reads_inside import surely
-from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 
@@ -66,7 +66,7 @@ _PURE = tuple(
     f"{module}."
     for module in "jax numpy optax equinox math builtins time logging absl einops functools".split()
 )
-STAGED = (*JITS, "jax.pmap", "equinox.filter_jit", "haliax.named_jit", "jax.shard_map", "equinox.filter_pmap")
+STAGED = (*JIT_WRAPPERS, "jax.pmap", "jax.shard_map", "equinox.filter_pmap")
 
 
 def read_object(node: ast.expr) -> ast.expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Definition, parameters_of
 from shardlint.model.values import Api, Constant, Function, Place, Transformed, options
@@ -29,7 +30,7 @@ builtins.len builtins.isinstance builtins.hasattr builtins.type builtins.print j
 """.split()
 )
 _SCALAR = frozenset("sum mean min max prod any all argmax argmin std var item".split())
-_SAME = frozenset(("functools.partial", "jax.checkpoint", "jax.jit", "equinox.filter_jit"))
+_SAME = frozenset((*JIT_WRAPPERS, "functools.partial", "jax.checkpoint"))
 
 
 def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:

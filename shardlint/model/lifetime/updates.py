@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
 from shardlint.model.signatures import Definition
@@ -276,11 +277,7 @@ class _Body:
 
         evaluator = self.updates.evaluator
         parameters = parameters_of(value, evaluator)
-        while isinstance(value, Transformed) and value.api.name in (
-            "jax.jit",
-            "jax.checkpoint",
-            "equinox.filter_jit",
-        ):
+        while isinstance(value, Transformed) and value.api.name in (*JIT_WRAPPERS, "jax.checkpoint"):
             value = value.inner
         if parameters is None or not isinstance(value, Function):
             return _NONE

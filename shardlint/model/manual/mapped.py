@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.model import api
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.manual.bodies import Body
 from shardlint.model.manual.copies import calls_of, carried_copies, copied_at, is_copies
 from shardlint.model.manual.varying import (
@@ -161,7 +162,7 @@ def _read(program: Program, named: str, inner: Value, settings: CallArguments) -
 def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     """Run the body of a mapped function; None where it is not seen."""
     inner = one.inner
-    while isinstance(inner, Transformed) and inner.api.name in ("jax.jit", "jax.named_call"):
+    while isinstance(inner, Transformed) and inner.api.name in (*JIT_WRAPPERS, "jax.named_call"):
         inner = inner.inner
     parameters, written = _parameters(program, inner), definition(program, inner)
     if parameters is None or written is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from shardlint.model.signatures import COMPILING
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
@@ -42,7 +42,7 @@ zeros_like ones_like full_like stack concatenate sqrt exp log tri tril triu
 """.split()
 )
 _RUN_AT_ONCE = (ast.ClassDef, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
-_COMPILED = (*COMPILING, "jax.pmap")
+_COMPILED = (*JIT_WRAPPERS, "jax.pmap")
 
 
 @dataclass(frozen=True)

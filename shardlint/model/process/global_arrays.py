@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.held import classes, member, stored
 from shardlint.model.process.all_devices import sharding_of_all
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, Function, Place, Transformed, Value
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -114,7 +114,7 @@ class GlobalArrays:
                 return self._mapped(place, node, depth)
             case Api(name=name) if name.startswith("jax.numpy."):
                 return self._any((Place(file, one) for one in node.args), given, depth)
-            case Transformed(api=Api(name=name)) if name in COMPILING:
+            case Transformed(api=Api(name=name)) if name in JIT_WRAPPERS:
                 made = option.call
                 sharding = made.keywords.get("out_shardings") if made is not None else None
                 if sharding is not None and sharding_of_all(self.program, sharding):

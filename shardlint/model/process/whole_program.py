@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned, held, member
 from shardlint.model.process.all_devices import sharding_of_all
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -119,7 +119,7 @@ def _laid_out(program: Program, place: Place) -> str:
     call = place.node
     assert isinstance(call, ast.Call)
     for option in member(program, Place(place.file, call.func)):
-        made = option.call if isinstance(option, Transformed) and option.api.name in COMPILING else None
+        made = option.call if isinstance(option, Transformed) and option.api.name in JIT_WRAPPERS else None
         where = made.keywords.get("out_shardings") if made is not None else None
         parts = [where] if where is not None else []
         if where is not None and isinstance(where.node, ast.Tuple | ast.List):
@@ -226,7 +226,7 @@ def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
 def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in member(program, Place(file, call.func)):
-        if isinstance(option, Transformed) and option.api.name in COMPILING:
+        if isinstance(option, Transformed) and option.api.name in JIT_WRAPPERS:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):
             return option.name
