@@ -10,11 +10,12 @@ from shardlint.model.evaluator.annotations import classes_of
 from shardlint.model.lifetime.buffers import Held, Story
 from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import assigned_once
+from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.signatures import JITS
 from shardlint.model.values import (
     CallResult,
     ClassValue,
+    Computed,
     Constant,
     Function,
     Items,
@@ -192,8 +193,40 @@ def _placed(value: Value) -> bool:
 
 def _stays(program: Program, file: FileFacts, argument: Argument) -> bool:
     """Whether an argument surely does not make jit move the others to its own devices."""
-    found = options(program.value(file, argument.node))
-    return argument.static or all(_fresh(value) or _no_array(value) for value in found)
+    return argument.static or _is_uncommitted(program, Place(file, argument.node))
+
+
+def _is_uncommitted(program: Program, place: Place) -> bool:
+    """Whether an expression is a number, what jax just made, or arithmetic of such: no device is asked for it."""
+    found = options(program.evaluator.value(place))
+    return all(_fresh(one) or _no_array(one) or _is_arithmetic(program, one) for one in found)
+
+
+def _is_arithmetic(program: Program, value: Value) -> bool:
+    """Whether a value is computed of uncommitted operands."""
+    place = value.place if isinstance(value, Computed) else None
+    match place.node if place is not None else None:
+        case ast.BinOp(left=left, right=right):
+            operands = [left, right]
+        case ast.UnaryOp(operand=operand):
+            operands = [operand]
+        case _:
+            return False
+    assert place is not None
+    return all(_counts(place.file, one) or _is_uncommitted(program, Place(place.file, one)) for one in operands)
+
+
+def _counts(file: FileFacts, node: ast.expr) -> bool:
+    """Whether a name is the number of a turn: `for i in range(n)`, `for i, batch in enumerate(batches)`."""
+    bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
+    counters = {"range": None, "enumerate": 0}
+    return bool(bindings) and all(
+        isinstance(one.value, ast.Call)
+        and isinstance(one.value.func, ast.Name)
+        and one.kind in ("for", "comprehension")
+        and counters.get(one.value.func.id, -1) == one.index
+        for one in bindings
+    )
 
 
 def is_array(program: Program, file: FileFacts, held: Held) -> bool:

@@ -75,11 +75,13 @@ class UseAfterDonate(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the reads in this file; at the wrapper for those in other files."""
         for file, story in stories(site):
-            for use in story.uses:
-                if use.death.call.by.node is site.call:
-                    yield from (
-                        self._here(site, use) if file is site.file else self._elsewhere(site, file, use)
-                    )
+            uses = [use for use in story.uses if use.death.call.by.node is site.call]
+            for use, certainty in _most_certain(site, file, uses):
+                yield from (
+                    self._here(site, use, certainty)
+                    if file is site.file
+                    else self._elsewhere(site, file, use, certainty)
+                )
 
         if site.scope.kind == "class" or site.scope.function() is not None:
             for one in kept(site):
@@ -97,10 +99,7 @@ class UseAfterDonate(Rule):
             form="" if one.surely else "kept",
         )
 
-    def _here(self, site: Site, use: Use) -> Iterator[Finding]:
-        certainty = certainty_of(site, site.file, use)
-        if certainty is None or (use.again and _refilled(site.file, use)):
-            return
+    def _here(self, site: Site, use: Use, certainty: Certainty) -> Iterator[Finding]:
         call = use.death.call
         if use.again and _others_are_rebound(site.file, use):
             yield self._meant_another(site, use, certainty)
@@ -136,10 +135,7 @@ class UseAfterDonate(Rule):
             why=_why(site.file, use, certainty),
         )
 
-    def _elsewhere(self, site: Site, file: FileFacts, use: Use) -> Iterator[Finding]:
-        certainty = certainty_of(site, file, use)
-        if certainty is None or (use.again and _refilled(file, use)):
-            return
+    def _elsewhere(self, site: Site, file: FileFacts, use: Use, certainty: Certainty) -> Iterator[Finding]:
         name = written(file, read_object(use.node))
         yield site.finding(
             asked(site),
@@ -153,6 +149,19 @@ class UseAfterDonate(Rule):
             form=_form(file, use, certainty),
             why=_why(file, use, certainty),
         )
+
+
+def _most_certain(site: Site, file: FileFacts, uses: list[Use]) -> Iterator[tuple[Use, Certainty]]:
+    """One use for each read that raises, of several turns of a loop the surest."""
+    found: dict[ast.expr, tuple[Use, Certainty]] = {}
+    for use in uses:
+        certainty = certainty_of(site, file, use)
+        if certainty is None or (use.again and _refilled(file, use)):
+            continue
+        known = found.get(use.node)
+        if known is None or (certainty is Certainty.PROVEN and known[1] is not Certainty.PROVEN):
+            found[use.node] = use, certainty
+    yield from found.values()
 
 
 def _others_are_rebound(file: FileFacts, use: Use) -> bool:

@@ -195,14 +195,16 @@ class _Walk(Evaluation):
 
 
 def _strongest(uses: list[Use]) -> list[Use]:
-    """One use a read: what a later turn of a loop tells may be more certain than the first."""
+    """The uses of each read that tell most, first turns of loops first: a later one may read another buffer."""
     order = (Reading.PERHAPS, Reading.IF_ARRAY, Reading.DATA)
-    found: dict[ast.expr, Use] = {}
+    found: dict[ast.expr, list[Use]] = {}
     for use in uses:
-        known = found.get(use.node)
-        if known is None or order.index(use.reading) > order.index(known.reading):
-            found[use.node] = use
-    return list(found.values())
+        known = found.setdefault(use.node, [])
+        if not known or use.reading is known[0].reading:
+            known.append(use)
+        elif order.index(use.reading) > order.index(known[0].reading):
+            known[:] = [use]
+    return [use for known in found.values() for use in known]
 
 
 def _runs_once(node: _Loop) -> bool:
