@@ -296,6 +296,18 @@ CONSTANTS: dict[str, object] = {
 }
 
 
+# Names of builtins that star imports of these libraries bind too.
+BUILTINS_OF_LIBRARIES = frozenset(
+    "abs all any bool complex divmod filter map max min object pow round slice sum".split()
+)
+_NAMES = frozenset((*_ALIASES, *_ALIASES.values(), *SIGNATURES, *TRANSFORMS, *MESH_CONTEXTS, *HARMLESS_CONTEXTS))
+
+
+def has_name(module: str, name: str) -> bool:
+    """Whether a module of a library is known to have a name; of most names nothing is known."""
+    return f"{module}.{name}" in _NAMES
+
+
 def spellings() -> list[tuple[str, str]]:
     """Every known old or short spelling with its canonical name."""
     return list(_ALIASES.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,17 +119,35 @@ class Linker:
 
     def starred(self, file: FileFacts, name: str) -> Value | None:
         """A name that `from module import *` may bring; None where no such import has it."""
-        for binding in file.bindings(file.module, "*"):
+        libraries: list[Api] = []
+        out_of_sight = False
+        for binding in reversed(file.bindings(file.module, "*")):
             statement = file.parent(binding.node)
             assert isinstance(statement, ast.ImportFrom)
             module = self.imported(file, statement)
             if isinstance(module, ModuleValue) and module.file is not file:
-                member = self.member(module.file, name)
-                if not isinstance(member, Unknown):
-                    return member
-            elif isinstance(module, Api):
-                return Unknown(f"{name} may come from `from {module.written} import *`")
-        return None
+                if self._exports(module.file, name):
+                    return self.member(module.file, name)
+            elif not isinstance(module, Api):
+                out_of_sight = True
+            elif api.has_name(module.written, name):
+                return self.library(f"{module.written}.{name}")
+            else:
+                libraries.append(module)
+        if not libraries or (hasattr(builtins, name) and name not in api.BUILTINS_OF_LIBRARIES):
+            return None
+        if out_of_sight or len(libraries) > 1 or hasattr(builtins, name) or name.startswith("_"):
+            return Unknown(f"{name} may come from `from {libraries[0].written} import *`")
+        return self.library(f"{libraries[0].written}.{name}")  # nothing else binds it
+
+    def _exports(self, file: FileFacts, name: str) -> bool:
+        """Whether `from module import *` takes a name of a module of the project."""
+        listed = [one.value for one in file.bindings(file.module, "__all__") if one.kind == "assign"]
+        if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple):
+            return any(isinstance(one, ast.Constant) and one.value == name for one in listed[0].elts)
+        if name.startswith("_"):
+            return False
+        return bool(file.bindings(file.module, name)) or self.starred(file, name) is not None
 
 
 def _names(file: FileFacts, binding: Binding) -> Iterator[str]:
