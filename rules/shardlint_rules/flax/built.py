@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import spec_of
@@ -21,12 +22,15 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.syntax import FileFacts
+from shardlint.syntax.nodes import walk
 from shardlint_rules.flax.annotations import KEYS, LAYERS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
 _DEPTH = 4
 # What is around a call that runs whenever its function does, and what of that may not run it.
-_PLAIN = (ast.expr, ast.keyword, ast.Assign, ast.AnnAssign, ast.Expr, ast.With, ast.withitem)
-_MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_PLAIN = (ast.expr, ast.keyword, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.With, ast.withitem)
+_MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LEAVING = (ast.Break, ast.Continue, ast.Return)
 
 
 class Annotated:
@@ -107,7 +111,9 @@ class Annotated:
                 if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
                     # A base's __init__ may never run where the class has one of its own.
                     if not (always and statement.name in seen):
-                        yield from self._in(file, statement, depth, always)
+                        function = Function(Place(file, statement), True, cls)
+                        env = self.evaluator.parameters(function, value.call) if value.call is not None else None
+                        yield from self._in(file, statement, env, depth, always)
                     seen.add(statement.name)
 
     def _given(self, arguments: CallArguments) -> Iterator[Place]:
@@ -117,19 +123,62 @@ class Annotated:
             if isinstance(value, CallResult) and value.call is not None and self._initializer(value):
                 yield value.call.place
 
-    def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int, always: bool) -> Iterator[Place]:
-        scope = file.scope(init)
-        for call in file.walked(scope).calls:
-            if always and not _runs(file, call, init):
+    def _in(
+        self, file: FileFacts, init: ast.FunctionDef, env: Environment | None, depth: int, always: bool
+    ) -> Iterator[Place]:
+        scopes = [one for one in file.inner_scopes(file.scope(init)) if not isinstance(one.node, _DEFINITIONS)]
+        for call in chain.from_iterable(file.walked(one).calls for one in (file.scope(init), *scopes)):
+            if always and not self._runs(file, call, init, env):
                 continue
             place = Place(file, call)
             for value in options(self.evaluator.value(Place(file, call.func))):
                 if isinstance(value, Api) and self._annotates(value.name, place, call, None):
                     yield place
+                elif isinstance(value, Api) and value.name == "builtins.map" and self._turns(call, file, env):
+                    made = self.evaluator.value(Place(file, call.args[0]))
+                    if isinstance(made, ClassValue):
+                        yield from self._of(CallResult(made, None), depth + 1, always)
                 elif isinstance(value, ClassValue):
-                    yield from self._of(CallResult(value, None), depth + 1, always)
+                    made_by = CallResult(value, self.evaluator.arguments(place, env))
+                    yield from self._of(made_by, depth + 1, always)
                 elif isinstance(value, Function):
                     yield from self._from_maker(place, depth, always)
+
+    def _runs(self, file: FileFacts, call: ast.Call, init: ast.FunctionDef, env: Environment | None) -> bool:
+        """Whether a call in an `__init__` runs every time: in loops and comprehensions that surely take a turn."""
+        inner: ast.AST = call
+        for outer in file.ancestors(call):
+            match outer:
+                case _ if outer is init:
+                    return True
+                case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                    if not all(not one.ifs and self._elements(one.iter, file, env) for one in outer.generators):
+                        return False
+                case ast.comprehension():
+                    pass  # its comprehension decides
+                case ast.Lambda():
+                    mapping = file.parent(outer)
+                    if not isinstance(mapping, ast.Call) or not self._turns(mapping, file, env):
+                        return False
+                case ast.For(iter=iterated, body=body) if inner in body:
+                    before = body[: body.index(inner)]
+                    if any(isinstance(one, _LEAVING) for statement in before for one in walk(statement)):
+                        return False
+                    if not self._elements(iterated, file, env):
+                        return False
+                case _ if not isinstance(outer, _PLAIN) or isinstance(outer, _MAYBE):
+                    return False
+            inner = outer
+        return False
+
+    def _turns(self, call: ast.Call, file: FileFacts, env: Environment | None) -> bool:
+        """Whether a call is `map(f, xs)` that surely calls `f`."""
+        named = isinstance(call.func, ast.Name) and call.func.id == "map"
+        return named and len(call.args) > 1 and all(self._elements(one, file, env) for one in call.args[1:])
+
+    def _elements(self, iterated: ast.expr, file: FileFacts, env: Environment | None) -> bool:
+        """Whether what a loop goes over surely has an element."""
+        return bool(self.evaluator.trees.each(Place(file, iterated), env))
 
     def _from_maker(self, place: Place, depth: int, always: bool) -> Iterator[Place]:
         """Annotations of what a function of the project makes in a call: `linear(dim, 4 * dim, (None, "model"))`."""
@@ -157,13 +206,3 @@ class Annotated:
             return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)
         spec = spec_of(value, self.evaluator)
         return spec is not None and any(entry.axes for entry in spec.entries if entry.known)
-
-
-def _runs(file: FileFacts, call: ast.Call, init: ast.FunctionDef) -> bool:
-    """Whether a call in an `__init__` runs every time."""
-    for outer in file.ancestors(call):
-        if outer is init:
-            return True
-        if not isinstance(outer, _PLAIN) or isinstance(outer, _MAYBE):
-            return False
-    return False
