@@ -142,6 +142,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     ),
     "jax.shard_map": ("f", "mesh", "in_specs", "out_specs"),
     "flax.nnx.pmap": ("f",),
+    "flax.nnx.Optimizer": ("model", "tx", "wrt"),
+    "flax.nnx.ModelAndOptimizer": ("model", "tx", "wrt"),
     "flax.nnx.shard_map": ("f",),
     "equinox.filter_pmap": ("fun",),
     "jax.experimental.mesh_utils.create_device_mesh": ("mesh_shape", "devices"),

@@ -6,19 +6,23 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.model.held import held
 from shardlint.model.lifetime.liveness import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context
-from shardlint.model.values import CallResult, ClassValue, Place, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import LAYERS, eager
 from shardlint_rules.flax.built import Annotated
+from shardlint_rules.jit.optimizers import keeps_state
 from shardlint_rules.mesh.legacy import to_set_mesh
 
 _RNGS = "flax.nnx.Rngs"
+_OPTIMIZERS = ("flax.nnx.Optimizer", "flax.nnx.ModelAndOptimizer")
 _READERS = (*init.READING, "get_metadata")
 
 
@@ -29,13 +33,15 @@ class UnshardedInit(Rule):
     Reports the construction, outside jit, of a model whose variables carry a sharding annotation: with no mesh in
     context or, since flax 0.12.1, under `with mesh:`. Where flax does not shard variables as they are made (before
     0.12, or with `flax_always_shard_variable` off), the construction under a mesh in a project that reads annotations
-    nowhere. With `--certainty possible` also the construction outside jit under `jax.set_mesh`.
+    nowhere. Also an `nnx.Optimizer` or `nnx.ModelAndOptimizer` that is made outside of the mesh context of its model,
+    of an optimizer that keeps a state for each parameter (since flax 0.12). With `--certainty possible` also the
+    construction outside jit under `jax.set_mesh`.
 
     ## Why it hurts
     Since flax 0.12 an annotated variable is sharded as it is made, and with no mesh to shard it over that raises
-    ValueError. On older releases the annotation is only kept: the model lies whole on one device, or under
-    `jax.set_mesh` on every device, and nothing is raised. Outside jit each parameter is also made whole before it is
-    sharded, which may not fit.
+    ValueError. The state of an optimizer takes the annotations of the parameters, and raises the same. On older
+    releases the annotation is only kept: the model lies whole on one device, or under `jax.set_mesh` on every device,
+    and nothing is raised. Outside jit each parameter is also made whole before it is sharded, which may not fit.
 
     ## Fix safety
     Unsafe: the model is sharded. The fix writes the whole function, where the mesh is made in plain sight.
@@ -49,16 +55,53 @@ class UnshardedInit(Rule):
     name = "unsharded-init"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    triggers = (Calls(_RNGS),)
+    triggers = (Calls(_RNGS), Calls(*_OPTIMIZERS))
     forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each model that these Rngs go into."""
+        """One finding for each model that these Rngs go into, and for an optimizer of such a model."""
+        if site.api in _OPTIMIZERS:
+            yield from self._optimizer(site)
+            return
         for call in _constructions(site):
             finding = self._built(site, call)
             if finding is not None:
                 yield finding
+
+    def _optimizer(self, site: Site) -> Iterator[Finding]:
+        """An optimizer that is made outside of the mesh context that its model was built in."""
+        model, tx, wrt = (site.argument(name) for name in ("model", "tx", "wrt"))
+        if model is None or tx is None or eager(site) is not True or not keeps_state(site, site.value(tx)):
+            return
+        if wrt is not None and not _is_of_parameters(site.value(wrt)):
+            return
+        if expected_to_fail(site.file, site.call) or guarded(site.file, site.call):
+            return
+        context = site.program.context(site.file, site.call)
+        missing = self._missing(site, context)
+        place = Place(site.file, model)
+        models = held(site.program, place) or options(site.program.followed(site.value(model)))
+        built = [_built_under_mesh(site, one) for one in models]
+        annotated = next((one for one in built if one is not None), None)
+        if not missing or annotated is None or None in built:
+            return
+        name = site.shown(model)
+        yield site.finding(
+            site.call,
+            f"the variables of `{name}` are annotated {_where(site, annotated)}, and {missing}",
+            f"`{site.shown(site.call.func)}` raises ValueError on {site.release('flax')}: its state is annotated like "
+            "the variables of the model, and needs a mesh.",
+            help=f"make the optimizer under the `with jax.set_mesh(mesh):` that builds `{name}`",
+        )
+
+    def _missing(self, site: Site, context: Context) -> str:
+        """Why an annotated variable finds no mesh in a context; empty where it may find one."""
+        if context.never:
+            return "no mesh is in context"
+        if context.only("with mesh") and site.allows("flax", ">=0.12.1"):
+            return "`with mesh:` is not a mesh context to it"
+        return ""
 
     def _built(self, site: Site, call: ast.Call) -> Finding | None:
         found = options(site.value(call))
@@ -79,9 +122,8 @@ class UnshardedInit(Rule):
         return None
 
     def _eager(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
-        on, where = site.release("flax"), _where(site, annotated)
-        if context.never or (context.only("with mesh") and site.allows("flax", ">=0.12.1")):
-            why = "no mesh is in context" if context.never else "`with mesh:` is not a mesh context to it"
+        on, where, why = site.release("flax"), _where(site, annotated), self._missing(site, context)
+        if why:
             return site.finding(
                 call,
                 f"its variables are annotated {where}, and {why}",
@@ -158,6 +200,37 @@ class UnshardedInit(Rule):
             edits = to_set_mesh(site, context.contexts[0])
             return ("", edits) if edits is not None else None
         return None
+
+
+def _built_under_mesh(site: Site, value: Value) -> Place | None:
+    """Where a variable of a model is annotated that is built under a mesh; None of any other value.
+
+    A model that is built without a mesh raises itself.
+    """
+    made = _model(site, value)
+    if made is None or made.call is None:
+        return None
+    context = site.program.context(made.call.place.file, made.call.place.node)
+    return Annotated(site.program).surely_without_mesh(made) if context.only(*SET_KINDS) else None
+
+
+def _model(site: Site, value: Value) -> CallResult | None:
+    """The construction of the model that a value is, also one that a jitted function returns."""
+    if not isinstance(value, CallResult):
+        return None
+    if isinstance(value.by, ClassValue) or value.api in LAYERS:
+        return value
+    made = value.by
+    while isinstance(made, Transformed) and made.api.name in JIT_WRAPPERS:
+        made = made.inner
+    if not isinstance(made, Function):
+        return None
+    built = [_model(site, one) for one in Annotated(site.program).built(made)]
+    return built[0] if len(built) == 1 else None
+
+
+def _is_of_parameters(value: Value) -> bool:
+    return isinstance(value, Api) and value.name in ("flax.nnx.Param", "flax.nnx.Variable")
 
 
 def _constructions(site: Site) -> Iterator[ast.Call]:
