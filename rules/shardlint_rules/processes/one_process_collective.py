@@ -34,7 +34,9 @@ class OneProcessCollective(Rule):
     where a function of the project makes the call, and in files that name no library and do all by helpers. The
     same call on the other side of the condition is right, and so is one in a program of one process. Also a jitted
     function, or a function of `jax.numpy`, that is given an array of which all processes hold a part, made by
-    `make_array_from_process_local_data` and the like, or placed over the devices of all. Also where only another
+    `make_array_from_process_local_data` and the like, or placed over the devices of all, and that communicates: a sum
+    over all of it, `x[0]`, or code that is not seen. Elementwise work is left alone; what the layout decides (`x @ w`,
+    a sum over one dimension, `reshape`) is possible. Also where only another
     file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such a call in a loop
     over `files[process_index()::process_count()]`, or one of as many turns, where nothing makes the parts alike.
     Possible: a manager that only its annotation or name says is Orbax's.
@@ -176,7 +178,11 @@ class OneProcessCollective(Rule):
                 "processes hold a part: they must all run it, and this one waits for them.",
                 help="compute on all processes, and let one of them use the result",
                 certainty=Certainty.POSSIBLE,
-                form="global-array" if found.proven else "global-array-by-name",
+                form="global-array-by-layout"
+                if one.by_layout
+                else "global-array"
+                if found.proven
+                else "global-array-by-name",
                 why=one.why,
             )
         form, why = self._form(site, found.proven, one)

@@ -11,6 +11,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.held import assigned, held, member
 from shardlint.model.process.all_devices import sharding_of_all
+from shardlint.model.process.communication import communicates
 from shardlint.model.process.global_arrays import METHODS, GlobalArrays
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
@@ -54,6 +55,8 @@ class Together:
     why: str = ""
     computes: bool = False
     """It is a computation with arrays of which every process holds a part."""
+    by_layout: bool = False
+    """The layout of those arrays decides whether the computation communicates; without that it waits for nobody."""
     branches: tuple[tuple[Place, bool], ...] = ()
     """The conditions on the way to it, in the functions that are called, and what each must be."""
 
@@ -105,13 +108,21 @@ def _computing(program: Program, place: Place) -> Together | None:
     if not name and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and call.func.attr != "astype":
         name, given = f"`{ast.unparse(call.func)}`", (call.func.value,)
     made_for = _laid_out(program, place) if name else ""
-    if made_for:
-        return Together(name, place, (), False, f"`{made_for}` is over the devices of all processes", True)
-    for one in given:
+    why = f"`{made_for}` is over the devices of all processes" if made_for else ""
+    for one in given if not why else ():
         made = GlobalArrays(program).maker(Place(place.file, one))
         if made:
-            return Together(name, place, (), False, f"{place.file.text(one)} is of all processes: {made}", True)
-    return None
+            why = f"{place.file.text(one)} is of all processes: {made}"
+            break
+    needed = (any(map(_takes_part, given)) or communicates(program, place)) if why else False
+    return Together(name, place, (), False, why, True, needed is None) if needed is not False else None
+
+
+def _takes_part(node: ast.expr) -> bool:
+    """Whether an argument is `x[0]`: the device that holds this part sends it to the others."""
+    return (isinstance(node, ast.Tuple | ast.List) and any(map(_takes_part, node.elts))) or (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int)
+    )
 
 
 def _laid_out(program: Program, place: Place) -> str:
