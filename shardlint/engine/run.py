@@ -17,7 +17,10 @@ from shardlint.source.timing import clock, timed
 
 if TYPE_CHECKING:
     from shardlint.config.targets import Targets
+    from shardlint.engine.cache.memory import Memory
+    from shardlint.engine.changes.elsewhere import Elsewhere
     from shardlint.engine.one_file import Checker
+    from shardlint.source.find import Met
     from shardlint.source.text import Source
 
 __all__ = ["FileReport", "Options", "Outcome", "Report", "check", "chosen", "results"]
@@ -51,45 +54,58 @@ def check(
     report.passed_by(found)
     report.since = since
     report.root = lambda path: places.root(folder_of(Path(real(path))))
-    for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
-        report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
-        report.add(met.path, outcome)
-    if elsewhere:
-        looked = _elsewhere(report, found, options, places, cached, since)
-        found = replace(found, met=[*found.met, *looked.met])
+    others = _elsewhere(found, options, places, cached) if elsewhere else None
+    met = [*found.met, *(others.met if others is not None else ())]
+    memory = _memory(options, places, met) if cached else None
+    outcomes = list(_outcomes(met, options, places, memory))
+    for one, outcome in zip(found.met, outcomes, strict=False):
+        report.incomplete = report.incomplete or (one.stamp is None and outcome.reason is not None)
+        report.add(one.path, outcome)
+    if others is not None:
+        caused = list(others.caused(outcomes[len(found.met) :], since, memory))
+        report.reports += caused
+        report.elsewhere = sum(len(one.findings) for one in caused)
+    if memory is not None:
+        with timed("remembering"):
+            memory.save()
     if known:
         from shardlint.engine.adoption.known import leave_out
 
         leave_out(
             report,
-            found,
+            replace(found, met=met),
             options,
             places,
-            frozenset(met.real for met in looked.met) if elsewhere else frozenset(),
+            frozenset(one.real for one in met[len(found.met) :]),
         )
     return report
 
 
-def _elsewhere(
-    report: Report, found: Found, options: Options, places: Places, cached: bool, since: str | None
-) -> Found:
+def _elsewhere(found: Found, options: Options, places: Places, cached: bool) -> Elsewhere | None:
     # Not a pipe, which can be read only once.
-    given = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
-    if not given:
-        return Found()
-    from shardlint.engine.changes.elsewhere import look
+    named = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
+    if not named:
+        return None
+    from shardlint.engine.changes.elsewhere import Elsewhere
 
-    return look(
-        report, given, options, places, lambda more: _outcomes(more, options, places, cached), since, cached
-    )
+    return Elsewhere(named, {met.real for met in found.met}, options, places, cached)
 
 
-def _outcomes(found: Found, options: Options, places: Places, cached: bool) -> Iterable[Outcome]:
-    if not cached:
-        return results(found.files, _checker(options, places))
+def _memory(options: Options, places: Places, met: Sequence[Met]) -> Memory | None:
+    if places.store is None:
+        return None
+    from shardlint.engine.cache.memory import Memory
+    from shardlint.engine.workers import worth_it
+
+    return Memory(places.store, options, places, worth_it(met))
+
+
+def _outcomes(met: Sequence[Met], options: Options, places: Places, memory: Memory | None) -> Iterable[Outcome]:
+    if memory is None:
+        return results([one.path for one in met], _checker(options, places))
     from shardlint.engine.cache import remembered
 
-    return remembered(found, options, places)
+    return remembered(met, options, places, memory)
 
 
 def _checker(options: Options, places: Places) -> Checker:

@@ -20,7 +20,7 @@ try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a cle
 except ImportError:
     from hashlib import blake2b
 
-SCHEMA = 7
+SCHEMA = 8
 _MOST_BYTES = 256_000_000
 # A project has up to 33 (its shard, and its records over 32), and who works on many is to find all of them again.
 _MOST_FILES = 10_000

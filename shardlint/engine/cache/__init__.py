@@ -7,42 +7,35 @@ nothing else. What is kept is JSON that only the user can write: a torn or stran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardlint.config.folders import Places
 from shardlint.engine.cache.memory import Memory
 from shardlint.engine.results import Options, Outcome
 from shardlint.engine.run import results
-from shardlint.engine.workers import worth_it
-from shardlint.source.find import Found
+from shardlint.source.find import Met
 from shardlint.source.timing import timed
 
 __all__ = ["remembered"]
 
 
-def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
+def remembered(files: Sequence[Met], options: Options, places: Places, memory: Memory) -> list[Outcome]:
     """The outcomes of files, in order: those that are known, and the rest checked now and kept."""
-    store = places.store
-    if store is None:
-        from shardlint.engine.one_file import Checker
-
-        return list(results(found.files, Checker(options, places=places)))
     with timed("remembering"):
-        memory = Memory(store, options, places, worth_it(found.met))
-        known = list(map(memory.recall, found.met))
+        known = list(map(memory.recall, files))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
         from shardlint.engine.catalogue import keep, recall
         from shardlint.engine.one_file import Checker
 
-        recall(store)
+        recall(memory.store)
         checker = Checker(
             options, places=places, answers=memory.answers(), before=memory.before, graphs=memory.graphs()
         )
-        fresh = results([found.met[index].path for index in left], checker)
+        fresh = results([files[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
-            memory.keep(found.met[index].real, outcome)
+            memory.keep(files[index].real, outcome)
         memory.learn(checker.answers(), checker.parts())
-        keep(store)
-    with timed("remembering"):
-        memory.save()
+        keep(memory.store)
     return [outcome for outcome in known if outcome is not None]

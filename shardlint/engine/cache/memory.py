@@ -19,8 +19,10 @@ from shardlint.source.store import Store, digest
 
 if TYPE_CHECKING:
     from shardlint.config.settings import Settings
+    from shardlint.engine.changes.before import Base
     from shardlint.engine.groups import Before
     from shardlint.model.project import Answers
+    from shardlint.rules_api.rule import Finding
     from shardlint.source.import_graph import ImportGraph
     from shardlint.syntax.parts import Part
 
@@ -63,6 +65,25 @@ class Memory:
         for key, found in answers.items():
             if key in self._shards:
                 self._shards[key][1].learn(found, parts)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is anything to save."""
+        return any(shard.dirty for _, shard in self._shards.values())
+
+    def compare_with(self, root: str, base: Base) -> None:
+        """Tell from here on what was found in the files of a project at a revision."""
+        for (_, other), (_, shard) in self._shards.items():
+            if other == root:
+                shard.compare_with(base)
+
+    def before_revision(self, real: str) -> list[Finding] | None:
+        """What was found in a file at the revision; None where that is not known."""
+        return self._shard(real).findings_earlier(real)
+
+    def keep_before_revision(self, real: str, findings: list[Finding]) -> None:
+        """Keep what was found in a file at the revision."""
+        self._shard(real).keep_earlier(real, findings)
 
     def save(self) -> None:
         """Save what is new."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.environments import site_packages
+from shardlint.engine.cache.earlier import Earlier
 from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.source.find import Met
@@ -23,9 +24,11 @@ from shardlint.source.tree import Tree
 
 if TYPE_CHECKING:
     from shardlint.engine.cache.records import Records
+    from shardlint.engine.changes.before import Base
     from shardlint.engine.groups import Before
     from shardlint.model.needs import Need
     from shardlint.model.project import Answers
+    from shardlint.rules_api.rule import Finding
     from shardlint.source.screen import Screens
     from shardlint.syntax.edited import Edited
     from shardlint.syntax.parts import Part
@@ -65,8 +68,10 @@ class Shard:
         self._edited: dict[str, Edited] = {}
         self._dead: set[int] = set()
         """The needs that no longer hold."""
+        self._changed: list[str] = []
+        """The files that changed."""
         self._named: tuple[str, ...] = ()
-        """The files that changed, by name and colon."""
+        """The same, by name and colon."""
         try:
             self._load(data or {})
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -92,6 +97,7 @@ class Shard:
             name: str(code) for name, code in zip(names, data.get("codes") or [], strict=False) if code
         }
         """The digest of the code of each file that something rests on: a comment changes none of it."""
+        self.earlier = Earlier(data.get("earlier"), self.files)
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
         self.outcomes: dict[str, tuple[list[int], list[Any], str | None, str]] = {
@@ -176,11 +182,8 @@ class Shard:
         _, coded, reason, _ = self.outcomes[name]
         if not coded and reason is None:
             return NOTHING
-        from shardlint.engine.cache.coding import decoded
-
-        try:
-            findings = [decoded(finding, tuple(map(self.files.path, rests))) for *finding, rests in coded]
-        except (LookupError, TypeError, ValueError):
+        findings = self._decoded(coded)
+        if findings is None:
             return None
         report = FileReport(met.path, None, findings) if findings else None
         return Outcome(met.path, report, None if reason is None else str(reason))
@@ -227,22 +230,54 @@ class Shard:
         if name is None:
             return
         self._dirty = True
+        if name not in self.quiet and name not in self.outcomes:
+            self.earlier.replace(name, None)
         self.quiet.discard(name)
         self.outcomes.pop(name, None)
         if outcome.quiet:
             self.quiet.add(name)
         elif outcome.needed is not None:
-            from shardlint.engine.cache.coding import coded
-
-            findings = outcome.report.findings if outcome.report is not None else []
+            found = self._coded(outcome.report.findings if outcome.report is not None else [])
             needs = [self._need(need) for need in outcome.needed]
-            found = [[*coded(one), list(map(self.files.called, one.rests))] for one in findings]
             mark = (
                 self.records.put(name, outcome.record, self.files.called)
                 if outcome.record is not None
                 else ""
             )
             self.outcomes[name] = needs, found, outcome.reason, mark
+
+    def compare_with(self, base: Base) -> None:
+        """Tell from here on what was found at a revision."""
+        self._validate()
+        self._dirty = self.earlier.settle(self._changed, base) or self._dirty
+
+    def findings_earlier(self, real: str) -> list[Finding] | None:
+        """What was found in a file at that revision; None where it is not known."""
+        name = self.files.name(real)
+        found = self.earlier.findings.get(name) if name is not None else None
+        if name is not None and name not in self.earlier.findings and self.earlier.complete:
+            found = self.outcomes[name][1] if name in self.outcomes else None
+        return None if found is None else self._decoded(found)
+
+    def keep_earlier(self, real: str, findings: list[Finding]) -> None:
+        """Keep what was found in a file at that revision."""
+        name = self.files.name(real)
+        if name is not None:
+            self._dirty = True
+            self.earlier.findings[name] = self._coded(findings)
+
+    def _coded(self, findings: Iterable[Finding]) -> list[Any]:
+        from shardlint.engine.cache.coding import coded
+
+        return [[*coded(one), list(map(self.files.called, one.rests))] for one in findings]
+
+    def _decoded(self, found: Iterable[Any]) -> list[Finding] | None:
+        from shardlint.engine.cache.coding import decoded
+
+        try:
+            return [decoded(finding, tuple(map(self.files.path, rests))) for *finding, rests in found]
+        except (LookupError, TypeError, ValueError):
+            return None
 
     def learn(self, answers: Answers, parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Keep what searches found, of those that something rests on, and the parts of files."""
@@ -266,6 +301,7 @@ class Shard:
     def data(self) -> dict[str, Any]:
         """All that holds, to be saved."""
         self._validate()
+        self.earlier.settle(self._changed)
         files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
         walked = self.files.walked
@@ -293,6 +329,7 @@ class Shard:
             "imports": [imports.get(name) for name in files] if imports else [],
             "codes": [codes.get(name, "") for name in files],
             "telling": self.telling,
+            "earlier": self.earlier.data(),
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
                 name: [
@@ -327,16 +364,21 @@ class Shard:
         telling = self._telling(folders)
         if telling != self.telling:
             self.telling = telling
+            self.earlier.forget()
             self.outcomes, self.needs, self.found, self.before = {}, [], {}, {}
             self.__dict__.pop("_index", None)
             self._dirty = True
         if self.files.walked == self.files.stamps:
             return
-        changed = [name for name in {**self.files.stamps, **self.files.walked} if not self.files.same(name)]
+        every = {**self.files.stamps, **self.files.walked}
+        changed = self._changed = [name for name in every if not self.files.same(name)]
         if not changed:
             return
         self._dirty = True
-        self.quiet.difference_update(name for name in changed if name in self.files.stamps)
+        stale = self.quiet.intersection(changed) & self.files.stamps.keys()
+        self.quiet -= stale
+        for name in stale:
+            self.earlier.replace(name, [])
         moved = any(name not in self.files.stamps or self.files.current(name) is None for name in changed)
         among = set(changed)
         # What rests on a file sees its code. Of where that stands it may have told.
@@ -349,6 +391,7 @@ class Shard:
             if name in among or not self._dead.isdisjoint(needs) or _tells_of(found, self._named):
                 del self.outcomes[name]
                 self.before[name] = needs, mark
+                self.earlier.replace(name, found)
 
     def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
         """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""

@@ -1,14 +1,15 @@
-"""A project as it was at a revision: which files changed since, and which findings were there already. Asks git."""
+"""A project as it was at a revision: which files changed since, and what they held. Asks git."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from shardlint.config.settings import BadSettings
 from shardlint.engine.changes.git import (
+    Blob,
     ask_git,
     commit_of,
     contents_of,
@@ -18,27 +19,10 @@ from shardlint.engine.changes.git import (
     tracked_files,
 )
 from shardlint.source.find import survey
-from shardlint.source.text import NOTEBOOK_BYTES
+from shardlint.source.text import NOTEBOOK_BYTES, NOTEBOOKS
 from shardlint.source.tree import SUFFIXES, Tree
 
-if TYPE_CHECKING:
-    from shardlint.engine.results import FileReport, Options, Report
-
 _NO_COMMIT = "HEAD"
-_SUFFIXES = (
-    ".py",
-    ".pyi",
-    ".ipynb",
-    ".md",
-    ".toml",
-    ".cfg",
-    ".txt",
-    ".lock",
-    ".yaml",
-    ".yml",
-    ".json",
-    ".in",
-)
 
 
 def base_of(revision: str) -> str:
@@ -57,16 +41,18 @@ def changed(revision: str, folder: Path) -> list[Path]:
 def differing(revision: str, folder: Path, suffixes: tuple[str, ...] = ("",)) -> list[Path]:
     """The same, with those that are no longer there, and of all kinds where no suffixes are named."""
     top = top_of(folder)
-    here = _commit(top, revision)
-    base = here and (ask_git(top, "merge-base", here, "HEAD", fails=True).strip() or here)
+    return [top / name for name, _ in _differing(top, _fork(top, revision), folder, suffixes)]
+
+
+def _differing(
+    top: Path, base: str, folder: Path, suffixes: tuple[str, ...]
+) -> Iterator[tuple[str, Blob | None]]:
+    """The files that differ from a commit, by their paths from the top, and what they were in it."""
     below = Path(os.path.relpath(os.path.realpath(folder), top)).as_posix()
     before, tracked = files_of(top, base, below) if base else {}, tracked_files(top, below)
-    names = dict.fromkeys((*before, *tracked, *_met(folder, top)))
-    return [
-        top / name
-        for name in names
-        if name.endswith(suffixes) and (name not in before or not is_same(top, top / name, before[name]))
-    ]
+    for name in dict.fromkeys((*before, *tracked, *_met(folder, top))):
+        if name.endswith(suffixes) and (name not in before or not is_same(top, top / name, before[name])):
+            yield name, before.get(name)
 
 
 def _met(folder: Path, top: Path) -> Iterator[str]:
@@ -79,50 +65,35 @@ def _met(folder: Path, top: Path) -> Iterator[str]:
             yield path.relative_to(top).as_posix()
 
 
-def new_since(
-    revision: str, root: str, reports: Sequence[FileReport], options: Options, report: Report
-) -> list[FileReport]:
-    """Of findings, those that were not there at a revision."""
-    from shardlint.config.versions import show
-    from shardlint.engine.adoption.baseline import match
-    from shardlint.engine.adoption.known import entries_of
-    from shardlint.engine.changes.elsewhere import plain_options
-    from shardlint.engine.run import check
+class Base:
+    """The Python files of a project as they were where this branch left a revision. Asks git when it is used."""
 
-    top = top_of(Path(root))
-    commit = _commit(top, revision)
-    if not commit:  # nothing was ever committed: all is new
-        return list(reports)
-    releases = report.find_targets([one.path for one in reports])
-    targets = {name: show(one.release) for each in releases.values() for name, one in each.found.items()}
-    import tempfile  # a hook needs it only where there is something to compare
+    def __init__(self, revision: str, root: str) -> None:
+        self._revision, self._root = revision, Path(root)
 
-    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
-        there = Path(os.path.realpath(folder))
-        names = set(_written(top, commit, Path(root), there))
-        if not any((there / mark).exists() for mark in ("pyproject.toml", "setup.py", "setup.cfg")):
-            (there / "setup.cfg").touch()
-        files = [Path(os.path.relpath(os.path.realpath(one.path), root)) for one in reports]
-        paths = [there / name for name in files if name.as_posix() in names]
-        before = check(paths, plain_options(options, targets), elsewhere=False) if paths else None
-        entries = entries_of(before.reports, there) if before is not None else []
-    matched = match(entries, reports, Path(root), lambda _: False)
-    return [file.of(findings) for file, findings in matched.new]
+    @cached_property
+    def _top(self) -> Path:
+        return top_of(self._root)
+
+    @cached_property
+    def commit(self) -> str:
+        """The commit; empty where nothing was committed yet."""
+        return _fork(self._top, self._revision)
+
+    @cached_property
+    def texts(self) -> dict[str, bytes | None]:
+        """The texts of the files that differ now, by their real paths; None for a file that was not there."""
+        differing = dict(_differing(self._top, self.commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
+        blobs = {name: blob for name, blob in differing.items() if blob is not None and blob.mode.startswith("10")}
+        texts: dict[str, bytes | None] = dict.fromkeys(differing)
+        texts.update(contents_of(self._top, blobs, NOTEBOOK_BYTES) if blobs else ())
+        return {str(self._top / name): data for name, data in texts.items()}
 
 
-def _written(top: Path, commit: str, root: Path, there: Path) -> Iterable[str]:
-    """Write the project's files of a commit into a folder; their names from the root."""
-    below = Path(os.path.relpath(os.path.realpath(root), top)).as_posix()
-    blobs = {
-        name: blob
-        for name, blob in files_of(top, commit, below).items()
-        if name.endswith(_SUFFIXES) and blob.mode.startswith("10")
-    }
-    for name, data in contents_of(top, blobs, NOTEBOOK_BYTES):
-        file = there / os.path.relpath(name, below)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-        yield file.relative_to(there).as_posix()
+def _fork(top: Path, revision: str) -> str:
+    """The commit where this branch left a revision."""
+    here = _commit(top, revision)
+    return here and (ask_git(top, "merge-base", here, "HEAD", fails=True).strip() or here)
 
 
 def _commit(top: Path, revision: str) -> str:

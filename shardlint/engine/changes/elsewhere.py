@@ -6,52 +6,94 @@ because of what main.py says. With a revision to compare with, only what was not
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.config.folders import shown_folder
-from shardlint.source.find import Found, Met
+from shardlint.engine.adoption.baseline import match
+from shardlint.engine.adoption.known import entries_of
+from shardlint.engine.changes.before import Base
+from shardlint.engine.results import FileReport
+from shardlint.source.find import Met
+from shardlint.source.text import Source, Unreadable, decode
 
 if TYPE_CHECKING:
     from shardlint.config.folders import Places
-    from shardlint.engine.results import FileReport, Options, Outcome, Report
+    from shardlint.engine.cache.memory import Memory
+    from shardlint.engine.one_file import Checker
+    from shardlint.engine.results import Options, Outcome
 
-Outcomes = Callable[[Found], Iterable["Outcome"]]
 
+class Elsewhere:
+    """The projects of the files that are named, and which of their other files these concern."""
 
-def look(
-    report: Report,
-    given: Iterable[str],
-    options: Options,
-    places: Places,
-    outcomes: Outcomes,
-    since: str | None,
-    cached: bool,
-) -> Found:
-    """Add to a report what rests on the given files (absolute paths); returns the files that were looked at for it."""
-    looked = Found()
-    for root, files in _by_project(given, places).items():
-        found = _others(root, files, options, places, cached)
-        if not found.met:
-            continue
-        looked.met += found.met
-        reports = [
-            kept
-            for outcome in outcomes(found)
-            if outcome.report is not None and (kept := _resting(outcome.report, files)) is not None
-        ]
-        if reports and since is not None:
-            from shardlint.engine.changes.before import new_since
+    def __init__(
+        self, named: Iterable[str], checked: Collection[str], options: Options, places: Places, cached: bool
+    ) -> None:
+        self._options, self._places = options, places
+        self._projects = {
+            root: (files, [met for met in _others(root, files, options, places, cached) if met.real not in checked])
+            for root, files in _by_project(named, places).items()
+        }
 
-            reports = new_since(since, root, reports, options, report)
-        elif reports:
-            reports = list(_caused(reports, files, options, places))
-        report.reports += reports
-        report.elsewhere += sum(len(one.findings) for one in reports)
-    return looked
+    @property
+    def met(self) -> list[Met]:
+        """The other files."""
+        return [met for _, others in self._projects.values() for met in others]
+
+    def caused(
+        self, outcomes: Sequence[Outcome], since: str | None, memory: Memory | None
+    ) -> Iterator[FileReport]:
+        """The findings in the other files that rest on the named ones, and that were not there without them.
+
+        `outcomes` are those of the other files, in order. With a revision: that were not there at it.
+        """
+        found = iter(outcomes)
+        for root, (files, others) in self._projects.items():
+            base = Base(since, root) if since is not None else None
+            resting = {
+                met.real: kept
+                for met, outcome in zip(others, found, strict=False)
+                if (report := outcome.report) is not None
+                and (kept := _resting(report, files)) is not None
+            }
+            if base is not None and memory is not None and (resting or memory.is_dirty) and base.commit:
+                memory.compare_with(root, base)
+            if base is not None and resting and not base.commit:
+                yield from resting.values()  # nothing was ever committed: all is new
+            elif resting:
+                texts = dict.fromkeys(files) if base is None else base.texts
+                before = self._before(resting, texts, memory if base is not None else None)
+                entries = entries_of(before, Path(root))
+                matched = match(entries, list(resting.values()), Path(root), lambda _: False)
+                yield from (file.of(findings) for file, findings in matched.new)
+
+    def _before(
+        self, reports: Mapping[str, FileReport], texts: Mapping[str, bytes | None], memory: Memory | None
+    ) -> Iterator[FileReport]:
+        """What is found in the files of reports where some files hold other texts (None: nothing)."""
+        overlay: dict[Path, Source] = {}
+        for name, data in texts.items():
+            with contextlib.suppress(Unreadable):
+                overlay[Path(name)] = decode(Path(name), data) if data else Source(Path(name), "")
+        checker: Checker | None = None
+        for real, report in reports.items():
+            findings = memory.before_revision(real) if memory is not None else None
+            if findings is None:
+                if checker is None:
+                    from shardlint.engine.one_file import Checker
+
+                    checker = Checker(self._options, overlay, self._places)
+                found = checker.check_file(Path(real)).report
+                findings = found.findings if found is not None else []
+                if memory is not None:
+                    memory.keep_before_revision(real, findings)
+            yield FileReport(report.path, overlay.get(Path(real), report.source), findings)
+        if checker is not None:
+            checker.let_go()
 
 
 def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
@@ -64,15 +106,14 @@ def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
     return projects
 
 
-def _others(root: str, files: set[str], options: Options, places: Places, cached: bool) -> Found:
+def _others(root: str, files: set[str], options: Options, places: Places, cached: bool) -> list[Met]:
     from shardlint.engine.changes.related import related
     from shardlint.engine.run import chosen
 
     others = related(root, files, places.tree, places.store if cached else None)
     if not others:
-        return Found()
-    every = chosen([Path(root)], options, places)
-    return Found(met=[_shown(met) for met in every.met if met.real in others])
+        return []
+    return [_shown(met) for met in chosen([Path(root)], options, places).met if met.real in others]
 
 
 def _shown(met: Met) -> Met:
@@ -84,25 +125,3 @@ def _shown(met: Met) -> Met:
 def _resting(report: FileReport, files: set[str]) -> FileReport | None:
     kept = [one for one in report.findings if not files.isdisjoint(one.rests)]
     return report.of(kept) if kept else None
-
-
-def _caused(
-    reports: list[FileReport], files: set[str], options: Options, places: Places
-) -> Iterator[FileReport]:
-    """What would not be found if the given files said nothing. What is found rests on files that bear it out, too."""
-    from shardlint.engine.one_file import Checker
-    from shardlint.source.text import Source
-
-    checker = Checker(options, {Path(path): Source(Path(path), "") for path in files}, places)
-    for report in reports:
-        again = checker.check_file(report.path).report
-        there = {(one.rule.code, one.start) for one in again.findings} if again is not None else set()
-        kept = [one for one in report.findings if (one.rule.code, one.start) not in there]
-        if kept:
-            yield report.of(kept)
-    checker.let_go()
-
-
-def plain_options(options: Options, targets: dict[str, str]) -> Options:
-    """The options to look at another state of the project with: for the same releases."""
-    return replace(options, targets={**targets, **options.targets})
