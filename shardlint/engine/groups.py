@@ -30,7 +30,7 @@ from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, file_of
-from shardlint.syntax.parts import OUTLINE, Part, lines_of, texts
+from shardlint.syntax.parts import OUTLINE, Part, lines_of, pieces, texts
 
 _LINES = regex(r"\blines? \d")
 Spot = tuple[str, int]
@@ -127,7 +127,8 @@ class RuleFailed(Exception):
 class Layout:
     """The characters of a file by its parts."""
 
-    def __init__(self, source: Source, parts: Sequence[Part]) -> None:
+    def __init__(self, source: Source, cut: Sequence[Part]) -> None:
+        parts = list(pieces(cut))
         starts = source.line_starts if parts else []
         self.names = [part.name for part in parts]
         self.starts = [starts[part.first - 1] for part in parts]

@@ -15,7 +15,7 @@ from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, hold
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
-from shardlint.syntax.parts import OUTLINE, texts
+from shardlint.syntax.parts import texts
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,8 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
 
 
 def _codes(text: Text, names: set[str]) -> dict[str, str]:
-    return {
-        OUTLINE: "",
-        **code_digests(Text(text.whole, {name: text.parts[name] for name in names & text.parts.keys()})),
-    }
+    changed = {name: text.parts[name] for name in names & text.parts.keys()}
+    return {**dict.fromkeys(text.parts, ""), **code_digests(Text(text.whole, changed))}
 
 
 def _text(facts: FileFacts) -> Text:

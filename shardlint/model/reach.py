@@ -101,7 +101,7 @@ def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, li
     for scope in home.outward():
         if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
             continue
-        bindings = file.bound(scope).bindings.get(name)
+        bindings = file.bindings(scope, name)
         if bindings and name not in scope.outer_names:
             yield scope, bindings
 

@@ -13,7 +13,7 @@ from shardlint.source.spec_texts import ASKED
 from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.source.words import bound_with, rebound_globals
-from shardlint.syntax.parts import OUTLINE, parts_of, texts
+from shardlint.syntax.parts import EVERY, OUTLINE, defined_by, parts_of, texts
 
 _Need = Path | tuple[str, ...]
 
@@ -46,8 +46,14 @@ class Edited:
     @staticmethod
     def between(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
         """What changed by digests of the parts, before and after."""
+        if now is None or not before:
+            return Edited(now, None)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        return Edited(now, frozenset(changed) if now is not None and before else None)
+        if OUTLINE in changed or any(map(defined_by, changed)):
+            changed.add(EVERY)
+            if not _only_adds(before, now, after):
+                changed.add(OUTLINE)
+        return Edited(now, frozenset(changed))
 
     def touches(self, need: _Need) -> bool:
         """Whether what was noted of the file may be another now."""
@@ -67,10 +73,22 @@ class Edited:
         if kind == TOLD:
             return ASKED[said[0]](self.now.whole, said[1]) != said[2]
         # What no longer holds the word or text was noted by itself.
-        changed = [self.now.parts.get(name, "") for name in self.parts if name != OUTLINE]
+        changed = [self.now.parts.get(name, "") for name in self.parts - {OUTLINE}]
         if kind == WORD:
             return any(holds_word(_bytes(text), _bytes(word)) for text in changed for word in said)
         return kind != WITHIN or any(said[0] in text.lower() for text in changed)
+
+
+def _only_adds(before: Mapping[str, str], now: Text, after: Mapping[str, str]) -> bool:
+    """Whether all headers of functions are still there, in their order, and new ones bind only new names."""
+    headers = [name for name in before if defined_by(name)]
+    if headers != [name for name in after if name in before and defined_by(name)]:
+        return False
+    if any(before[name] != after[name] for name in headers):
+        return False
+    outline = _bytes(now.parts[OUTLINE])
+    new = (defined_by(name) for name in after if name not in before)
+    return not any(name and holds_word(outline, _bytes(name)) for name in new)
 
 
 def _bytes(text: str) -> bytes:

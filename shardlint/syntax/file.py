@@ -105,7 +105,7 @@ class FileFacts:
         """What import statements bind that stand in the module's own block, outside every branch."""
         return [
             binding
-            for bindings in self.bound(self.module).bindings.values()
+            for bindings in self._bound(self.module).bindings.values()
             for binding in bindings
             if binding.kind in ("import", "from")
             and self.statement_in_block(binding.node, self.module) is not None
@@ -163,21 +163,26 @@ class FileFacts:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):
             self.home(node)
-        scope = self._scopes[node]
+        return self._look(self._scopes[node])
+
+    def _look(self, scope: Scope) -> Scope:
         self.looked.scope(scope)
+        if scope is self.module:
+            self.looked.every()
         return scope
 
     def bound(self, scope: Scope) -> Scope:
         """The scope with its bindings."""
-        self.looked.scope(scope)
+        return self._bound(self._look(scope))
+
+    def _bound(self, scope: Scope) -> Scope:
         if not scope.bound:
             self._walker.bind(scope)
         return scope
 
     def walked(self, scope: Scope) -> Scope:
         """The scope with all its tables filled in."""
-        self.looked.scope(scope)
-        return self._walked(scope)
+        return self._walked(self._look(scope))
 
     def _walked(self, scope: Scope) -> Scope:
         if not scope.walked:
@@ -360,7 +365,8 @@ class FileFacts:
         lines = [line for line in self._words.lines(word) if among.hold(line) and "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
         self.looked.note(WORD, word)
-        return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
+        self.looked.scopes(scopes)
+        return [alias for scope in scopes for alias in self._bound(scope).taken.get(word, ())]
 
     def _around(self, word: str, beside: tuple[str, ...], lines: LineSet) -> list[Scope]:
         """The scopes of whose lines some hold a word, and those around them; those lines visited."""
@@ -489,7 +495,11 @@ class FileFacts:
 
     def bindings(self, scope: Scope, name: str) -> list[Binding]:
         """Where a scope binds a name, in text order."""
-        return self.bound(scope).bindings.get(name, [])
+        self.looked.scope(scope)
+        found = self._bound(scope).bindings.get(name, [])
+        if not found and scope is self.module:
+            self.looked.note(WORD, name)
+        return found
 
     def text(self, node: ast.AST) -> str:
         """The source text of a node."""

@@ -1,7 +1,8 @@
 """The parts of a file that change by themselves: the bodies of its outermost functions, and the rest, its outline.
 
 Whoever looks into a file notes what of it was looked at: a body, all mentions of a word, whether a text stands in it.
-So an edit in one body costs only what looked there, or looked for something that now stands there.
+So an edit in one body costs only what looked there, or looked for something that now stands there. The same holds for a
+function that is added: its header is a part too, where nothing else of the file can depend on it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from shardlint.source.searches import PART
 from shardlint.source.text import NOTEBOOKS, Source
 from shardlint.syntax.lines import LineSet
+from shardlint.syntax.nodes import walk
 from shardlint.syntax.parse import NotParsed, parse
 from shardlint.syntax.scope import Scope, Tables
 
@@ -22,15 +24,57 @@ Answer = TypeVar("Answer")
 _Need = Path | tuple[str, ...]
 
 OUTLINE = ""
-"""The name of the part that is not the body of a function."""
+"""The name of the part that is not the body of a function, nor a header that is a part."""
+EVERY = "*"
+"""Stands for which statements and names the file has in all: another one where any header or the outline is."""
+_HEADER = "()"
+_EVALUATED = (ast.Call, ast.Lambda, ast.NamedExpr, ast.comprehension, ast.Await, ast.Yield, ast.YieldFrom)
 
 
 class Part(NamedTuple):
-    """The body of an outermost function: its name with the classes around it, its first line and its last."""
+    """The body of an outermost function: its name with the classes around it, its first line and its last.
+
+    `header` is the first line of its header, where that is a part too; else 0.
+    """
 
     name: str
     first: int
     last: int
+    header: int = 0
+
+
+def header_of(name: str) -> str:
+    """The name of the part that is a function's header."""
+    return f"{name}{_HEADER}"
+
+
+def defined_by(part: str) -> str | None:
+    """The function of which a part is the header; None for any other part."""
+    return part.removesuffix(_HEADER) if part.endswith(_HEADER) else None
+
+
+def pieces(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts but the outline with those that are headers, in text order."""
+    for part in parts:
+        if part.header:
+            yield Part(header_of(part.name), part.header, part.first - 1, part.header)
+        yield part
+
+
+class _Module(ast.Module):
+    """A module, which tells that somebody looks at its statements."""
+
+    _looked: Callable[[], None]
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        self._looked()
+        found: list[ast.stmt] = self.__dict__["body"]
+        return found
+
+    @body.setter
+    def body(self, value: list[ast.stmt]) -> None:
+        self.__dict__["body"] = value
 
 
 class _Function(ast.FunctionDef):
@@ -54,7 +98,7 @@ class _AsyncFunction(ast.AsyncFunctionDef):
     body = _Function.body
 
 
-_Function.__name__, _AsyncFunction.__name__ = "FunctionDef", "AsyncFunctionDef"
+_Function.__name__, _AsyncFunction.__name__, _Module.__name__ = "FunctionDef", "AsyncFunctionDef", "Module"
 TELLING: dict[type[ast.stmt], type[ast.stmt]] = {
     ast.FunctionDef: _Function,
     ast.AsyncFunctionDef: _AsyncFunction,
@@ -80,6 +124,9 @@ class Looked:
             self._cut.update(_cut(self._tables, self._source, self.path))
             for scope in self._cut:
                 self._watch(scope)
+            module = self._tables.module.node
+            module.__class__ = _Module
+            module._looked = self.every  # type: ignore[attr-defined]
         self._tell = told
 
     def _watch(self, scope: Scope) -> None:
@@ -91,6 +138,8 @@ class Looked:
         """Break the cycles with the tree."""
         for scope in self._cut:
             scope.node._looked = _nobody  # type: ignore[attr-defined]
+        if self._tell is not None:
+            self._tables.module.node._looked = _nobody  # type: ignore[attr-defined]
         self._cut.clear()
         self._of.clear()
 
@@ -103,6 +152,10 @@ class Looked:
         """Something of the file was looked at."""
         if self._tell is not None:
             self._note((kind, self._path, *said))
+
+    def every(self) -> None:
+        """Somebody looks at which statements and names the file has."""
+        self.note(PART, EVERY)
 
     def whole(self) -> None:
         """Its text was looked at, no matter what stands where."""
@@ -172,7 +225,17 @@ def _cut(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Pa
         number = met[name] = met.get(name, 0) + 1
         if not source.line(first)[: body[0].col_offset].strip() and first > getattr(scope.node, "lineno", 0):
             last = getattr(scope.node, "end_lineno", first)
-            yield scope, Part(name if number == 1 else f"{name}#{number}", first, last)
+            header = scope.node.lineno if number == 1 and _stands_alone(scope) else 0  # type: ignore[attr-defined]
+            yield scope, Part(name if number == 1 else f"{name}#{number}", first, last, header)
+
+
+def _stands_alone(scope: Scope) -> bool:
+    """Whether a definition does nothing but bind its name in the module."""
+    node = scope.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.col_offset or node.decorator_list:
+        return False
+    evaluated = [node.args, *([node.returns] if node.returns is not None else []), *getattr(node, "type_params", ())]
+    return not any(isinstance(one, _EVALUATED) for top in evaluated for one in walk(top))
 
 
 def _outermost(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
@@ -196,7 +259,7 @@ def lines_of(names: Container[str], parts: Sequence[Part], count: int) -> LineSe
     """The lines of some parts of a file, by their names. `count` is how many lines the file has."""
     found: list[tuple[int, int]] = []
     at = 1
-    for part in (*parts, Part(OUTLINE, count + 1, count + 1)):
+    for part in (*pieces(parts), Part(OUTLINE, count + 1, count + 1)):
         if OUTLINE in names and at < part.first:
             found.append((at, part.first - 1))
         if part.name != OUTLINE and part.name in names:
@@ -211,11 +274,19 @@ def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
     outline: list[str] = []
     found: dict[str, str] = {}
     at = 1
-    for part in parts:
+    for part in pieces(parts):
         outline += islice(lines, part.first - at)
-        outline.append("\0")
         found[part.name] = "\n".join(islice(lines, part.last - part.first + 1))
+        if not part.header:
+            outline.append("\0")
+        elif defined_by(part.name) is not None:  # where it stands among the other statements belongs to it
+            found[part.name] += f"\n{sum(map(_is_code, outline))}"
         at = part.last + 1
     outline += lines
     found[OUTLINE] = "\n".join(outline)
     return found
+
+
+def _is_code(line: str) -> bool:
+    line = line.strip()
+    return bool(line) and not line.startswith("#")
