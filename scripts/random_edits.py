@@ -6,6 +6,7 @@ import ast
 import random
 import re
 import shutil
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,6 +173,30 @@ def _shadowed(path: Path, text: str, chance: random.Random) -> str | None:
     )
 
 
+def _added(path: Path, text: str, chance: random.Random) -> str | None:
+    """With a copy of a function of some file before another one, or at the end of the file."""
+    other = chance.choice(sorted(path.parent.glob("*.py"))).read_text("utf-8", "replace")
+    copied, following = _one(other, chance), chance.choice([None, *_functions(text)])
+    if copied is None:
+        return None
+    body = textwrap.dedent("\n".join(other.split("\n")[copied.lineno - 1 : copied.end_lineno]))
+    name = chance.choice((copied.name, f"{copied.name}_again", f"{copied.name}_new"))
+    whole = re.sub(rf"\b{copied.name}\b", name, body, count=1)
+    if following is None or following.col_offset or following.decorator_list:
+        return f"{text}\n\n{whole}\n"
+    return _lines(text, following.lineno - 1, f"{whole}\n\n")
+
+
+def _left_out(path: Path, text: str, chance: random.Random) -> str | None:
+    """Without one of the functions, or with it at the end."""
+    found = [node for node in _functions(text) if not node.col_offset and not node.decorator_list]
+    if not found:
+        return None
+    lines, node = text.split("\n"), chance.choice(found)
+    first, last = node.lineno - 1, node.end_lineno
+    return "\n".join([*lines[:first], *lines[last:], *chance.choice(([], lines[first:last]))])
+
+
 _EDITS: dict[str, Edit] = {
     "a statement": _statement,
     "a statement goes": _gone,
@@ -184,6 +209,8 @@ _EDITS: dict[str, Edit] = {
     "broken": _broken,
     "a comment": _commented,
     "a name of its own": _shadowed,
+    "a function comes": _added,
+    "a function goes": _left_out,
 }
 _ALL = (
     *_EDITS,
@@ -191,6 +218,7 @@ _ALL = (
     "a statement goes",
     "an axis",
     "a constant",
+    "a function comes",
     "a file goes",
     "a file comes",
     "a pin",

@@ -206,11 +206,12 @@ class Look:
             name: digest(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
         }
         self._before = before if before is not None and self._is_usable(before.record) else None
-        self._dead = self._no_longer() if self._before is not None else 0
         texts_before = self._before.record.texts if self._before is not None else {}
         self._same = {name for name, text in texts_before.items() if self._texts.get(name) == text}
         """The parts that are as they were."""
-        self._moved = texts_before != self._texts
+        self._moved = list(texts_before.items()) != list(self._texts.items())
+        """Whether anything of the text is another, or stands elsewhere."""
+        self._dead = self._no_longer() if self._before is not None else 0
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[_Found] = []
@@ -230,7 +231,7 @@ class Look:
         before = self._before
         assert before is not None
         dead = before.dead
-        if before.record.texts != self._texts:
+        if self._moved:
             now = Text(self.facts.untold.text, self._own)
             edited = Edited.between(before.record.texts, now, self._texts)
             for place in Gone(edited={str(self.facts.path): edited}).numbers(before.places):

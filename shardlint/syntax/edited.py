@@ -49,7 +49,7 @@ class Edited:
         if now is None or not before:
             return Edited(now, None)
         changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        if OUTLINE in changed or any(map(defined_by, changed)):
+        if OUTLINE in changed or _headers(before) != _headers(after):
             changed.add(EVERY)
             if not _only_adds(before, now, after):
                 changed.add(OUTLINE)
@@ -81,14 +81,16 @@ class Edited:
 
 def _only_adds(before: Mapping[str, str], now: Text, after: Mapping[str, str]) -> bool:
     """Whether all headers of functions are still there, in their order, and new ones bind only new names."""
-    headers = [name for name in before if defined_by(name)]
-    if headers != [name for name in after if name in before and defined_by(name)]:
-        return False
-    if any(before[name] != after[name] for name in headers):
+    if _headers(before) != [one for one in _headers(after) if one[0] in before]:
         return False
     outline = _bytes(now.parts[OUTLINE])
     new = (defined_by(name) for name in after if name not in before)
     return not any(name and holds_word(outline, _bytes(name)) for name in new)
+
+
+def _headers(digests: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The headers of functions that are parts, in text order, each with its digest."""
+    return [(name, code) for name, code in digests.items() if defined_by(name)]
 
 
 def _bytes(text: str) -> bytes:

@@ -280,7 +280,7 @@ def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
         if not part.header:
             outline.append("\0")
         elif defined_by(part.name) is not None:  # where it stands among the other statements belongs to it
-            found[part.name] += f"\n{sum(map(_is_code, outline))}"
+            found[part.name] += f"\n{sum(map(_is_code, outline))}  # {len(outline)}"
         at = part.last + 1
     outline += lines
     found[OUTLINE] = "\n".join(outline)
