@@ -1,0 +1,103 @@
+"""What the pre-commit hook costs after a function was added to a file, and again where nothing changed since.
+
+    python benchmarks/hook.py FOLDER [SHARDLINT]
+
+FOLDER holds OWNER+NAME/repo, bare git repositories. Prints a table.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from timing import Command
+
+REPOSITORIES = ("AI-Hypercomputer+maxtext", "apple+axlearn", "erfanzar+EasyDeL")
+FILES = 12
+_SEED = 1
+_ADDED = b"\n\ndef added_function(x):\n    return x\n"
+_PATTERNS = ("*.py", "*.pyi", "*.ipynb", "*.toml", "*.cfg", "*.txt")
+
+
+@dataclass
+class Hooked:
+    """A repository, and the processor time of the hook for each file, in seconds."""
+
+    name: str
+    fresh: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
+
+
+def measure(work: Path, shardlint: str, mirrors: Path) -> list[Hooked]:
+    """Run the hook twice on each of `FILES` files of each repository, chosen by chance but always the same."""
+    return [_measured(work, shardlint, mirrors / name / "repo") for name in REPOSITORIES]
+
+
+def _measured(work: Path, shardlint: str, mirror: Path) -> Hooked:
+    folder, cache, filled = (work / f"hook-{name}" for name in ("files", "cache", "filled"))
+    for old in (folder, cache, filled):
+        shutil.rmtree(old, ignore_errors=True)
+    _git(work, "clone", "-q", "--shared", "--no-checkout", str(mirror), str(folder))
+    _git(folder, "sparse-checkout", "set", "--no-cone", *_PATTERNS)
+    _git(folder, "checkout", "-q", "HEAD")
+    variables = {"SHARDLINT_CACHE_DIR": str(cache)}
+    Command("filling the cache", [shardlint, "check", str(folder)], variables=variables).run(work)
+    shutil.copytree(cache, filled)
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    hooked = Hooked(f"{mirror.parent.name.replace('+', '/')} at {commit}")
+    for path in _files(folder):
+        before = path.read_bytes()
+        path.write_bytes(before + _ADDED)
+        command = Command(
+            "the hook", [shardlint, "check", "--diff-base", "HEAD", str(path)], variables=variables
+        )
+        hooked.fresh.append(command.run(work).cpu)
+        hooked.again.append(command.run(work).cpu)
+        print(
+            f"{path.relative_to(folder)}: {hooked.fresh[-1]:.2f} s, again {hooked.again[-1]:.2f} s",
+            flush=True,
+        )
+        path.write_bytes(before)
+        shutil.rmtree(cache)
+        shutil.copytree(filled, cache)
+    return hooked
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _files(folder: Path) -> list[Path]:
+    files = sorted(path for path in folder.rglob("*.py") if b"jax" in path.read_bytes())
+    return random.Random(_SEED).sample(files, FILES)
+
+
+def p90(seconds: list[float]) -> float:
+    """What all but one in ten stay below."""
+    return sorted(seconds)[int(0.9 * len(seconds))]
+
+
+def table(hooked: list[Hooked]) -> list[str]:
+    """The times for each repository."""
+    return [
+        "| | files | median, s | p90, s | again, median, s | again, p90, s |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        *(
+            f"| {one.name} | {len(one.fresh)} | {statistics.median(one.fresh):.2f} | {p90(one.fresh):.2f}"
+            f" | {statistics.median(one.again):.2f} | {p90(one.again):.2f} |"
+            for one in hooked
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        program = sys.argv[2] if len(sys.argv) > 2 else str(Path(sys.executable).parent / "shardlint")
+        print(*table(measure(Path(made), program, Path(sys.argv[1]).resolve())), sep="\n")
