@@ -44,7 +44,7 @@ class Told(NamedTuple):
     spots: tuple[Spot, ...]
 
     def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
-        """Whether it tells people of lines: of files, by name and colon, or of its own."""
+        """Whether it tells people of lines: of files, by name, or of its own."""
         finding = self.finding
         fix = finding.fix
         said = [finding.label, finding.message, finding.help, finding.why, *(finding.obstacles or ())]
@@ -104,7 +104,7 @@ class Before:
     places: Bits
     dead: int = 0
     named: tuple[str, ...] = ()
-    """The files whose lines may have moved, by name and colon."""
+    """The files whose lines may have moved, by name."""
 
     def after(self, touched: Iterable[int], named: tuple[str, ...]) -> Before:
         """The same after something changed."""

@@ -116,7 +116,7 @@ class Kept:
         before = self.checker
         self.checker, gone = before.again(overlay, changed, files)
         before.dispose(self.checker)
-        named = tuple(f"{path.name}:" for path in changed)
+        named = tuple(path.name for path in changed)
         for path in self._before.keys() - overlay.keys():
             del self._before[path]
         for path in self._bits.keys() - overlay.keys():

@@ -71,7 +71,7 @@ class Shard:
         self._changed: list[str] = []
         """The files that changed."""
         self._named: tuple[str, ...] = ()
-        """The same, by name and colon."""
+        """Their names, without folders."""
         try:
             self._load(data or {})
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -382,7 +382,7 @@ class Shard:
         moved = any(name not in self.files.stamps or self.files.current(name) is None for name in changed)
         among = set(changed)
         # What rests on a file sees its code. Of where that stands it may have told.
-        self._named = tuple(f"{os.path.basename(name)}:" for name in changed)
+        self._named = tuple(map(os.path.basename, changed))
         self._edited = {name: self.files.edited(name) for name in changed if name in self.files.codes}
         self._dead = {
             index for index, need in enumerate(self.needs) if self._is_dead(index, need, among, moved)
