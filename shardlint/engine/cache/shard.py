@@ -467,9 +467,10 @@ def _loaded(need: Any, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, (kind, *said)))
 
 
-def _tells_of(findings: list[Any], lines: Iterable[str]) -> bool:
-    """Whether findings name a line of one of some files."""
-    return bool(lines and findings) and any(line in json.dumps(findings) for line in lines)
+def _tells_of(findings: list[Any], names: Iterable[str]) -> bool:
+    """Whether findings name one of some files, of which a line may have moved."""
+    said = json.dumps([finding[:-1] for finding in findings])  # without the files that each rests on
+    return any(name in said for name in names)
 
 
 def _parses(data: bytes) -> bool:
