@@ -13,7 +13,10 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
 from shardlint.engine.run import check
 from shardlint.server.kept import Kept
+from shardlint.source.searches import PART, WORD
 from shardlint.source.text import Source
+from shardlint.syntax.edited import Edited, Text, code_digests
+from shardlint.syntax.parts import EVERY, OUTLINE
 from tests.test_one_answer import project
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
@@ -118,10 +121,62 @@ def test_an_edit_costs_what_looked_at_the_function(folder: Path, monkeypatch: py
     helpers.write_text(HELPERS.replace("return 2", "edited = 0\n    return 2"))
     assert set(looked_at(folder, monkeypatch)) <= {"SL307"}, "which reads the text of the file"
     uses.write_text(USES.replace("return 1", "edited = 0\n    return 1"))
-    assert set(looked_at(folder, monkeypatch)) <= {"SL301", "SL307"}, "and the former tells of a line, which moved"
+    assert set(looked_at(folder, monkeypatch)) <= {"SL301", "SL307"}, (
+        "and the former tells of a line, which moved"
+    )
     helpers.write_text(HELPERS.replace("return jax", "edited = 0\n    return jax"))
     again = looked_at(folder, monkeypatch)
     assert 0 < len(again) < len(first)
+
+
+ADDED = "\n\ndef added(y):\n    return y\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outline"),
+    [
+        (HELPERS, HELPERS + ADDED, False),
+        (HELPERS, HELPERS.replace("def unrelated", "def added(y=None):\n    return y\n\ndef unrelated"), False),
+        (HELPERS, HELPERS + ADDED.replace("def", "@jax.jit\ndef"), True),
+        (HELPERS, HELPERS + ADDED.replace("(y)", "(y=jax.devices())"), True),
+        (HELPERS, HELPERS + ADDED.replace("added", "mesh"), True),
+        (HELPERS, HELPERS + ADDED.replace("added", "place"), True),
+        (HELPERS + ADDED, HELPERS, True),
+        (HELPERS + ADDED, HELPERS + ADDED.replace("(y)", "(y, z)"), True),
+        (HELPERS, HELPERS.replace("def place", "x = 1\n\ndef place"), True),
+        (HELPERS, HELPERS.replace("mesh =", "def added(y):\n    return y\n\nmesh ="), False),
+        ("mesh = 1\n" + ADDED, ADDED + "mesh = 1\n", True),
+        (ADDED + ADDED.replace("added", "other"), ADDED.replace("added", "other") + ADDED, True),
+    ],
+)  # fmt: skip
+def test_a_function_that_is_added_alone_leaves_the_outline(before: str, after: str, outline: bool) -> None:
+    had, has = (Text.of(Source(Path("a.py"), text), Path("a.py")) for text in (before, after))
+    assert had is not None and has is not None
+    edited = Edited.between(code_digests(had), has, code_digests(has))
+    assert edited.touches((PART, "a.py", EVERY))
+    assert edited.touches((PART, "a.py", OUTLINE)) == outline
+    assert edited.touches((WORD, "a.py", "added")) or outline
+    assert not edited.touches((PART, "a.py", "nowhere"))
+
+
+def test_a_function_that_is_added_costs_what_looks_for_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses, helpers = folder / "uses.py", folder / "helpers.py"
+    uses.write_text(USES.replace("place, mesh", "place, mesh, added").replace('P("modle")', "added(mesh)"))
+    helpers.write_text(HELPERS)
+    looked_at(folder, monkeypatch)
+    helpers.write_text(HELPERS + ADDED.replace("added", "another"))
+    from shardlint.engine.groups import Look
+
+    looks: list[Path] = []
+    find = Look.find
+    monkeypatch.setattr(Look, "find", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
+    check([folder], OPTIONS, cached=True)
+    assert looks == [helpers]
+    helpers.write_text(HELPERS + ADDED)
+    check([folder], OPTIONS, cached=True)
+    assert looks[1:] == [helpers, uses]
 
 
 def test_findings_move_with_the_lines_above_them(folder: Path) -> None:

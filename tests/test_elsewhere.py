@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shardlint.engine.changes.related import related
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from shardlint.source.tree import Tree
+from tests.test_one_answer import project
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+
+from random_edits import edit
 
 Write = Callable[..., Path]
 Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -197,6 +207,66 @@ def test_what_was_there_before_is_not_told_as_new(root: Path, found: Found) -> N
     assert found(root, "main.py") == ["helpers.py:6"]
     assert found(root, "main.py", "--diff-base", "HEAD") == []
     assert found(root, "--diff-base", "HEAD~1") == ["helpers.py:6"]
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The names of the files that are checked in this process, and not known from the cache."""
+    monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(tmp_path / "kept"))
+    names: list[str] = []
+    call = Checker.check_file
+    monkeypatch.setattr(
+        Checker, "check_file", lambda self, path, *rest: names.append(path.name) or call(self, path, *rest)
+    )
+    yield names
+
+
+def lines(root: Path, name: str, since: str | None, cached: bool = True) -> list[str]:
+    report = check([root / name], Options(select=("SL2",)), cached=cached, elsewhere=True, since=since)
+    return [
+        f"{one.path.name}:{one.source.position(f.start)[0]}" for one in report.reports for f in one.findings
+    ]
+
+
+def test_what_was_found_at_the_revision_is_known(root: Path, checked: list[str]) -> None:
+    """Of a clean tree that was checked; then nothing is checked but what rests on the edits, and nothing again."""
+    assert lines(root, "main.py", "HEAD") == []
+    (root / "main.py").write_text(JITTED)
+    checked.clear()
+    assert lines(root, "main.py", "HEAD") == ["helpers.py:6"]
+    assert checked == ["main.py", "helpers.py"]
+    (root / "main.py").write_text(JITTED + "\n\ndef more():\n    return 1\n")
+    checked.clear()
+    assert lines(root, "main.py", "HEAD") == ["helpers.py:6"]
+    assert checked == ["main.py", "helpers.py"], "as main.py now is: its finding names a line there"
+    checked.clear()
+    assert lines(root, "main.py", "HEAD") == ["helpers.py:6"]
+    assert checked == []
+    git(root, "commit", "-q", "-a", "-m", "second")
+    assert lines(root, "main.py", "HEAD") == []
+    assert lines(root, "main.py", "HEAD~1") == ["helpers.py:6"]  # a revision that the cache has not seen
+    checked.clear()
+    assert lines(root, "main.py", "HEAD~1") == ["helpers.py:6"]
+    assert checked == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_cache_tells_the_same_of_a_revision(tmp_path: Path, checked: list[str], seed: int) -> None:
+    root, chance = tmp_path / "project", random.Random(seed)
+    root.mkdir()
+    project(root, seed)
+    (root / "setup.cfg").touch()
+    git(root, "init", "-q")
+    for step in range(10):
+        if step % 4 == 0:
+            git(root, "add", "-A")
+            git(root, "commit", "-q", "-m", "state")
+        what = edit(root, chance)
+        files = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
+        changed = what.rpartition(": ")[2]
+        name = changed if changed in files else chance.choice(files)
+        for since in ("HEAD", None):
+            assert lines(root, name, since) == lines(root, name, since, cached=False), (what, name, since)
 
 
 def test_the_base_is_where_the_branch_began(root: Path, found: Found) -> None:

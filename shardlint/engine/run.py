@@ -100,7 +100,9 @@ def _memory(options: Options, places: Places, met: Sequence[Met]) -> Memory | No
     return Memory(places.store, options, places, worth_it(met))
 
 
-def _outcomes(met: Sequence[Met], options: Options, places: Places, memory: Memory | None) -> Iterable[Outcome]:
+def _outcomes(
+    met: Sequence[Met], options: Options, places: Places, memory: Memory | None
+) -> Iterable[Outcome]:
     if memory is None:
         return results([one.path for one in met], _checker(options, places))
     from shardlint.engine.cache import remembered

@@ -35,7 +35,10 @@ class Elsewhere:
     ) -> None:
         self._options, self._places = options, places
         self._projects = {
-            root: (files, [met for met in _others(root, files, options, places, cached) if met.real not in checked])
+            root: (
+                files,
+                [met for met in _others(root, files, options, places, cached) if met.real not in checked],
+            )
             for root, files in _by_project(named, places).items()
         }
 
@@ -57,8 +60,7 @@ class Elsewhere:
             resting = {
                 met.real: kept
                 for met, outcome in zip(others, found, strict=False)
-                if (report := outcome.report) is not None
-                and (kept := _resting(report, files)) is not None
+                if (report := outcome.report) is not None and (kept := _resting(report, files)) is not None
             }
             if base is not None and memory is not None and (resting or memory.is_dirty) and base.commit:
                 memory.compare_with(root, base)

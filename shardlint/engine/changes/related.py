@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shardlint.source.find import survey
 from shardlint.source.import_graph import ANY, ImportGraph, imports_of
 from shardlint.source.notebook import read_program
+from shardlint.source.store import digest
 
 if TYPE_CHECKING:
     from shardlint.source.store import Store
@@ -25,10 +26,30 @@ _Known = dict[str, tuple[list[int], list[str]]]
 def related(root: str, files: Iterable[str], tree: Tree, store: Store | None = None) -> frozenset[str]:
     """The files of a project that run together with some of it, by absolute path; those themselves left out.
 
-    What files import is kept in the store, if there is one.
+    What files import is kept in the store, if there is one, with the last answer.
     """
-    named = frozenset(files)
-    imports = _imports(root, tree, store)
+    named = sorted(set(files))
+    name = f"{digest(f'imports {root}'.encode())}.json"
+    data = (store.load(name) if store is not None else None) or {}
+    known = _loaded(data)
+    stamps, _ = survey(Path(root), tree)
+    found: _Known = {}
+    for path, stamp in stamps.items():
+        entry = known.get(path)
+        same = entry is not None and tuple(entry[0]) == tuple(stamp)
+        found[path] = entry if entry is not None and same else (list(stamp), list(_read(path)))
+    imports = {path: tuple(imported) for path, (_, imported) in found.items()}
+    before = {path: tuple(imported) for path, (_, imported) in known.items()}
+    if data.get("named") == named and imports == before and imports.keys() >= set(named):
+        answer = frozenset(map(str, data["related"]))
+    else:
+        answer = _together(root, frozenset(named), imports)
+    if store is not None and (found != known or data.get("named") != named):
+        store.save(name, {"imports": found, "named": named, "related": sorted(answer)})
+    return answer
+
+
+def _together(root: str, named: frozenset[str], imports: dict[str, tuple[str, ...]]) -> frozenset[str]:
     for path in named:
         if path not in imports:
             imports[path] = _read(path)
@@ -79,31 +100,11 @@ def _module(path: str) -> str:
     return os.path.basename(folder) if stem == "__init__" else stem
 
 
-def _imports(root: str, tree: Tree, store: Store | None) -> dict[str, tuple[str, ...]]:
-    """What every file of a project imports; those that changed since the last time are read."""
-    from shardlint.source.store import digest
-
-    files, _ = survey(Path(root), tree)
-    name = f"{digest(f'imports {root}'.encode())}.json"
-    known = _loaded(store.load(name) if store is not None else None)
-    found: _Known = {}
-    fresh = False
-    for path, stamp in files.items():
-        entry = known.get(path)
-        if entry is None or tuple(entry[0]) != tuple(stamp):
-            entry = list(stamp), list(_read(path))
-            fresh = True
-        found[path] = entry
-    if store is not None and (fresh or len(found) != len(known)):
-        store.save(name, {"imports": found})
-    return {path: tuple(imported) for path, (_, imported) in found.items()}
-
-
-def _loaded(data: dict[str, Any] | None) -> _Known:
+def _loaded(data: dict[str, Any]) -> _Known:
     try:
         return {
             str(path): ([int(one) for one in stamp], [str(one) for one in imported])
-            for path, (stamp, imported) in (data or {}).get("imports", {}).items()
+            for path, (stamp, imported) in data.get("imports", {}).items()
         }
     except (AttributeError, TypeError, ValueError):
         return {}
