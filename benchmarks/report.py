@@ -9,6 +9,7 @@ from pathlib import Path
 
 import checkers
 import edits
+import hook
 import peers
 from corpus import Package
 from timing import Command
@@ -40,6 +41,7 @@ def targets(
     one: Mapping[str, Command],
     timed: Sequence[checkers.Timed],
     edited: Sequence[edits.Edited],
+    hooked: Sequence[hook.Hooked],
 ) -> list[Target]:
     """All targets, computed from the runs."""
     cold = whole["cold"].seconds
@@ -58,9 +60,14 @@ def targets(
             whole["cold"].cpu_seconds / whole["ruff cold"].cpu_seconds,
             "x",
         ),
-        *(Target(f"{project.name}, against ty, processor", _most(project), _to_ty(project), "x") for project in timed),
+        *(
+            Target(f"{project.name}, against ty, processor", _most(project), _to_ty(project), "x")
+            for project in timed
+        ),
         *(Target(f"{one.name}, one function edited, p95", 0.5, one.p95, " s") for one in edited),
         *(Target(f"{one.name}, one function edited, worst", 1.5, max(one.seconds), " s") for one in edited),
+        *(Target(f"{one.name}, hook, p90", 2.5, hook.p90(one.fresh), " s") for one in hooked),
+        *(Target(f"{one.name}, hook again, p90", 0.3, hook.p90(one.again), " s") for one in hooked),
         Target(
             "Warm with findings, against ruff's warm",
             0.1,
@@ -102,6 +109,7 @@ def text(
     one: Mapping[str, Command],
     timed: Sequence[checkers.Timed],
     edited: list[edits.Edited],
+    hooked: list[hook.Hooked],
     findings: str,
     rounds: tuple[int, int, int],
 ) -> str:
@@ -127,7 +135,7 @@ def text(
         "",
         "| | target | measured | |",
         "| --- | ---: | ---: | --- |",
-        *(target.row for target in targets(packages, whole, one, timed, edited)),
+        *(target.row for target in targets(packages, whole, one, timed, edited, hooked)),
         "",
         f"## The whole corpus ({rounds[0]} runs each)",
         "",
@@ -162,6 +170,7 @@ def text(
         "Processor time of the run after a statement was added to a function, with all else known from the run before."
         " The functions are chosen by chance, the same in each benchmark.",
         "",
+        *(hook.section(hooked) if hooked else ()),
         "## The packages",
         "",
         "| package | version | files | lines | with `jax` | MB |",

@@ -16,6 +16,7 @@ from pathlib import Path
 import checkers
 import corpus
 import edits
+import hook
 import peers
 import report
 import timing
@@ -195,6 +196,9 @@ def main() -> None:
     )
     parser.add_argument("--checker-rounds", type=int, default=3, help="runs of type checkers (default 3)")
     parser.add_argument("--edits", type=int, default=40, help="edits of each project (default 40)")
+    parser.add_argument(
+        "--mirrors", type=Path, help="OWNER+NAME/repo, bare: measure the pre-commit hook in them"
+    )
     parser.add_argument("--packages", nargs="+", metavar="NAME", help="only these of the packages")
     parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
     parser.add_argument("--output", type=Path, default=HERE / "results.md", help="the report")
@@ -221,9 +225,11 @@ def main() -> None:
     timed = checkers.projects(work, programs)
     checkers.measure(work, timed, given.checker_rounds)
     edited = edits.measure(work, programs, given.edits)
+    mirrors = given.mirrors
+    hooked = hook.measure(work, str(programs / "shardlint"), mirrors.resolve()) if mirrors is not None else []
     findings = same_findings(work, whole["cold"], whole["warm"])
     runs = given.rounds, given.short_rounds, given.checker_rounds
-    text = report.text(work, programs, packages, whole, one, timed, edited, findings, runs)
+    text = report.text(work, programs, packages, whole, one, timed, edited, hooked, findings, runs)
     given.output.write_text(text, "utf-8")
     print(text)
 
