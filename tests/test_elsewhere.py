@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,11 +16,6 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.source.tree import Tree
-from tests.test_one_answer import project
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-
-from random_edits import edit
 
 Write = Callable[..., Path]
 Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -250,23 +244,39 @@ def test_what_was_found_at_the_revision_is_known(root: Path, checked: list[str])
     assert checked == []
 
 
+ADDED = "\n\ndef more():\n    return 1\n"
+STATES = {
+    "main.py": (MAIN, JITTED, MAIN + ADDED, JITTED + ADDED, "x = 1\n" + JITTED),
+    "second.py": (MAIN, JITTED, JITTED + ADDED, ""),
+    "helpers.py": (
+        HELPERS,
+        HELPERS + ADDED,
+        ADDED + HELPERS,
+        HELPERS.replace("def shard", "@jax.jit\ndef shard"),
+    ),
+    "third.py": ("import main\n", "from main import step\nimport jax\njit = jax.jit(step)\n"),
+}
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_the_cache_tells_the_same_of_a_revision(tmp_path: Path, checked: list[str], seed: int) -> None:
-    root, chance = tmp_path / "project", random.Random(seed)
-    root.mkdir()
-    project(root, seed)
-    (root / "setup.cfg").touch()
-    git(root, "init", "-q")
-    for step in range(10):
-        if step % 4 == 0:
+def test_the_cache_tells_the_same_of_a_revision(root: Path, checked: list[str], seed: int) -> None:
+    chance, elsewhere = random.Random(seed), 0
+    for _ in range(20):
+        for name in chance.sample(sorted(STATES), chance.choice((1, 1, 2))):
+            (root / name).write_text(chance.choice(STATES[name]))
+        name = chance.choice([name for name in STATES if (root / name).exists()])
+        since = chance.choice(("HEAD", "HEAD", "HEAD", "HEAD~1", None))
+        if since == "HEAD~1" and git(root, "rev-list", "--count", "HEAD") == "1":
+            since = "HEAD"
+        found = lines(root, name, since)
+        assert found == lines(root, name, since, cached=False), (name, since)
+        elsewhere += sum(not place.startswith(name) for place in found)
+        if chance.random() < 0.25:
             git(root, "add", "-A")
-            git(root, "commit", "-q", "-m", "state")
-        what = edit(root, chance)
-        files = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
-        changed = what.rpartition(": ")[2]
-        name = changed if changed in files else chance.choice(files)
-        for since in ("HEAD", None):
-            assert lines(root, name, since) == lines(root, name, since, cached=False), (what, name, since)
+            git(root, "commit", "-q", "--allow-empty", "-m", "state")
+        if chance.random() < 0.2:
+            check([root], Options(select=("SL2",)), cached=True)
+    assert elsewhere > 0
 
 
 def test_the_base_is_where_the_branch_began(root: Path, found: Found) -> None:
