@@ -26,7 +26,9 @@ class Earlier:
     def __init__(self, data: Any, files: Files) -> None:
         self._files = files
         self.is_known, self.complete = data is not None, True
-        complete, digests, findings = data or (True, {}, {})
+        complete, digests, findings, commit = data or (True, {}, {}, "")
+        self.commit = str(commit)
+        """The commit that this is the state of, if a run compared with one."""
         self.complete = bool(complete)
         """Whether the findings of a file are those of now where nothing else is kept."""
         self.digests: dict[str, str | None] = {str(name): code for name, code in digests.items()}
@@ -53,12 +55,14 @@ class Earlier:
         if self._settled:
             return False
         self._settled = True
-        before = self.is_known, self.digests
+        before = self.is_known, self.digests, self.commit
         changed = set(changed)
         if base is None and not self.is_known:
             self._become({}, True)
+            self.commit = ""
             return True
-        if base is not None:
+        if base is not None and (changed or not self.is_known or base.commit != self.commit):
+            self.commit = base.commit
             there = self._there(base)
             names = {*self.digests, *changed, *there}
             wanted = {name: there[name] if name in there else self._now(name) for name in names}
@@ -72,7 +76,7 @@ class Earlier:
         self.digests = {name: code for name, code in digests.items() if code != self._now(name)}
         if not self.digests:
             self._become({}, True)
-        return before != (True, self.digests)
+        return before != (True, self.digests, self.commit)
 
     def _become(self, digests: dict[str, str | None], complete: bool) -> None:
         self.digests, self.complete, self.findings, self.is_known = digests, complete, {}, True
@@ -96,4 +100,4 @@ class Earlier:
 
     def data(self) -> list[Any]:
         """The state, to be saved."""
-        return [self.complete, self.digests, self.findings]
+        return [self.complete, self.digests, self.findings, self.commit]

@@ -78,7 +78,7 @@ class Memory:
                 shard.compare_with(base)
 
     def before_revision(self, real: str) -> list[Finding] | None:
-        """What was found in a file at the revision; None where that is not known."""
+        """What was found at the revision in a file that was the same; None where that is not known."""
         return self._shard(real).findings_earlier(real)
 
     def keep_before_revision(self, real: str, findings: list[Finding]) -> None:
@@ -126,7 +126,10 @@ class Memory:
             try:
                 kept = self.store.load(name) or {}
                 whole = Screen.load(kept["all"])
-                found: Screens = whole, {str(module): whole.without(left) for module, left in kept["without"].items()}
+                found: Screens = (
+                    whole,
+                    {str(module): whole.without(left) for module, left in kept["without"].items()},
+                )
             except (TypeError, ValueError, AttributeError, KeyError):
                 from shardlint.engine.index import screens
 

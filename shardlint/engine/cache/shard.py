@@ -149,8 +149,7 @@ class Shard:
         hits = screen.hits(texts)
         if hits:
             gone = any(
-                not left.of(hits, texts) and not self._imported(module)
-                for module, left in without.items()
+                not left.of(hits, texts) and not self._imported(module) for module, left in without.items()
             )
             return NOTHING if gone and _parses(text) else None
         if not _parses(text):
@@ -252,8 +251,10 @@ class Shard:
         self._dirty = self.earlier.settle(self._changed, base) or self._dirty
 
     def findings_earlier(self, real: str) -> list[Finding] | None:
-        """What was found in a file at that revision; None where it is not known."""
+        """What was found at that revision in a file that was the same; None where it is not known."""
         name = self.files.name(real)
+        if name in self.earlier.digests:
+            return None
         found = self.earlier.findings.get(name) if name is not None else None
         if name is not None and name not in self.earlier.findings and self.earlier.complete:
             found = self.outcomes[name][1] if name in self.outcomes else None

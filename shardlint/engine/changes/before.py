@@ -84,7 +84,9 @@ class Base:
     def texts(self) -> dict[str, bytes | None]:
         """The texts of the files that differ now, by their real paths; None for a file that was not there."""
         differing = dict(_differing(self._top, self.commit, self._root, (*SUFFIXES, *NOTEBOOKS)))
-        blobs = {name: blob for name, blob in differing.items() if blob is not None and blob.mode.startswith("10")}
+        blobs = {
+            name: blob for name, blob in differing.items() if blob is not None and blob.mode.startswith("10")
+        }
         texts: dict[str, bytes | None] = dict.fromkeys(differing)
         texts.update(contents_of(self._top, blobs, NOTEBOOK_BYTES) if blobs else ())
         return {str(self._top / name): data for name, data in texts.items()}

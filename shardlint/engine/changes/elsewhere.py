@@ -67,20 +67,16 @@ class Elsewhere:
             if base is not None and resting and not base.commit:
                 yield from resting.values()  # nothing was ever committed: all is new
             elif resting:
-                texts = dict.fromkeys(files) if base is None else base.texts
-                before = self._before(resting, texts, memory if base is not None else None)
+                before = self._before(resting, base or files, memory if base is not None else None)
                 entries = entries_of(before, Path(root))
                 matched = match(entries, list(resting.values()), Path(root), lambda _: False)
                 yield from (file.of(findings) for file, findings in matched.new)
 
     def _before(
-        self, reports: Mapping[str, FileReport], texts: Mapping[str, bytes | None], memory: Memory | None
+        self, reports: Mapping[str, FileReport], state: Base | set[str], memory: Memory | None
     ) -> Iterator[FileReport]:
-        """What is found in the files of reports where some files hold other texts (None: nothing)."""
+        """What is found in the files of reports at a revision, or with some files empty."""
         overlay: dict[Path, Source] = {}
-        for name, data in texts.items():
-            with contextlib.suppress(Unreadable):
-                overlay[Path(name)] = decode(Path(name), data) if data else Source(Path(name), "")
         checker: Checker | None = None
         for real, report in reports.items():
             findings = memory.before_revision(real) if memory is not None else None
@@ -88,6 +84,7 @@ class Elsewhere:
                 if checker is None:
                     from shardlint.engine.one_file import Checker
 
+                    overlay.update(_overlay(state.texts if isinstance(state, Base) else dict.fromkeys(state)))
                     checker = Checker(self._options, overlay, self._places)
                 found = checker.check_file(Path(real)).report
                 findings = found.findings if found is not None else []
@@ -96,6 +93,12 @@ class Elsewhere:
             yield FileReport(report.path, overlay.get(Path(real), report.source), findings)
         if checker is not None:
             checker.let_go()
+
+
+def _overlay(texts: Mapping[str, bytes | None]) -> Iterator[tuple[Path, Source]]:
+    for name, data in texts.items():
+        with contextlib.suppress(Unreadable):
+            yield Path(name), decode(Path(name), data) if data else Source(Path(name), "")
 
 
 def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
