@@ -24,9 +24,11 @@ class Gone:
 
     asked: frozenset[Need] = frozenset()
     edited: Mapping[str, Edited] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
+    """The files of which lines may be elsewhere, by their paths."""
 
     def __or__(self, other: Gone) -> Gone:
-        return Gone(self.asked | other.asked, {**self.edited, **other.edited})
+        return Gone(self.asked | other.asked, {**self.edited, **other.edited}, self.moved | other.moved)
 
     def numbers(self, kept: Needs | Bits) -> set[int]:
         """The numbers, among needs that are kept by number, of those that may have other answers now."""
@@ -86,7 +88,9 @@ def again(
                 after.answers[question] = now
     known = before.parsed()
     return after, Gone(
-        frozenset(gone), {str(path): _edited(known.get(path), after, path) for path in changed}
+        frozenset(gone),
+        {str(path): _edited(known.get(path), after, path) for path in changed},
+        frozenset(str(path) for path in changed if _moves_lines(known.get(path), after, path)),
     )
 
 
@@ -100,6 +104,15 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
         name for name in had.parts.keys() | text.parts.keys() if had.parts.get(name) != text.parts.get(name)
     }
     return Edited.between(_codes(had, other), text, _codes(text, other))
+
+
+def _moves_lines(before: FileFacts | None, after: Project, path: Path) -> bool:
+    """Whether any line of a file may be elsewhere: not after an edit of one line."""
+    now = after.facts(path) if before is not None else None
+    if before is None or now is None:
+        return True
+    had, has = (facts.untold.text.split("\n") for facts in (before, now))
+    return len(had) != len(has) or sum(map(str.__ne__, had, has)) > 1
 
 
 def _codes(text: Text, names: set[str]) -> dict[str, str]:

@@ -228,4 +228,5 @@ class Program:
         """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
         if GROUPS in gone.asked:  # they are remembered by which files run together
             return
-        self._answers.inherit(before._answers, self.needs.resting_on(gone.numbers(self.needs)))
+        moved = {number for path in gone.moved for number, _ in self.needs.by(path)}  # they may hold lines
+        self._answers.inherit(before._answers, self.needs.resting_on(gone.numbers(self.needs) | moved))
