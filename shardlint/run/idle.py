@@ -113,7 +113,7 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
         f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {idle_axes}, and "
         f"{leaves[0]['name']} {array(leaves[0])} is split over {over} instead",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves), code="SL235",
+        f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves),
         see=(("defined", line(one["defined"])),),
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _copies_of_groups(one: dict[str, Any], compiled: Compiled, made: set[str]) -
         f"is split over {axes}: {copies} groups of devices do the same work",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
         f"split the batch over both: P({(*free, *sorted(rows[leaves[0]['name']]))})",
-        sum(leaf["bytes"] for leaf in leaves), code="SL235",
+        sum(leaf["bytes"] for leaf in leaves),
         see=(("called", called), ("defined", line(one["defined"]))),
     )  # fmt: skip
 
@@ -245,5 +245,5 @@ def _found(
     return Found(
         "replicated", one["name"], first(one["lines"]), message,
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves), advice,
-        sum(leaf["bytes"] for leaf in leaves), code="SL235", see=tuple(see),
+        sum(leaf["bytes"] for leaf in leaves), see=tuple(see),
     )  # fmt: skip

@@ -24,7 +24,7 @@ class CallDoesNotFit(Rule):
     ## What it does
     Reports a call of a function of the project, one whose name says mesh, shard, spec, partition, jit or the like, that
     leaves out an argument without a default, or gives more by position than it takes: a parameter was added or taken
-    away, and this call was not changed. (Keywords that it does not take: SL908.) An object of the project's that is
+    away, and this call was not changed. An object of the project's that is
     made without the mesh, sharding or spec it must have: an argument of its `__init__`, or a field of a linen or
     Equinox module, dataclass or NamedTuple.
     Also a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` and the like with a keyword
@@ -115,7 +115,7 @@ def _wrong(parameters: Parameters, arguments: CallArguments) -> str:
     given = len(arguments.positional)
     known = (*parameters.positional, *parameters.keyword_only)
     if not parameters.double_star and any(name not in known for name in arguments.keywords):
-        return ""  # a keyword that it does not take: SL908
+        return ""
     missing = [
         name for name in parameters.positional[given : parameters.required] if name not in arguments.keywords
     ]

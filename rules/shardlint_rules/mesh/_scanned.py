@@ -13,8 +13,8 @@ from shardlint.model.values import CallResult, Computed, Constant, Items, Parame
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.batch_loops import constrains
 from shardlint_rules.jit.leaf import array_values, leaves_of
+from shardlint_rules.mesh.constraining_functions import may_constrain
 
 # Placements: what jit gives by its out_shardings may be put otherwise before the loop.
 _PUT = ("jax.lax.with_sharding_constraint", "jax.device_put", "equinox.filter_shard", "jax.reshard")
@@ -75,7 +75,7 @@ def counted_in_front(site: Site) -> Iterator[Split]:
             continue
         seen.add(found[0])
         axes = _first_axes(site, found[1])
-        if axes and not constrains(site, site.program.value(body.file, body.node)) and not _on_one_device(site):
+        if axes and not may_constrain(site, site.program.value(body.file, body.node)) and not _on_one_device(site):
             yield Split(found[0], axes)
 
 

@@ -75,7 +75,6 @@ class NamesDifferByProcess(Rule):
     name = "names-differ-by-process"
     harm = Harm.SILENT
     likely = ("program", "mapped", "clock", "folder", "folder-parts")
-    behind = ("SL245",)
     triggers = (
         Calls(_BARRIER, _METADATA, *_KEYS, *FOLDERS),
         Calls(*INDEX, file_says=("jax",)),

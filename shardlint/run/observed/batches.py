@@ -42,7 +42,7 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
                 f"{like['by']} gets {like['name']} as {like['spec']}",
                 tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
                 f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
-                sum(leaf["bytes"] for leaf in lost), code="SL235", see=(("defined", line(one["defined"])),),
+                sum(leaf["bytes"] for leaf in lost), see=(("defined", line(one["defined"])),),
             )  # fmt: skip
 
 
@@ -88,5 +88,5 @@ def last_batch_whole(events: Events) -> Iterator[Found]:
                 "compiles another program",
                 (f"{leaf['name']} {array(leaf)}",),
                 f"leave such a batch out, or fill it up to a multiple of {parts} rows and mask what was added",
-                leaf["bytes"], code="SL235", see=(("taken", first(one["lines"])), ("defined", line(one["defined"]))),
+                leaf["bytes"], see=(("taken", first(one["lines"])), ("defined", line(one["defined"]))),
             )  # fmt: skip

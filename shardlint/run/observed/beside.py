@@ -54,7 +54,7 @@ def part_of_batch_whole(events: Events, compiled: Sequence[Compiled], least: int
             f"({size_text(lost[0]['bytes'])}), while {like['name']} comes split as {like['spec']}: each needs the rows "
             "of its own part alone",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost), f"place it as {like['name']}: {like['spec']}",
-            sum(leaf["bytes"] for leaf in lost), code="SL235",
+            sum(leaf["bytes"] for leaf in lost),
             see=((("taken", called),) if called != place else ()) + (("defined", line(one["defined"])),),
         )  # fmt: skip
 

@@ -255,5 +255,5 @@ def spelled(events: Events) -> Iterator[Found]:
             f"{one['name']} is looked up anew though nothing moved: {name} came as {then} and now comes as {now}, "
             "which place it alike and do not compare equal",
             tuple(f"{name} {then} -> {now}" for name, then, now in arguments),
-            "spell the spec in one way, or place the arrays by what the function returns", code="SL215",
+            "spell the spec in one way, or place the arrays by what the function returns",
         )  # fmt: skip

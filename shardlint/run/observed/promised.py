@@ -43,7 +43,6 @@ def promised(events: Events, least: int) -> Iterator[Found]:
                 f"been computed and nothing is placed by them: {leaf['name']} was to lie as {asked[path]}",
                 tuple(f"{each['name']} {array(each)}" for each in leaves[:12]),
                 "give them to the jit that makes the arrays as out_shardings, or jax.device_put(x, shardings)", total,
-                code="SL238",
                 see=(
                     *(("the shardings", line(each)) for each in tree["lines"][:2]),
                     (f"taken by {one['name']}", first(one["lines"])),

@@ -204,12 +204,12 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         "left-out": (
             "left-out", f"the pairs of this shift leave out {_devices(seen)} along {axes}: they send to none, and what "
             "they get is zeros",
-            f"make the pairs of jax.lax.axis_size({axis}), the size of the axis that is shifted over", "SL408",
+            f"make the pairs of jax.lax.axis_size({axis}), the size of the axis that is shifted over",
         ),
         "open-ring": (
             "left-out", f"the ring over {axes} is open: {_devices(seen)} gets zeros in the first round, the next "
             "ones in those after it, and the loop goes on with them",
-            "close it: [(i, (i + 1) % n) for i in range(n)]", "SL408",
+            "close it: [(i, (i + 1) % n) for i in range(n)]",
         ),
         "same-keys": (
             "same-random", f"every device along {axes} gets the same key, and nothing else that differs: all draw the "

@@ -172,7 +172,7 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
                 f"{one['name']} is given None for a sharding, and leaves {one['what']} on one device",
-                advice="give it the sharding", bytes=one["bytes"], code="SL226",
+                advice="give it the sharding", bytes=one["bytes"],
             )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def swallowed(events: Events) -> Iterator[Found]:
                     "swallowed", function(one["lines"][0]), first(one["lines"]),
                     f"{one['name']}{what} raised, line {handler} caught it, and the array goes on without "
                     f"its sharding: {one['error']}",
-                    advice="let it raise, or place the array in a way that its shape allows", code="SL209",
+                    advice="let it raise, or place the array in a way that its shape allows",
                     see=(("caught", line([place[0], handler, place[2]])),),
                 )  # fmt: skip
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from shardlint.run.raised.record import Error
 
 # What takes, removes or renames a name, whatever the name.
-_NAMES = ("SL104", "SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
-_KEYWORDS = ("SL101", "SL102", "SL422", "SL514", "SL903", "SL908")
-_SPECS = ("SL303", "SL322", "SL229", "SL328", "SL419")
+_NAMES = ("SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
+_KEYWORDS = ("SL101", "SL102", "SL422", "SL514", "SL903")
+_SPECS = ("SL303", "SL322", "SL229", "SL419")
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ KINDS = (
     Kind(
         "incompatible-devices",
         r"Received incompatible devices for |incompatible device(?:s| order|_assignment)",
-        ("SL109", "SL335"),
+        ("SL109",),
     ),
     Kind("keywords", r"does not support kwargs when in_shardings", ("SL211",)),
     Kind(
         "in-shardings",
         r"in_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit in_shardings",
-        ("SL210", "SL212", "SL320", "SL331"),
+        ("SL210", "SL212", "SL320"),
     ),
     Kind(
         "out-shardings",
         r"out_shardings specification must be a tree prefix|pytree structure error[^\n]*\n *pjit out_shardings",
-        ("SL210", "SL212", "SL320", "SL331"),
+        ("SL210", "SL212", "SL320"),
     ),
     Kind(
         "map-specs",
@@ -76,7 +76,7 @@ KINDS = (
         r"|out_specs.{0,200}(?:varying|replication)",
         ("SL402",),
     ),
-    Kind("jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213", "SL331")),
+    Kind("jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213",)),
     Kind(
         "spec-rank",
         r"only valid for values of rank at least|_specs entry which is too long|spec.{0,40}longer than|"
@@ -133,7 +133,7 @@ KINDS = (
         "mesh-differs",
         r"[Cc]ontext mesh .* should match|Mesh for all inputs should be equal|mesh .* should match the mesh"
         r"|Conflicting meshes received|got incompatible mesh",
-        ("SL335",),
+        (),
     ),
     Kind("backend-first", r"jax\.distributed\.initialize\(\) must be called before", ("SL803", "SL309")),
     Kind(
@@ -161,14 +161,14 @@ KINDS = (
         r" )?type.*Sharding"
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
         r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|device_set|addressable_devices)'",
-        ("SL218", "SL305", "SL306", "SL318", "SL319", "SL324", "SL326", "SL327", "SL331", "SL226", "SL237"),
+        ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327", "SL237"),
     ),
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
     Kind("jit-keyword", r"`?jitkwargs`? cannot contain", ("SL101", "SL102", "SL228")),
     Kind(
         "not-an-array",
         r"as an abstract array|is not a valid JAX type",
-        ("SL103", "SL110", "SL108", "SL405", "SL417", "SL324", "SL331"),
+        ("SL103", "SL110", "SL108", "SL405", "SL417"),
     ),
     Kind("name-removed", r"cannot import name '(?P<word>\w+)' from '(?:jax|equinox|flax|haliax|optax)", _NAMES),
     Kind("name-removed", r"No module named '(?:jax|flax|equinox|haliax)\.(?:[\w.]*\.)?(?P<word>\w+)'", _NAMES),
@@ -187,7 +187,7 @@ KINDS = (
     Kind(
         "too-many-arguments",
         r"TypeError: .*takes .* positional argument", ("SL228", "SL236", "SL514", "SL405", "SL420"), exact=True),
-    Kind("call-does-not-fit", r"TypeError: \w+\(\) missing \d+ required", ("SL236", "SL331"), exact=True),
+    Kind("call-does-not-fit", r"TypeError: \w+\(\) missing \d+ required", ("SL236",), exact=True),
     Kind("einshard", r"Cannot parse einshard expression", ("SL651",)),
     Kind(
         "donate-names",
@@ -198,7 +198,7 @@ KINDS = (
     Kind(
         "read-as-one",
         r"truth value of an array|only (?:length-1|size-1|integer scalar) arrays can|setting an array element",
-        ("SL336", "SL416", "SL331"),
+        ("SL416",),
         exact=True,
     ),
     Kind(
@@ -206,10 +206,10 @@ KINDS = (
         r"unhashable type: |'NoneType' object (?:is not|has no)|'\w+' object (?:is not (?:iterable"
         r"|subscriptable|callable)"
         r"|has no attribute)|not supported between instances of",
-        ("SL108", "SL237", "SL327", "SL331", "SL319", "SL815", "SL226", "SL320", "SL324"),
+        ("SL108", "SL237", "SL327", "SL319", "SL815", "SL320"),
         exact=True,
     ),
-    Kind("none-among", r"pytree structure error.*NoneType|Expected None, got ", ("SL320", "SL226"), exact=True),
+    Kind("none-among", r"pytree structure error.*NoneType|Expected None, got ", ("SL320",), exact=True),
     Kind("missing-axis", r"KeyError: '(?P<word>\w+)'", ("SL316", "SL301", "SL306"), exact=True),
 )  # fmt: skip
 
