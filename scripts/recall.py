@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -240,16 +240,16 @@ def _by(result: Result, unrelated: Sequence[str] = ()) -> str:
     return ", ".join(named)
 
 
-def recorded() -> Counter[tuple[str, str]]:
-    """How many recorded mistakes each form of a rule finds, by rule and form."""
+def projects_with_mistakes() -> dict[tuple[str, str], frozenset[str]]:
+    """The repositories with a recorded mistake that a form finds, by rule and form."""
     known = results()
-    return Counter(
-        (hit.rule, hit.form)
-        for mistake in mistakes()
-        if mistake.id in known
-        for hit in known[mistake.id].hits
-        if hit.rule not in mistake.unrelated
-    )
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for mistake in mistakes():
+        for hit in known[mistake.id].hits if mistake.id in known else ():
+            if hit.rule not in mistake.unrelated:
+                key = hit.rule, hit.form
+                found[key] = found.get(key, frozenset()) | {mistake.repository}
+    return found
 
 
 def totals(chosen: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:

@@ -47,7 +47,7 @@ class Everywhere(Rule):
     triggers = (Calls("jax.device_put"), Uses("jax.device_put"))
 
     def check(self, site: Site) -> Iterator[Finding]:
-        yield site.finding(site.syntax, "here", "It is asked.")
+        yield site.finding(site.syntax, "It is asked.")
 
 
 def found(folder: Path, **declared: Any) -> set[str]:

@@ -17,7 +17,6 @@ from shardlint.rules_api.registry import entries, ledger_folders, rules
 from shardlint.rules_api.rule import Rule
 from tests.conftest import Write
 from tests.loading import load
-from tests.mistakes import score
 
 script = load("ledger")
 recall = load("recall")
@@ -29,14 +28,19 @@ RULES = [rule for rule in rules() if rule.code.startswith("SL")]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.likely], ids=lambda rule: rule.code)
-def test_a_likely_form_has_earned_it(rule: type[Rule]) -> None:
-    found = ledger.figures(ledger.entries(rule.code))
+def test_a_likely_form_has_evidence_or_a_contract(rule: type[Rule]) -> None:
+    judged = ledger.figures(ledger.entries(rule.code))
+    projects = recall.projects_with_mistakes()
     for form in rule.likely:
-        figures = found.get(form, ledger.Figures())
-        recorded, programs = recall.recorded()[rule.code, form], score.finders()[rule.code, form]
-        assert ledger.earned(figures, recorded, programs), (
-            f"{rule.code} {form}: {figures}; {recorded} recorded mistakes and {programs} programs found"
+        figures, recorded = judged.get(form, ledger.Figures()), projects.get((rule.code, form), ())
+        assert rule.assumptions.get(form) or ledger.earned(figures, len(recorded)), (
+            f"{rule.code} {form}: {figures}; recorded mistakes in {len(recorded)} projects; no contract"
         )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_an_assumption_belongs_to_a_likely_form(rule: type[Rule]) -> None:
+    assert set(rule.assumptions) <= set(rule.likely)
 
 
 def test_there_are_likely_forms() -> None:
@@ -44,25 +48,22 @@ def test_there_are_likely_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figures", "recorded", "programs", "earns"),
+    ("figures", "projects", "earns"),
     [
-        (ledger.Figures(right=9, wrong=1), 0, 0, True),
-        (ledger.Figures(right=8, wrong=2), 0, 0, False),
-        (ledger.Figures(right=8, wrong=2), 7, 7, False),
-        (ledger.Figures(right=1, harmless=8, wrong=1), 0, 0, True),
-        (ledger.Figures(harmless=10), 0, 1, False),
-        (ledger.Figures(right=2), 0, 0, False),
-        (ledger.Figures(right=2), 0, 1, True),
-        (ledger.Figures(harmless=2), 0, 1, False),
-        (ledger.Figures(right=9, wrong=1), 0, 0, True),
-        (ledger.Figures(right=2), 1, 0, True),
-        (ledger.Figures(), 0, 0, False),
-        (ledger.Figures(), 1, 0, True),
-        (ledger.Figures(), 0, 1, True),
+        (ledger.Figures(right=9, wrong=1, repositories=2), 0, True),
+        (ledger.Figures(right=8, wrong=2, repositories=5), 0, False),
+        (ledger.Figures(right=8, wrong=2, repositories=5), 7, False),
+        (ledger.Figures(right=18, repositories=1), 0, False),
+        (ledger.Figures(right=18, repositories=1), 1, False),
+        (ledger.Figures(right=1, repositories=1), 2, True),
+        (ledger.Figures(harmless=10), 0, False),
+        (ledger.Figures(), 0, False),
+        (ledger.Figures(), 1, False),
+        (ledger.Figures(), 2, True),
     ],
 )
-def test_what_earns_likely(figures: ledger.Figures, recorded: int, programs: int, earns: bool) -> None:
-    assert ledger.earned(figures, recorded, programs) is earns
+def test_what_earns_likely(figures: ledger.Figures, projects: int, earns: bool) -> None:
+    assert ledger.earned(figures, projects) is earns
 
 
 def test_the_ledger_is_in_order() -> None:

@@ -26,7 +26,6 @@ def test_mistake(name: str) -> None:
         assert near, "no finding within one line of the mark"
     else:
         assert not near, "found now: set found = true in case.toml"
-    assert set(score.case(name).get("by", ())) <= {f"{found.code} {found.form}".strip() for found in near}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=_known_wrong(name)) for name in NAMES])

@@ -49,7 +49,9 @@ def test_any_two_rules_are_apart_in_one_of_the_groups() -> None:
 def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
     screen = RuleIndex.of(select(group, ())).screen
     folders = sorted(
-        folder for folder in apart().iterdir() if any(screen.hits(file.read_bytes()) for file in folder.rglob("*.py"))
+        folder
+        for folder in apart().iterdir()
+        if any(screen.hits(file.read_bytes()) for file in folder.rglob("*.py"))
     )
     found = told(folders, group)
     there = [one for one in all_told() if any(folder in one.path.parents for folder in folders)]
@@ -75,7 +77,7 @@ class Seeing(Rule):
     harm = Harm.COST
 
     def check(self, site: Site) -> Iterator[Finding]:
-        yield site.finding(site.syntax, "here", "Here.")
+        yield site.finding(site.syntax, "Here.")
 
 
 class Near(Seeing):
@@ -89,7 +91,10 @@ class Within(Seeing):
     """Only in functions that say so, and outside of functions in files that do."""
 
     code, name = "XX2", "within"
-    triggers: ClassVar = (Calls("jax.device_put", function_says=("wanted",)), Methods("place", function_says=("wanted",)))
+    triggers: ClassVar = (
+        Calls("jax.device_put", function_says=("wanted",)),
+        Methods("place", function_says=("wanted",)),
+    )
 
 
 class Outside(Seeing):

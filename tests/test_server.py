@@ -400,7 +400,7 @@ def test_a_rule_that_fails_is_logged_and_the_others_go_on(
         "    def check(self, site):\n"
         "        if 'fail' in site.file.source.text:\n"
         "            raise KeyError('oh')\n"
-        "        yield site.finding(site.syntax, '', 'Found.')\n"
+        "        yield site.finding(site.syntax, 'Found.')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(pack))
 

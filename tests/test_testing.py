@@ -36,7 +36,7 @@ class Old(Rule):
 RIGHT = """
         if text.endswith("old"):
             fix = Fix(Safety.SAFE, "write new", (Edit(end - 3, end, "new"),))
-            yield site.finding(site.call, "old", "It is old.", fix=fix)
+            yield site.finding(site.call, "It is old.", fix=fix)
 """
 BAD = "import jax\n\nx = jax.old(1)  # ZZ101\n"
 GOOD = "import jax\n\nx = jax.new(1)  # ZZ101\n"
@@ -85,7 +85,7 @@ def test_a_right_rule_passes(rule: Rules) -> None:
         (RIGHT.replace("fix=fix", ""), ""),
         ("        raise KeyError(text)\n        yield\n", "failed at line 3: KeyError"),
         (
-            RIGHT + "            yield site.finding(site.file.tree.body[0], '', 'Here.')\n",
+            RIGHT + "            yield site.finding(site.file.tree.body[0], 'Here.')\n",
             "not marked: bad.py:1 ZZ101",
         ),
     ],

@@ -113,14 +113,15 @@ def _done(finding: Finding) -> str:
 
 
 def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
-    label = f" {_prose(finding.label)}:" if finding.label else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
     _, together, reasons = advice.partition(f"{TOGETHER}: ")
     below = next((group for group in groups if together and _told(reasons, group)), None)
     if below is not None:  # where all of it is told together, what to write is told once
-        advice = f"see \"{_kept_title(below)}\""
+        advice = f'see "{_kept_title(below)}"'
     help = f" {_prose(sentence(advice))}" if advice else ""
-    return f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}){label} {_prose(finding.message)}{help}"
+    return (
+        f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}) {_prose(finding.message)}{help}"
+    )
 
 
 def _asked(finding: Finding, group: by_project.Group) -> str:

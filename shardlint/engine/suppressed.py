@@ -36,7 +36,7 @@ def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] |
             yield from _unused(source, comment, ran)
         if not comment.reason:
             yield Finding(
-                SuppressionWithoutReason, comment.offset, comment.end, "says no reason", "Nobody can tell later why.",
+                SuppressionWithoutReason, comment.offset, comment.end, "", "The suppression gives no reason.",
                 help="write the reason after the bracket", harm=SuppressionWithoutReason.harm,
             )  # fmt: skip
 
@@ -48,17 +48,18 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     if (comment.codes and not idle) or (not comment.codes and comment.used):
         return []
     whole = not comment.codes or len(idle) == len(comment.codes)
-    what = "it suppresses nothing" if whole else f"{', '.join(idle)} suppresses nothing here"
+    what = "The comment" if whole else ", ".join(idle)
+    message = f"{what} suppresses no finding here, and would hide the next mistake on this line."
     if comment.misspelt or unknown:  # what is meant is for people to say
         kind = comment.kind
         wrong = (
-            f"No rule is called {', '.join(unknown)}{_near(unknown)}"
+            f"No rule is called {', '.join(unknown)}{_near(unknown)}."
             if unknown
-            else "It names no code in brackets"
+            else "The suppression names no code in brackets."
         )
         return [
-            Finding(UnusedSuppression, comment.offset, comment.end, what,
-                    f"{wrong}; write `# shardlint: {kind}[SL201]`, with the codes that are meant.",
+            Finding(UnusedSuppression, comment.offset, comment.end, "", wrong,
+                    help=f"write `# shardlint: {kind}[SL201]` with the codes to suppress",
                     harm=UnusedSuppression.harm)
         ]  # fmt: skip
     if whole:
@@ -70,7 +71,7 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
         edit = Edit(comment.offset, comment.end, inside)
     fix = Fix(Safety.SAFE, "remove the comment" if whole else "remove the code", (edit,))
     return [
-        Finding(UnusedSuppression, comment.offset, comment.end, what, "It would hide the next mistake on this line.",
+        Finding(UnusedSuppression, comment.offset, comment.end, "", message,
                 harm=UnusedSuppression.harm, fix=fix)
     ]  # fmt: skip
 

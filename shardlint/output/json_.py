@@ -49,7 +49,6 @@ def _skipped(path: Path, reason: str, rule: str | None = None) -> dict[str, Any]
 
 
 def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
-    message = f"{finding.label}: {finding.message}" if finding.label else finding.message
     fix = finding.fix
     return {
         "code": finding.rule.code,
@@ -58,7 +57,7 @@ def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
         "certainty": finding.certainty.value,
         "form": finding.form,
         "why": finding.why,
-        "message": f"{message} {finding.help}".strip() if fix is None else message,
+        "message": f"{finding.message} {finding.help}".strip() if fix is None else finding.message,
         "path": file.path.as_posix(),
         **_range(file, finding.start, finding.end),
         "cell": file.source.place(finding.start)[0],

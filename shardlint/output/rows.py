@@ -57,8 +57,7 @@ class Row:
         finding = self.finding
         cell, line, column = self.file.source.place(finding.start)
         where = "" if cell is None else f"cell {cell}:{line}:{column}: "
-        label = f"{finding.label}: " if finding.label else ""
-        return f"{where}{label}{finding.message}".strip() or self.title
+        return f"{where}{finding.message}".strip() or self.title
 
     @property
     def advice(self) -> str:

@@ -82,8 +82,7 @@ def end(report: Report) -> Iterator[str]:
 
 
 def _line(finding: Finding, look: Look) -> str:
-    head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
-    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {printable(head)}"
+    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {printable(finding.message)}"
 
 
 def assumed(report: Report) -> Iterator[str]:
@@ -93,7 +92,7 @@ def assumed(report: Report) -> Iterator[str]:
     lines: dict[str, list[str]] = {}
     told = [file for file in report.reports if any(not _is_own(finding) for finding in file.findings)]
     projects = report.find_targets([file.path for file in told]) if told else {}
-    messages = " ".join(finding.message for file in told for finding in file.findings)
+    messages = " ".join(f"{finding.message} {finding.why}" for file in told for finding in file.findings)
     for root, targets in projects.items():
         releases = [
             f"{package} {release} (assumed: nothing pins it)"
@@ -143,7 +142,9 @@ def summary(report: Report) -> str:
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
     text = f"{count(len(found), 'new finding' if report.known else 'finding')} in {files}."
     if report.elsewhere:
-        text += f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
+        text += (
+            f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
+        )
     text += _known(report)
     if safe:
         text += f" `shardlint fix` fixes {safe}."
@@ -227,10 +228,10 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
     yield f"{look.place(file.path, place(file, finding))} {look.rule(finding)}  {look.faint(f'[{tags(finding)}]')}"
-    if source.text:
-        yield from _underlined(source, finding, line, column, look)
     for text in finding.message.splitlines():
         yield from look.wrapped(printable(text))
+    if source.text:
+        yield from _underlined(source, finding, line, column, look)
     if finding.why:
         yield from look.wrapped(f"Why: {printable(finding.why)}")
     if finding.fix is not None:

@@ -107,8 +107,9 @@ def _broken(
             if (finding.rule.code, finding.start) in known or not _breaks(finding):
                 continue
             line = work.after.position(finding.start)[0]
-            floor = next((one for one in older if f"On {one.package} " in finding.message), older[0])
-            said = finding.message.partition(": ")[2].rstrip(".") or finding.label
+            claim = f"{finding.message} {finding.why}"
+            floor = next((one for one in older if f"On {one.package} " in claim), older[0])
+            said = finding.message.rstrip(".")
             why = f"{floor.allows}, where line {line} would be {finding.rule.code} ({said}); {_way_out(floor, now)}"
             yield from ((made, work.after.told(why)) for made in _makers(work, finding.start, line))
 

@@ -152,8 +152,8 @@ class BannedCall(Rule):
         shown = site.shown(node)
         yield site.finding(
             node,
-            "banned" if shown == full else f"`{shown}` is {full}, banned",
             f"This project bans {site.api} (`banned-calls` in its settings): {site.program.own.banned[site.api]}",
+            label="banned" if shown == full else f"`{shown}` is {full}, banned",
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
         )
 

@@ -1,8 +1,8 @@
 """The ledger: findings on public code that a person judged, by rule and form.
 
 A rule pack says where its ledger is: `LEDGER` names folders of `CODE.jsonl`, one judged finding a line. A form of a
-rule is likely only where the ledger, or where it says nothing recorded real mistakes or programs of the recall test
-set, bear that out: see `earned`.
+rule is likely only if the ledger or recorded real mistakes bear that out (`earned`), or if it is about a contract that
+is tested against jax and names what it assumes (`Rule.assumptions`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Verdict = Literal["right", "harmless", "wrong"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 SHARE = 0.9
 """What share of its judged findings must be true for a form to be likely."""
-_FEW = 3
+_SOURCES = 2
 
 
 class BadLedger(Exception):
@@ -53,6 +53,8 @@ class Figures:
     right: int = 0
     harmless: int = 0
     wrong: int = 0
+    repositories: int = 0
+    """The number of repositories with a right finding."""
 
     @property
     def judged(self) -> int:
@@ -65,19 +67,15 @@ class Figures:
         return (self.right + self.harmless) / self.judged if self.judged else None
 
 
-def earned(figures: Figures, recorded: int, programs: int = 0) -> bool:
-    """Whether a form may be called likely.
+def earned(figures: Figures, projects: int) -> bool:
+    """True if the evidence for a form suffices to report it by default.
 
-    `recorded` counts the recorded real mistakes it finds, `programs` the programs of the recall test set, whose right
-    twins it leaves alone. Nine of ten judged findings must be true, and some of them a mistake; where few were judged
-    it must find recorded ones, or programs and no judged one is wrong. Where public code has no finding of it, recorded
-    ones or programs are all there is.
+    Two repositories must have a finding that was judged right, or two projects (`projects`) a recorded mistake that the
+    form finds; and nine of ten judged findings must be right or harmless.
     """
-    if figures.share is None:
-        return recorded + programs > 0
-    found = figures.right + recorded
-    enough = figures.judged >= _FEW or recorded > 0 or (programs > 0 and figures.wrong == 0)
-    return figures.share >= SHARE and found > 0 and enough
+    if figures.share is not None and figures.share < SHARE:
+        return False
+    return figures.repositories >= _SOURCES or projects >= _SOURCES
 
 
 def entries(code: str) -> list[Judged]:
@@ -110,10 +108,16 @@ def checked(row: object) -> Judged:
 
 def figures(judged: Iterable[Judged]) -> dict[str, Figures]:
     """The figures of each form, by its name."""
-    counts: dict[str, dict[str, int]] = {}
-    for one in judged:
-        counts.setdefault(one.form, dict.fromkeys(VERDICTS, 0))[one.verdict] += 1
-    return {form: Figures(**counts[form]) for form in sorted(counts)}
+    by_form: dict[str, list[Judged]] = {}
+    for row in judged:
+        by_form.setdefault(row.form, []).append(row)
+    return {
+        form: Figures(
+            **{verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS},
+            repositories=len({row.repository for row in rows if row.verdict == "right"}),
+        )
+        for form, rows in sorted(by_form.items())
+    }
 
 
 def table(found: dict[str, Figures]) -> Iterator[str]:

@@ -124,10 +124,10 @@ class Named:
 class Finding:
     """One finding. `start` and `end` are character offsets in the file's text.
 
-    `label` stands beside the underlined code, `message` says what will happen on the user's releases, and `help` what
-    to write instead where there is no fix to apply. `form` is a short, lasting name of the form of the mistake within
-    its rule, by which findings are judged (see ledger.py). `why` is the evidence for what the text does not
-    prove: an annotation, a configuration file, a line beside it. `obstacles` is not None where a project has many such
+    `message` is the effect on the user's releases. `why` is the evidence: the call chain, an annotation, a
+    configuration file. `help` is what to write if there is no fix. `label` is a short note at the underlined code.
+    `form` is a short, lasting name of the form of the mistake within its rule, by which findings are judged (see
+    ledger.py). `obstacles` is not None where a project has many such
     findings, of which the report says one line: what keeps it from being fixed, each with its file and line.
     """
 
@@ -350,7 +350,20 @@ Form = Literal[
 """What a trigger came upon (see `Site`)."""
 
 
-Trigger = Calls | Uses | Names | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes | Mapped
+Trigger = (
+    Calls
+    | Uses
+    | Names
+    | Imports
+    | Methods
+    | Attributes
+    | Keywords
+    | Withs
+    | Statements
+    | Lines
+    | Takes
+    | Mapped
+)
 
 
 class Rule(ABC):
@@ -370,6 +383,9 @@ class Rule(ABC):
     harm: ClassVar[Harm]
     certainty: ClassVar[Certainty] = Certainty.PROVEN
     likely: ClassVar[tuple[str, ...]] = ()
+    assumptions: ClassVar[Mapping[str, str]] = {}
+    """What a likely form assumes beyond the text, by form: "the calls in this project are all calls". Only for forms of
+    a contract of jax or a library, which the rule's proof tests against jax. Other likely forms need evidence."""
     default: ClassVar[bool] = True
     deprecated: ClassVar[str] = ""
     """What to use in place of a rule that is going away. It runs only where it is selected by its code or name."""

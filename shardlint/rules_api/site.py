@@ -106,7 +106,9 @@ class Site:
     def _seen_on(self, program: Program) -> list[Finding]:
         """What the rule finds in the program as it is on one way to the site."""
         api = Api(self.api, self.written)
-        return Site(program, self.file, self.syntax, api, self.form, self.targets, self.rule, by=self.by)._checked()
+        return Site(
+            program, self.file, self.syntax, api, self.form, self.targets, self.rule, by=self.by
+        )._checked()
 
     def _at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
         """The call of this file that leads to findings in the function that it calls: it may be that which is wrong."""
@@ -333,9 +335,10 @@ class Site:
     def finding(
         self,
         node: ast.AST,
-        label: str,
         message: str,
         *,
+        label: str = "",
+        via: Region | None = None,
         help: str = "",
         fix: Fix | None = None,
         harm: Harm | None = None,
@@ -348,9 +351,13 @@ class Site:
     ) -> Finding:
         """A finding at a node (or at `span`, character offsets).
 
-        One that is not proven is likely where its `form` is among those that the rule says are. `kept` is why it is
-        not rewritten, and is said where there is no fix.
+        `message` begins with the effect and names the array or function. `why` is the evidence; `via` adds the calls
+        that lead to the node and what traces them. `help` is what to write. `label` is a short note at the underlined
+        code. A finding that is not proven is likely if the rule lists its `form` as likely. `kept` is the reason why
+        it is not rewritten; it is reported only if there is no fix.
         """
+        if via is not None:
+            why = "; ".join(filter(None, (via.describe(self.file), why)))
         if fix is None and (kept or (self.rule.by_hand and "not rewritten" not in help)):
             reason = f"not rewritten: {kept or self.rule.by_hand}"
             help = f"{help}; {reason}" if help else reason

@@ -68,10 +68,9 @@ def _mark(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> l
 
 
 def _message(finding: Finding) -> str:
-    label = f"{finding.label}: " if finding.label else ""
     why = f"Why: {finding.why}" if finding.why else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
-    return "\n".join(filter(None, (f"{label}{finding.message}", why, sentence(advice) if advice else "")))
+    return "\n".join(filter(None, (finding.message, why, sentence(advice) if advice else "")))
 
 
 def _severity(finding: Finding) -> lsp.DiagnosticSeverity:

@@ -80,12 +80,6 @@ def near_marks(name: str) -> list[Found]:
     ]
 
 
-def finders() -> Counter[tuple[str, str]]:
-    """In how many cases each form of a rule is said to find the mistake (`by`), by rule and form."""
-    said = (form.partition(" ") for name in names() for form in case(name).get("by", ()))
-    return Counter((code, form) for code, _, form in said)
-
-
 def main(verbose: bool) -> None:
     """Print the table."""
     found, quiet, total = Counter[str](), Counter[str](), Counter[str]()

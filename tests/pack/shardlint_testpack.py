@@ -38,7 +38,9 @@ class _Call(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         if not site.expected_to_fail and not site.guarded:
-            yield site.finding(site.call, "here", f"On {site.release('jax')} this is told.", fix=self.fix_for(site))
+            yield site.finding(
+                site.call, f"On {site.release('jax')} this is told.", label="here", fix=self.fix_for(site)
+            )
 
     def fix_for(self, site: Site):
         return None
@@ -95,7 +97,7 @@ class Judged(Rule):
         form = {1: "one", 2: "two"}.get(count, "")
         certainty = Certainty.POSSIBLE if form else Certainty.PROVEN
         if not form or site.wants(form):
-            yield site.finding(site.call, "", "x", certainty=certainty, form=form, why=f"{count} arguments")
+            yield site.finding(site.call, "x", certainty=certainty, form=form, why=f"{count} arguments")
 
 
 class Quiet(_Call):
@@ -127,7 +129,7 @@ class Named(Rule):
     triggers = (Uses("jax.tree_map", "jax.experimental.pjit.*"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
-        yield site.finding(site.syntax, site.form, f"{site.written} is gone.")
+        yield site.finding(site.syntax, f"{site.written} is gone.", label=site.form)
 
 
 class Nested(_Call):

@@ -31,7 +31,7 @@ class Told(Rule):
     def check(self, site):
         {body}
 '''
-FINDS = 'yield site.finding(site.call, "here", "It is.")'
+FINDS = 'yield site.finding(site.call, "It is.")'
 
 
 @pytest.fixture

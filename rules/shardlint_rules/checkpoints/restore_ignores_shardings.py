@@ -63,9 +63,9 @@ class RestoreIgnoresShardings(Rule):
         text = site.shown(target)
         yield site.finding(
             target,
-            "its shardings are not read",
             "The PyTree handler restores arrays as they were saved, on the mesh of the program that saved them, "
             f"wherever the leaves of `{text}` lie.",
+            label="its shardings are not read",
             help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
             form="target-alone",
             why="no restore_args are given",

@@ -111,13 +111,19 @@ class RestoredNotPlaced(Rule):
         if placed is None or _placed_later(site, scope, target, statement):
             return
         where, splits = placed
-        form = "" if splits else "split-beside" if site.shardings.may_split(site.value(where)) else "beside-placed"
+        form = (
+            ""
+            if splits
+            else "split-beside"
+            if site.shardings.may_split(site.value(where))
+            else "beside-placed"
+        )
         text = site.shown(where)
         yield site.finding(
             call.func,
-            f"`{target.id}` is left as it was read",
             f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to none, and at "
             f"line {where.lineno} `{target.id}` is placed with `{text}`.",
+            label=f"`{target.id}` is left as it was read",
             help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
@@ -141,9 +147,9 @@ class RestoredNotPlaced(Rule):
             text = site.shown(where)
             yield site.finding(
                 derived.value,
-                f"`{written}` is left where it was read to",
                 f"On {site.release('jax')} a jitted function gets it whole on every device: {derived.why}, and line "
                 f"{where.lineno} places what it makes for `{written}` by `{text}`.",
+                label=f"`{written}` is left where it was read to",
                 help="place it as the other way does",
                 certainty=Certainty.POSSIBLE,
                 form="derived",
@@ -167,9 +173,9 @@ class RestoredNotPlaced(Rule):
                         text = site.shown(others[index])
                         yield site.finding(
                             value,
-                            "this is returned as it was read",
                             f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to "
                             f"none, and line {other.lineno} returns `{text}`, which is placed.",
+                            label="this is returned as it was read",
                             help="place it as the other way does",
                             certainty=Certainty.POSSIBLE,
                             form="returned",

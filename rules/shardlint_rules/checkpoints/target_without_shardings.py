@@ -82,9 +82,9 @@ class TargetWithoutShardings(Rule):
             return
         yield site.finding(
             site.call,
-            "it has no shardings",
             f"At {spots[spot]} it says how arrays are restored: where the target has no sharding, they come back as "
             "they were saved, whatever the mesh of this program is, or on one device.",
+            label="it has no shardings",
             help="give each leaf its own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)",
             form="restored",
             why="the program shards its state, and nothing places what is restored",

@@ -76,8 +76,8 @@ class BadExpression(Rule):
             label = f"in {given.text!r}, at {given.text[fault.start : fault.end]!r}: {label}"
         return site.finding(
             given.node,
-            label,
             f"On {site.release('einshard')} this raises {raised}.",
+            label=label,
             help="write names and spaces left of `->`, and right of it each name with its count, as in `x y -> x y*`",
             span=given.span(fault.start, fault.end),
             certainty=certainty,

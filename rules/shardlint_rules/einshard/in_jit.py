@@ -56,8 +56,8 @@ class EinshardInJit(Rule):
         sure = site.region.proven and _traced(site, array)
         yield site.finding(
             site.call.func,
-            site.region.describe(site.file),
             f"On {site.release('jax')} this raises UnexpectedTracerError: einshard reads the array, and here is none.",
+            via=site.region,
             help="constrain it by jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
             "or place it before the traced function is called",
             fix=self._fix(site, array),
@@ -94,14 +94,16 @@ class EinshardInJit(Rule):
 def _host(site: Site, array: ast.expr) -> bool:
     """Whether it may be a NumPy array, which einshard can read in a trace too."""
     return any(
-        isinstance(option, CallResult) and option.api.startswith("numpy.") for option in options(site.value(array))
+        isinstance(option, CallResult) and option.api.startswith("numpy.")
+        for option in options(site.value(array))
     )
 
 
 def _traced(site: Site, array: ast.expr) -> bool:
     """Whether the array is surely jax's own: made by it, or out of what the traced function is given."""
     if any(
-        isinstance(option, CallResult) and option.api.startswith("jax.") for option in options(site.value(array))
+        isinstance(option, CallResult) and option.api.startswith("jax.")
+        for option in options(site.value(array))
     ):
         return True
     function = site.scope.function()

@@ -135,8 +135,8 @@ class StrayStar(Rule):
             label = f"in {given.text!r}: {label}"
         return site.finding(
             given.node,
-            label,
             f"On {site.release('einshard')} {what}.",
+            label=label,
             help=help,
             fix=fix,
             span=given.of(element),

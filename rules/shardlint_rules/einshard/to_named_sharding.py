@@ -71,8 +71,8 @@ class EinshardToNamedSharding(Rule):
             says += ": a jit that takes arrays of two such meshes can raise IndivisibleError"
         yield site.finding(
             site.call.func,
-            "a mesh of its own",
             f"On {site.release('jax')} {says}.",
+            label="a mesh of its own",
             help=f"rewrite it by hand: {reason}"
             if reason
             else "write device_put with a NamedSharding of one mesh",

@@ -77,8 +77,8 @@ class DevicePutModule(Rule):
         silent = leaf.kind == "number"
         yield site.finding(
             site.call.func,
-            f"`{leaf.path}` of {instance.name} is {_WORDS[leaf.kind]}",
             _message(site, leaf),
+            label=f"`{leaf.path}` of {instance.name} is {_WORDS[leaf.kind]}",
             help="shard it with eqx.filter_shard, or place only its arrays: eqx.filter(..., eqx.is_array)",
             fix=self._fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
@@ -138,7 +138,8 @@ def _uncommitted(site: Site, place: Place) -> bool:
         return True
     found = options(site.program.evaluator.value(place))
     return all(
-        isinstance(value, Constant | Function | Api | Transformed | ClassValue) or _new(value) for value in found
+        isinstance(value, Constant | Function | Api | Transformed | ClassValue) or _new(value)
+        for value in found
     )
 
 

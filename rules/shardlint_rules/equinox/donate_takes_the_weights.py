@@ -75,8 +75,8 @@ class DonateTakesTheWeights(Rule):
             return
         yield site.finding(
             keyword,
-            problem.label,
             problem.message,
+            label=problem.label,
             help='make the model the first argument of a function, with donate="all-except-first"',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )

@@ -77,7 +77,11 @@ class FilterJitJitKeyword(Rule):
             node = node or (keyword if entries else None)
         certainty = self._certainty(site, places)
         where = next(iter(sometimes.values())).place if sometimes and len(sometimes) == len(places) else None
-        why = f"{_line(site, where)} puts {next(iter(sometimes))} into the dict" if where is not None else besides(site)
+        why = (
+            f"{_line(site, where)} puts {next(iter(sometimes))} into the dict"
+            if where is not None
+            else besides(site)
+        )
         if node is None or certainty is None or (why and not site.wants("sometimes")):
             return
         fix, reason = self._fix(site)
@@ -89,8 +93,8 @@ class FilterJitJitKeyword(Rule):
             when = "this raises ValueError as soon as it wraps a function"
         yield site.finding(
             node,
-            f"`filter_jit` takes no {' and no '.join(places)}",
             f"On {site.release('equinox')} {when}.",
+            label=f"`filter_jit` takes no {' and no '.join(places)}",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             certainty=Certainty.POSSIBLE if why else certainty,

@@ -89,8 +89,8 @@ class FilterJitShardings(Rule):
         advice = "constrain inside the function with eqx.filter_shard"
         yield site.finding(
             given.node,
-            f"`filter_jit` takes no {' and no '.join(given.names)}",
             outcome.message,
+            label=f"`filter_jit` takes no {' and no '.join(given.names)}",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,

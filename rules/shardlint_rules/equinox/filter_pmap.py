@@ -53,10 +53,10 @@ class FilterPmap(Rule):
         whole = _goes_in_whole(site)
         yield site.finding(
             name,
-            "what goes in whole is sent to the devices at every call" if whole
-            else "its results lie over an axis of its own, which is of no mesh",
             "What goes in whole, weights mostly, stays on one device and is sent to the others at every call." if whole
             else "What it gives is taken apart and sent again by what is compiled for a mesh.",
+            label=("what goes in whole is sent to the devices at every call" if whole
+            else "its results lie over an axis of its own, which is of no mesh"),
             help="shard the inputs once with eqx.filter_shard and compile with eqx.filter_jit",
             certainty=None if whole else Certainty.POSSIBLE,
             form="" if whole else "stacked",
@@ -66,7 +66,9 @@ class FilterPmap(Rule):
 def _goes_in_whole(site: Site) -> bool:
     """Whether `in_axes` says None of an argument: by default each array has a row for each device."""
     place = site.arguments.keywords.get("in_axes") if site.form != "name" else None
-    return place is not None and any(isinstance(one, ast.Constant) and one.value is None for one in walk(place.node))
+    return place is not None and any(
+        isinstance(one, ast.Constant) and one.value is None for one in walk(place.node)
+    )
 
 
 def _on_one_device(site: Site) -> bool:

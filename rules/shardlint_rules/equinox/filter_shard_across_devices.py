@@ -60,8 +60,8 @@ class FilterShardAcrossDevices(Rule):
         proven = site.region.traced == "never"
         yield site.finding(
             site.call.func,
-            f"it is on {before.words}, and is to be on {after.words}",
             f"On {site.release('jax')} this raises ValueError: filter_shard does not move what is committed elsewhere.",
+            label=f"it is on {before.words}, and is to be on {after.words}",
             help="outside jit move it with jax.device_put",
             fix=self._fix(site) if proven else None,  # in traced code device_put would place nothing
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,

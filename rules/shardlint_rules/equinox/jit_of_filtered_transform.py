@@ -63,8 +63,8 @@ class JitOfFilteredTransform(Rule):
         kind = _UNHASHABLE[names[0]]
         yield site.finding(
             found.name,
-            f"compiles what {names[0].replace('equinox.', 'eqx.')} returned",
             f"On {site.release('equinox')} calling it raises TypeError: unhashable type: '{kind}'.",
+            label=f"compiles what {names[0].replace('equinox.', 'eqx.')} returned",
             help="compile it with eqx.filter_jit",
             fix=to_filter_jit(site, found),
         )

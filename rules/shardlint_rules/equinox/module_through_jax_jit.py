@@ -69,8 +69,8 @@ class ModuleThroughJaxJit(Rule):
         for problem in problems[:1]:
             yield site.finding(
                 found.name,
-                problem.label,
                 problem.message,
+                label=problem.label,
                 help="compile it with eqx.filter_jit, or split the Module with eqx.partition",
                 fix=to_filter_jit(site, found),
                 certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,

@@ -87,9 +87,9 @@ class WeightsBecomeConstants(Rule):
         elif variable is not None:
             yield site.finding(
                 found.name,
-                f"`{variable.name}`, placed at line {variable.line}, is not an argument",
                 f"On {site.release('jax')} `{variable.name}` becomes a constant of the compiled program: whole on "
                 "every device that runs it, its sharding lost.",
+                label=f"`{variable.name}`, placed at line {variable.line}, is not an argument",
                 help=f"make `{variable.name}` an argument of the function",
             )
 
@@ -100,9 +100,9 @@ class WeightsBecomeConstants(Rule):
             text = site.text(found.read)
             yield site.finding(
                 found.read,
-                f"`{text}` is read when this is compiled, and `{found.method}` assigns it later",
                 f"On {site.release('jax')} `{text}` becomes a constant of the compiled program, whole on every device: "
                 f"what line {found.line} assigns is never seen, as nothing is compiled anew for it.",
+                label=f"`{text}` is read when this is compiled, and `{found.method}` assigns it later",
                 help=f"make `{found.read.attr}` an argument of the function",
                 certainty=Certainty.POSSIBLE,
                 form="reassigned",
@@ -115,13 +115,13 @@ class WeightsBecomeConstants(Rule):
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,
-            f"`{model}` is not an argument of what is compiled",
             f"On {site.release('jax')} its weights become constants of the compiled program: "
             + (
                 "whole on every device that runs it, their sharding lost."
                 if sharded
                 else "copied when it is compiled."
             ),
+            label=f"`{model}` is not an argument of what is compiled",
             help="compile the Module itself with eqx.filter_jit, or make it an argument",
             fix=self._fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,

@@ -55,9 +55,9 @@ def loaded(site: Site) -> Finding | None:
     name = site.shown(variable)
     return site.finding(
         site.file.statement(site.syntax),
-        f"`{name}` gets another sharding",
         f"On {site.release('flax')} the variable takes the array as it is, whole on one device or on every one: what "
         "is read knows nothing of how the variable was split.",
+        label=f"`{name}` gets another sharding",
         help=f"place it: jax.device_put({' '.join(site.text(given.args[0]).split())}, "
         f"{name}.get_value().sharding)",
         certainty=Certainty.POSSIBLE,

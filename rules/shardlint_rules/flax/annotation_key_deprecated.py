@@ -57,7 +57,7 @@ class AnnotationKeyDeprecated(Rule):
                 continue
             yield site.finding(
                 one.node,
-                f"renamed to {write}",
                 f"On {site.release('flax')} this works, with a DeprecationWarning.",
+                label=f"renamed to {write}",
                 fix=renamed(site, one, write, OLDER),
             )

@@ -113,8 +113,8 @@ class AnnotationKeyIgnored(Rule):
             return None
         return site.finding(
             one.node,
-            "flax does not look at this key",
             f"On {on} `{one.key}` is metadata like any other: the variable is not sharded by it, and nothing is said.",
+            label="flax does not look at this key",
             help=f"write {write}",
             fix=renamed(site, one, write, "the variable is sharded then"),
         )
@@ -135,10 +135,10 @@ class AnnotationKeyIgnored(Rule):
         raises, set_later = _raises(site, key), _sets(around, key.value)
         yield site.finding(
             key,
-            f"flax keeps it as {kept}",
             f"On {site.release('flax')} this raises KeyError: {missing}."
             if raises
             else f"On {site.release('flax')} {missing}: what comes back says that it is not sharded.",
+            label=f"flax keeps it as {kept}",
             harm=Harm.CRASH if raises else None,
             help=f"read and set {kept}" if set_later else "",
             fix=None if set_later else site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
@@ -153,21 +153,16 @@ class AnnotationKeyIgnored(Rule):
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         why = _variable(site)
-        if (
-            why is None
-            or f'"{kept}"' in around
-            or f"'{kept}'" in around
-            or not site.anywhere("nnx")
-        ):
+        if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
             return
         start, end = site.file.span(key)
         instead = "the sharding of its array, or the default" if key.value == "sharding" else "the default"
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         yield site.finding(
             key,
-            f"flax keeps it as {kept}",
             f"On {site.release('flax')} the axes that a variable is annotated with are its `{kept}`: this gives "
             f"{instead}.",
+            label=f"flax keeps it as {kept}",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
             certainty=Certainty.POSSIBLE,
             form="getattr",

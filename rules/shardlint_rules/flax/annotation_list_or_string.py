@@ -79,8 +79,8 @@ class AnnotationListOrString(Rule):
         message = f"On {on} a {what} is passed over: the variable is replicated, and nothing is said."
         return site.finding(
             node,
-            label,
             message if ignored else letters,
+            label=label,
             help="write a tuple with an entry for each dimension",
             fix=self._fix(site, node),
             harm=Harm.SILENT if ignored else Harm.CRASH,

@@ -83,9 +83,9 @@ class ChangeLostInJit(Rule):
             return
         yield site.finding(
             changed,
-            site.region.describe(site.file),
             f"On {site.release('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: "
             f"outside `{changed.id}` stays as it was, and nothing is raised.",
+            via=site.region,
             help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and update with it outside",
             certainty=Certainty.PROVEN,
             why=shown,

@@ -68,9 +68,9 @@ class LinenConstraintIgnored(Rule):
             at = context.contexts[0].place
             yield site.finding(
                 site.call,
-                f"the mesh entered at line {at.line} is not seen",
                 f"On {site.release('flax')} this does nothing: it looks for the mesh of jax.set_mesh, "
                 "and `with mesh:` sets another.",
+                label=f"the mesh entered at line {at.line} is not seen",
                 help="enter the mesh by jax.set_mesh(mesh), or write mesh=mesh here",
             )
 
@@ -89,8 +89,8 @@ class LinenConstraintIgnored(Rule):
         sure = outside.complete or not _sets_a_mesh(site)
         yield site.finding(
             mesh.place.node,
-            "linen's logical constraints do not see this mesh",
             f"On {site.release('flax')} they look for the mesh of jax.set_mesh, and do nothing under `with mesh:`.",
+            label="linen's logical constraints do not see this mesh",
             help="write jax.set_mesh(mesh) in its place",
             fix=self._fix(site, mesh),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,

@@ -67,9 +67,9 @@ class LogicalAxesCollide(Rule):
             where = "" if len(lost) == len(asked) else " in one of the lists of rules"
             yield site.finding(
                 node,
-                f"{shown}, which the rule of {name!r} asks for{where}, goes to {winner!r}",
                 f"On {site.release('flax')} linen leaves this dimension whole on every device: a mesh axis splits one "
                 "dimension of an array.",
+                label=f"{shown}, which the rule of {name!r} asks for{where}, goes to {winner!r}",
                 help=f'give {name!r} another mesh axis, or a last rule ("{name}", None) if it is to stay whole here',
                 certainty=Certainty.PROVEN if always else Certainty.POSSIBLE,
                 form="" if always else "one-of-the-lists",

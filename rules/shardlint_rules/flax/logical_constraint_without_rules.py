@@ -48,7 +48,7 @@ class LogicalConstraintWithoutRules(Rule):
             return
         yield site.finding(
             site.call,
-            "nothing in this program sets axis rules",
             f"On {site.release('flax')} this shards nothing: only rules say which mesh axes logical names mean.",
+            label="nothing in this program sets axis rules",
             help="call it under nn.logical_axis_rules([(name, mesh axis), ...]), or write rules=...",
         )

@@ -84,9 +84,11 @@ class LogicalNameWithoutRule(Rule):
         known = ", ".join(repr(one) for one in (near or ([prefixed] if prefixed else sorted(every)[:6])))
         return site.finding(
             node,
-            f"no rule for {name!r}"
-            + (", and the other names split nothing" if forgotten and not near else ""),
             f"On {site.release('flax')} linen leaves this dimension whole on every device, and says nothing.",
+            label=(
+                f"no rule for {name!r}"
+                + (", and the other names split nothing" if forgotten and not near else "")
+            ),
             help=f"give it a rule, or write a name that has one: {known}",
             fix=fix,
             certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,

@@ -70,8 +70,8 @@ class NnxParamCall(Rule):
         if len(given.positional) > 1:
             return site.finding(
                 site.call.args[1],
-                f"{kind} takes one positional argument: the array",
                 f"On {on} this raises TypeError.",
+                label=f"{kind} takes one positional argument: the array",
                 help=f"write {kind}(initializer(key, shape)); metadata goes by keyword",
                 fix=self._fix(site, site.call.args[1]),
             )
@@ -82,15 +82,15 @@ class NnxParamCall(Rule):
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
-                f"{kind} has no name",
                 f"On {on} the string becomes the value, and the first computation with it raises TypeError.",
+                label=f"{kind} has no name",
                 help=f"write {kind}(initializer(key, shape)): the attribute it is assigned to is its name",
             )
         if all(_is_initializer(value) for value in values):
             return site.finding(
                 argument,
-                "an initializer, not yet called",
                 f"On {on} the function becomes the value, and the first computation with it raises TypeError.",
+                label="an initializer, not yet called",
                 help=f"call it: {kind}({' '.join(site.text(argument).split())}(key, shape))",
                 fix=self._fix(site, argument),
             )
@@ -115,8 +115,8 @@ class NnxParamCall(Rule):
             text = f"On {site.release('flax')} `{value.name}` gets no shape and makes a scalar, which is broadcast."
             return site.finding(
                 keyword,
-                label,
                 text,
+                label=label,
                 help="give the shape with the key: (key, shape)",
                 fix=fix,
                 harm=Harm.SILENT,
@@ -124,7 +124,7 @@ class NnxParamCall(Rule):
         if value is not None and _is_initializer(value):
             text = f"On {site.release('flax')} the initializer gets no shape and raises TypeError."
             return site.finding(
-                keyword, label, text, help="give the shape with the key: (key, shape)", fix=fix
+                keyword, text, label=label, help="give the shape with the key: (key, shape)", fix=fix
             )
         return None
 
@@ -147,7 +147,9 @@ class NnxParamCall(Rule):
         if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):
             return None
         value = site.value(initializer)
-        if not (isinstance(value, CallResult) and value.api in _WITH) or not site.file.bindings(scope, "rngs"):
+        if not (isinstance(value, CallResult) and value.api in _WITH) or not site.file.bindings(
+            scope, "rngs"
+        ):
             return None
         shape = next((one for one in initializer.keywords if one.arg == "shape"), None)
         if shape is None or len(site.call.args) > 2:

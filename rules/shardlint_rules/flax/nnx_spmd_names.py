@@ -107,8 +107,8 @@ class NnxSpmdNames(Rule):
             label, message = "deprecated", f"On {on} this warns: it is only another name of {entry.instead}."
         yield site.finding(
             node,
-            label,
             message,
+            label=label,
             help=entry.advice,
             fix=self._fix(site, entry, node),
             certainty=certainty,

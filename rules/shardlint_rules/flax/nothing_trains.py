@@ -69,8 +69,8 @@ class NothingTrains(Rule):
                 continue
             yield site.finding(
                 call,
-                site.region.describe(site.file),
                 self._message(site, owner.id, merged),
+                via=site.region,
                 help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and update with it outside",
                 fix=None if merged else self._fix(site, scope),
             )

@@ -62,9 +62,9 @@ class RulesNotInJitKey(Rule):
             ]
             yield site.finding(
                 call,
-                f"compiled under other rules at line {before.lineno}",
                 f"On {site.release('flax')} `{call.func.id}` runs with the shardings of those rules: jit does not "
                 "trace it anew when rules change.",
+                label=f"compiled under other rules at line {before.lineno}",
                 help="jit a function of its own for each set of rules",
                 certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.POSSIBLE,
             )

@@ -106,8 +106,8 @@ class ShardedInitIncomplete(Rule):
             imports = (*imports, *more)
         yield site.finding(
             site.call.func,
-            "the specs are never read: the constraint is missing",
             f"On {site.release('flax')} {_unsharded(site, model.id)}",
+            label="the specs are never read: the constraint is missing",
             help=f"write nnx.update({model.id}, {written}) before it is returned",
             fix=self._fix(
                 site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []
@@ -136,8 +136,8 @@ class ShardedInitIncomplete(Rule):
         )
         yield site.finding(
             site.call.func,
-            f"the constrained state is never read: {wrong}",
             f"On {site.release('flax')} {_unsharded(site, model.id)}",
+            label=f"the constrained state is never read: {wrong}",
             help=f"write nnx.update({model.id}, {name or '...'})",
             fix=self._fix(
                 site,
@@ -166,8 +166,8 @@ class ShardedInitIncomplete(Rule):
         edits = init.after(site, last, f"return {model.id}") if scope.returns == [] else []
         yield site.finding(
             site.call.func,
-            f"the last step: nothing returns `{model.id}`",
             f"On {site.release('flax')} the function gives None, and its caller fails where it first uses the model.",
+            label=f"the last step: nothing returns `{model.id}`",
             help=f"write: return {model.id}",
             fix=site.fix(Safety.SAFE, f"write: return {model.id}", edits) if edits else None,
             harm=Harm.CRASH,
@@ -192,8 +192,8 @@ class ShardedInitIncomplete(Rule):
             edits = to_set_mesh(site, context.contexts[0]) if item is not None else None
             yield site.finding(
                 item if item is not None else site.call.func,
-                "to NNX this is not a mesh context",
                 f"On {site.release('flax')} making an annotated variable raises ValueError under `with mesh:`.",
+                label="to NNX this is not a mesh context",
                 help="write with jax.set_mesh(mesh):",
                 fix=self._fix(site, "write with jax.set_mesh", edits or []),
                 harm=Harm.CRASH,
@@ -206,9 +206,9 @@ class ShardedInitIncomplete(Rule):
                 edits = [site.replace(item, site.text(item.args[0]))]
             yield site.finding(
                 item if item is not None else site.call.func,
-                "what nnx.jit gives under use_mesh is replicated",
                 f"On {site.release('flax')} the constraint is lost on the way out of nnx.jit: every device holds the "
                 "whole model.",
+                label="what nnx.jit gives under use_mesh is replicated",
                 help="write with mesh:",
                 fix=self._fix(site, "write with mesh:", edits),
             )
@@ -230,8 +230,8 @@ class ShardedInitIncomplete(Rule):
             wrapped = init.under_mesh(site, call) if call is not site.call else None
             yield site.finding(
                 call.func,
-                "no mesh is in context where the sharded initialization is called",
                 message,
+                label="no mesh is in context where the sharded initialization is called",
                 help=help,
                 fix=self._fix(site, f"write {wrapped[0]}", wrapped[1]) if wrapped is not None else None,
                 harm=Harm.CRASH,

@@ -64,17 +64,17 @@ class SpecAfterUnbox(Rule):
         if inside:
             yield site.finding(
                 first.place.node,
-                f"unboxed before the specs are read at line {site.call.lineno}",
                 f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
                 "replicated.",
+                label=f"unboxed before the specs are read at line {site.call.lineno}",
                 help="give the boxed variables back, read their specs, then unbox",
             )
             return
         yield site.finding(
             argument,
-            f"unboxed at {at}",
             f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
             f"replicated.",
+            label=f"unboxed at {at}",
             help="read the specs of the boxed variables, then unbox",
             fix=self._fix(site, argument, first),
         )

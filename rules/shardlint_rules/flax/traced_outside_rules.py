@@ -80,9 +80,9 @@ class TracedOutsideRules(Rule):
         here = [one.place.node for one in calls if one.place.file is site.file]
         yield site.finding(
             here[0] if here else site.syntax,
-            f"outside of the logical axis rules entered in {elsewhere}",
             f"On {site.release('flax')} the logical constraints of `{named[0]}` constrain nothing here: they look up "
             "their names in the rules in context while this is traced.",
+            label=f"outside of the logical axis rules entered in {elsewhere}",
             help="call it under nn.logical_axis_rules(...) too",
             form="called",
             why="no call of it in sight stands under them",

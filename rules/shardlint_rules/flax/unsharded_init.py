@@ -89,9 +89,9 @@ class UnshardedInit(Rule):
         name = site.shown(model)
         yield site.finding(
             site.call,
-            f"the variables of `{name}` are annotated {_where(site, annotated)}, and {missing}",
             f"`{site.shown(site.call.func)}` raises ValueError on {site.release('flax')}: its state is annotated like "
             "the variables of the model, and needs a mesh.",
+            label=f"the variables of `{name}` are annotated {_where(site, annotated)}, and {missing}",
             help=f"make the optimizer under the `with jax.set_mesh(mesh):` that builds `{name}`",
         )
 
@@ -126,8 +126,8 @@ class UnshardedInit(Rule):
         if why:
             return site.finding(
                 call,
-                f"its variables are annotated {where}, and {why}",
                 f"On {on} making an annotated variable raises ValueError here.",
+                label=f"its variables are annotated {where}, and {why}",
                 help="build it in a function under nnx.jit, and call that under with jax.set_mesh(mesh):",
                 fix=self._fix(site, call, context),
             )
@@ -135,8 +135,8 @@ class UnshardedInit(Rule):
             return None
         return site.finding(
             call,
-            f"its variables are annotated {where}, and made outside jit",
             f"On {on} each parameter is first made whole, and then sharded.",
+            label=f"its variables are annotated {where}, and made outside jit",
             help="build it in a function under nnx.jit, which makes the shards alone",
             fix=self._fix(site, call, context),
             harm=Harm.COST,
@@ -151,8 +151,8 @@ class UnshardedInit(Rule):
         lies = "whole on every device" if replicated else "whole on one device"
         return site.finding(
             call,
-            f"its variables are annotated {_where(site, annotated)}, and nothing reads that",
             f"On {site.release('flax')} an annotation alone shards nothing: the model lies {lies}.",
+            label=f"its variables are annotated {_where(site, annotated)}, and nothing reads that",
             help="build it in a function under nnx.jit that constrains its state to nnx.get_partition_spec(state)",
             fix=self._fix(site, call, context),
             harm=Harm.SILENT,

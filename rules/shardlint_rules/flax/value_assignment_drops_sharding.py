@@ -141,8 +141,8 @@ class ValueAssignmentDropsSharding(Rule):
         placed = f"place the array: jax.device_put(..., {name}.value.sharding)"
         return site.finding(
             written,
-            f"gives `{variable.attr}` another sharding",
             f"On {site.release('flax')} the variable takes the array as it is: {_where(site, array)}.",
+            label=f"gives `{variable.attr}` another sharding",
             help=f"write {name}[...] = ..., or {placed}" if site.allows("flax", ">=0.12.4") else placed,
             fix=self._fix(site, variable, array, written),
         )
@@ -174,9 +174,9 @@ class ValueAssignmentDropsSharding(Rule):
             return None
         return site.finding(
             site.call.func,
-            "puts numpy arrays into a sharded model",
             f"On {site.release('flax')} the variables take the arrays as they are: they lie on no device, and are "
             "sent anew with each call.",
+            label="puts numpy arrays into a sharded model",
             help=f"place them first: jax.device_put(..., nnx.get_named_sharding(nnx.state({site.text(model)}), mesh))",
         )
 

@@ -64,9 +64,9 @@ class VmappedLayersShiftAxes(Rule):
         where = site.where(first)
         yield site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
-            f"stacks layers that are annotated at {where}",
             f"On {site.release('flax')} the annotation gets no entry for the new dimension: read back, it shards "
             "the dimension before the one that was meant.",
+            label=f"stacks layers that are annotated at {where}",
             help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
             fix=self._fix(site),
         )

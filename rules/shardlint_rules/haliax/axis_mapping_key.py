@@ -54,7 +54,10 @@ class AxisMappingKey(Rule):
     name = "axis-mapping-key"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    triggers = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)))
+    triggers = (
+        Calls(AXIS_MAPPING, _SHARD, _JIT),
+        Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
+    )
     in_version_checks = False
     fixes = "unsafe"
 
@@ -106,15 +109,13 @@ class AxisMappingKey(Rule):
         there = ", ".join(meshes[0])
         return site.finding(
             node,
-            f"the mesh has no axis {missing[0]!r}; it has {there}",
             f"On {site.release('haliax')} this raises ValueError at the first array with the axis {key!r}.",
+            label=f"the mesh has no axis {missing[0]!r}; it has {there}",
             help="name an axis of the mesh",
             harm=Harm.CRASH,
         )
 
-    def _misspelled(
-        self, site: Site, node: ast.expr, key: str, everywhere: bool = False
-    ) -> Finding | None:
+    def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
         axes = [one for file in _files(site, everywhere) for one in _declared(site, file)]
@@ -127,8 +128,8 @@ class AxisMappingKey(Rule):
         why = "arrays with this axis get another sharding"
         return site.finding(
             node,
-            f"no axis has this name; there is {near[0]!r}",
             f"On {site.release('haliax')} the axis {near[0]!r} is not split, and nothing says so.",
+            label=f"no axis has this name; there is {near[0]!r}",
             fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),
         )
 
@@ -146,8 +147,8 @@ class AxisMappingKey(Rule):
         where = f"line {outer.place.line}"
         return site.finding(
             node,
-            f"the mapping entered at {where} has another axis for it, and keeps it",
             f"On {site.release('haliax')} merge=True lets the outer mapping win: this entry says nothing.",
+            label=f"the mapping entered at {where} has another axis for it, and keeps it",
             help="enter one mapping that holds all entries, without merge=True",
         )
 
@@ -216,7 +217,9 @@ def _declared(site: Site, file: FileFacts) -> list[str]:
             call = file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node:
                 continue
-            apis = [option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)]
+            apis = [
+                option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)
+            ]
             if any(name in _AXES for name in apis):
                 given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
                 names = [site.program.value(file, one) for one in given]

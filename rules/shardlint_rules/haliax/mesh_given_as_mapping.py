@@ -78,8 +78,8 @@ def elsewhere(site: Site, given: ast.expr) -> Finding:
     raises = "entering this raises TypeError" if entered else "every call of what this makes raises"
     return site.finding(
         given,
-        LABEL,
         f"On {site.release('haliax')} {raises}: mesh axes are looked up in it by axis names.",
+        label=LABEL,
         help="give a dict from axis names to mesh axes",
         harm=Harm.CRASH,
     )
@@ -96,7 +96,7 @@ def in_shard(site: Site, given: ast.expr) -> Finding:
         what, harm = "raises AttributeError under a mesh, and does nothing without one", Harm.SILENT
     fix = rewritten(site, given, mesh)
     help = fix.message.removeprefix("write: ") if fix is not None else "give the mapping first, then the mesh"
-    return site.finding(given, LABEL, f"On {release} this {what}.", help=help, harm=harm, fix=fix)
+    return site.finding(given, f"On {release} this {what}.", label=LABEL, help=help, harm=harm, fix=fix)
 
 
 def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:

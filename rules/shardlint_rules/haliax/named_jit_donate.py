@@ -62,8 +62,8 @@ class NamedJitDonate(Rule):
                 raised, instead = _OTHERS[keyword.arg]
                 yield site.finding(
                     keyword,
-                    f"named_jit does not take {keyword.arg}",
                     f"On {site.release('haliax')} the first call raises {raised}.",
+                    label=f"named_jit does not take {keyword.arg}",
                     help=instead,
                 )
 
@@ -72,8 +72,8 @@ class NamedJitDonate(Rule):
         flags = _as_flags(_indexes(site.value(keyword.value)))
         return site.finding(
             keyword,
-            "named_jit does not take donate_argnums",
             f"On {site.release('haliax')} the first call raises {_ARGNUMS}.",
+            label="named_jit does not take donate_argnums",
             help="write donate_args=, a tuple with a bool for each argument",
             fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
         )
@@ -95,8 +95,8 @@ class NamedJitDonate(Rule):
             flags = _as_flags(indexes) if indexes is not None and _surely_indexes(indexes) else None
             yield site.finding(
                 keyword.value,
-                "donate_args takes a bool for each argument, no index",
                 f"On {site.release('haliax')} the first call raises {text}.",
+                label="donate_args takes a bool for each argument, no index",
                 help="write True or False for each argument, as in donate_args=(True, False)",
                 fix=None if flags is None else self._fix(site, keyword, flags),
             )
@@ -105,9 +105,9 @@ class NamedJitDonate(Rule):
         if isinstance(value, Items) and not value.open and most is not None and len(value.items) > most:
             yield site.finding(
                 keyword.value,
-                f"{len(value.items)} flags for {most} argument{'s' if most != 1 else ''}",
                 f"On {site.release('haliax')} the first call raises ValueError: Expected {most} donate_args, "
                 f"got {len(value.items)}.",
+                label=f"{len(value.items)} flags for {most} argument{'s' if most != 1 else ''}",
                 help="write a flag for each positional argument, or fewer",
             )
 

@@ -66,8 +66,8 @@ class ShardWithoutMapping(Rule):
         told = "" if inside or site.api == _AUTO else ", with a RuntimeWarning"
         return site.finding(
             site.call.func,
-            "no axis mapping is given, and none is around it",
             f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
+            label="no axis mapping is given, and none is around it",
             help="give the mapping, or enter it by `with hax.axis_mapping(...)`",
             certainty=Certainty.POSSIBLE if site.api == _AUTO else None,
         )
@@ -77,8 +77,8 @@ class ShardWithoutMapping(Rule):
         told = ", and at most warns" if warns else ", and nothing says so"
         return site.finding(
             site.call.func,
-            "it has a mapping and no mesh",
             f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
+            label="it has a mapping and no mesh",
             help="enter the mesh around it, `with mesh:`, or give it as mesh=",
         )
 

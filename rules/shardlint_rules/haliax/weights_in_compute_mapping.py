@@ -71,9 +71,9 @@ class WeightsInComputeMapping(Rule):
         right = site.text(mapping).replace(name, beside)
         yield site.finding(
             mapping,
-            f"`{kept}` comes out in the layout of activations",
             f"On {site.release('haliax')} what named_jit returns is laid out by axis_resources where it has no "
             "out_axis_resources: axes along which the weights are stored in parts are whole on every device.",
+            label=f"`{kept}` comes out in the layout of activations",
             help=f"write out_axis_resources={right}, or axis_resources={right} where the model is made",
             form="beside",
             why=f"the program has `{beside}` beside `{name}`, and this returns `{kept}`",

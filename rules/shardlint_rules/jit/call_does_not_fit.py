@@ -73,8 +73,8 @@ class CallDoesNotFit(Rule):
             )
             yield site.finding(
                 call.func,
-                wrong,
                 f"This raises TypeError: `{function.node.name}` at {where} takes {_listed(parameters)}.",
+                label=wrong,
                 help="give it what the definition asks for",
             )
 
@@ -89,9 +89,9 @@ class CallDoesNotFit(Rule):
             where = f"line {line}" if file is site.file else f"{file.path.name}:{line}"
             yield site.finding(
                 call.func,
-                f"`{left_out}` is missing",
                 f"This raises TypeError: `{cls.node.name}` at {where} takes {_listed(parameters)}, and `{left_out}` "
                 "has no default.",
+                label=f"`{left_out}` is missing",
                 help=f"give it {left_out}",
             )
 
@@ -102,8 +102,8 @@ class CallDoesNotFit(Rule):
         name = site.api.rpartition(".")[2]
         yield site.finding(
             (site.keyword(wrong.keyword) if wrong.keyword else None) or site.call.func,
-            f"{name}: {wrong.said}",
             f"On {site.release('jax')} this raises TypeError when it is reached.",
+            label=f"{name}: {wrong.said}",
             help=wrong.help,
         )
 

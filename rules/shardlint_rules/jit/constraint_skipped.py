@@ -81,9 +81,9 @@ class ConstraintSkipped(Rule):
                 continue
             yield site.finding(
                 asked,
-                f"skips the constraint at line {site.call.lineno}",
                 "In jit and other traced code every array is a tracer: there this constraint does not run, and nothing "
                 "says so.",
+                label=f"skips the constraint at line {site.call.lineno}",
                 help="leave the question out: the constraint is for traced code",
                 form="tracer",
                 why="tracers are sent past the constraint, and to no other",
@@ -93,9 +93,9 @@ class ConstraintSkipped(Rule):
     def _skipped(self, site: Site, asked: ast.AST) -> Finding:
         return site.finding(
             asked,
-            f"skips the constraint at line {site.call.lineno}",
             "On CPU, simulated devices of a test too, this constraint does not run, and nothing says so; the first "
             "device need not be one of the mesh either.",
+            label=f"skips the constraint at line {site.call.lineno}",
             help="ask for a mesh instead: the constraint works on every platform",
             form="platform",
             why="the question is for the platform of the process, not for the mesh",
@@ -106,8 +106,8 @@ class ConstraintSkipped(Rule):
         if given is not None and site.text(given.value).endswith("NO_CONSTRAINT"):
             yield site.finding(
                 given,
-                "drops the whole constraint",
                 "Where one of the names has no rule, the array is not constrained at all, and nothing says so.",
+                label="drops the whole constraint",
                 help="write RulesFallback.AXIS_IS_UNSHARDED, or RAISE_ERROR",
                 form="no-constraint",
                 why="it is asked for by name",

@@ -50,7 +50,10 @@ class ConstraintToOwnSharding(Rule):
     harm = Harm.SILENT
     likely = ("does-nothing", "in-sight")
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    triggers = (Calls(*_PLACING, file_says=(".sharding",)), Calls(*_ASKING, file_says=('"sharding"', "'sharding'")))
+    triggers = (
+        Calls(*_PLACING, file_says=(".sharding",)),
+        Calls(*_ASKING, file_says=('"sharding"', "'sharding'")),
+    )
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -67,8 +70,8 @@ class ConstraintToOwnSharding(Rule):
             if not _guarded(site):
                 yield site.finding(
                     target or site.call,
-                    site.region.describe(site.file),
                     f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                    via=site.region,
                     help="take the sharding outside of the traced function, and hand it in",
                     harm=Harm.CRASH,
                 )
@@ -83,8 +86,8 @@ class ConstraintToOwnSharding(Rule):
         if why:
             yield site.finding(
                 site.argument(PLACING[site.api]) or site.call,
-                f"`{site.text(asked)}` comes from {why}",
                 f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                label=f"`{site.text(asked)}` comes from {why}",
                 help="take the sharding outside of the traced function, and hand it in",
                 harm=Harm.CRASH,
                 certainty=Certainty.POSSIBLE,
@@ -96,9 +99,9 @@ class ConstraintToOwnSharding(Rule):
         traced = "is not reached" if _guarded(site) else "raises AttributeError"
         return site.finding(
             site.argument(PLACING[site.api]) or site.call,
-            f"the sharding that `{own.id}` has already",
             f"On {site.release('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it "
             f"has no sharding, the constraint {traced}.",
+            label=f"the sharding that `{own.id}` has already",
             help=f"write the sharding that is meant, or hand in the one `{own.id}` has outside of the traced function",
             certainty=Certainty.POSSIBLE,
             form="does-nothing",
@@ -116,9 +119,9 @@ class ConstraintToOwnSharding(Rule):
         always = "False" if site.api == "builtins.hasattr" else site.shown(arguments[2])
         yield site.finding(
             site.call,
-            site.region.describe(site.file),
             f"On {site.release('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which "
             f"has none.",
+            via=site.region,
             help="take the sharding outside of the traced function, and hand it in",
         )
 

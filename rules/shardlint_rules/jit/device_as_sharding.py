@@ -87,17 +87,17 @@ class DeviceAsSharding(Rule):
         name = site.api.rpartition(".")[2]
         return site.finding(
             node,
-            "a function, and not what it returns",
             f"On {site.release('jax')} this raises: {name} takes no function here.",
+            label="a function, and not what it returns",
             help=f"call it: {text}()",
         )
 
     def _string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
-            "a string is not a device",
             f"On {site.release('jax')} this raises ValueError: device_put takes a device or a sharding, and no "
             f"name of one.",
+            label="a string is not a device",
             help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
             "NamedSharding(mesh, P(...)) for an axis",
         )
@@ -107,8 +107,8 @@ class DeviceAsSharding(Rule):
         text = site.shown(node)
         return site.finding(
             node,
-            "a device is not a sharding",
             f"On {site.release('jax')} this raises {error}: only device_put and filter_shard take a device.",
+            label="a device is not a sharding",
             help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
             fix=self._fix(site, node),
         )

@@ -63,8 +63,8 @@ class DeviceInJit(Rule):
         message, certainty = told
         yield site.finding(
             target,
-            site.region.describe(site.file),
             message,
+            via=site.region,
             help="move the result where the traced function is called: "
             f"jax.device_put(result, {' '.join(site.text(target).split())})",
             certainty=certainty if site.region.proven else Certainty.POSSIBLE,

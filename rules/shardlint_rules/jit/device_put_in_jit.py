@@ -102,8 +102,8 @@ class DevicePutInJit(Rule):
             fix, kept = (None, also) if also else self._fix(site, put)
         yield site.finding(
             put.function,
-            region.describe(site.file),
             message,
+            via=region,
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
@@ -129,7 +129,9 @@ class DevicePutInJit(Rule):
             return f"`{' '.join(site.text(target).split())}` is a spec, and all meshes that are made have Auto axes"
         if form == "annotated":
             return f"`{site.text(target)}` is annotated as {annotated_as(site, target)}"
-        return f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
+        return (
+            f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
+        )
 
     def _form(self, site: Site, target: ast.expr) -> str | None:
         """What is not sure about it, if anything; None where it is no mistake."""

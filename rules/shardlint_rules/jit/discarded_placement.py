@@ -138,8 +138,8 @@ class DiscardedPlacement(Rule):
         if result_use == "never read":
             yield site.finding(
                 site.call.func,
-                f"its result, `{name}`, is never read",
                 f"{self._effect(site)}: {value} keeps the placement it has.",
+                label=f"its result, `{name}`, is never read",
                 help=f"use {name} below, or bind the result to the name that is used",
                 certainty=_certainty(site),
                 form="test" if _certainty(site) is Certainty.POSSIBLE else "",
@@ -151,8 +151,8 @@ class DiscardedPlacement(Rule):
         kept = _AS_A_HELPER if lost else _not_bound(site, first) if whole else _COLLECTED
         yield site.finding(
             site.call.func,
-            "its result is dropped",
             f"{self._effect(site)}: {value} keeps the placement it has.",
+            label="its result is dropped",
             help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)"
             if whole
             else "bind the list that is made here, and use what is in it",
@@ -187,8 +187,8 @@ class DiscardedPlacement(Rule):
         value = _subject(site)
         yield site.finding(
             site.call.func,
-            f"its result, `{name}`, is never read" if name else "its result is dropped",
             f"Arrays do not change in place; this returns what `{by}`{at} made: {value} keeps the placement it has.",
+            label=f"its result, `{name}`, is never read" if name else "its result is dropped",
             help=f"use {name} below"
             if name
             else f"bind the result: {value} = {site.text(site.call.func)}(...)",
@@ -207,8 +207,8 @@ class DiscardedPlacement(Rule):
         value = " ".join(given.split())
         yield site.finding(
             call.func,
-            "its result is dropped",
             f"Arrays do not change in place: this only returns another one, and {value} is what it was.",
+            label="its result is dropped",
             help=f"bind the result: {value} = ...",
             kept=_AS_IT_WAS,
             certainty=Certainty.POSSIBLE,
@@ -232,9 +232,9 @@ class DiscardedPlacement(Rule):
             return
         yield site.finding(
             name,
-            "this is never read",
             f"Arrays do not change in place: what is placed at line {site.call.lineno} ends up in `{name.id}`, and "
             "what is used below keeps the placement it has.",
+            label="this is never read",
             help=f"use {name.id} below",
             certainty=_certainty(site),
             form="test" if _certainty(site) is Certainty.POSSIBLE else "",
@@ -249,9 +249,9 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         yield site.finding(
             call.func,
-            f"its result, `{name}`, is never read",
             f"Arrays do not change in place: nothing reads `{name}` after this, and what is used below is not what "
             f"`{site.text(call.func)}` made.",
+            label=f"its result, `{name}`, is never read",
             help="give it what is returned or used below, and use what it gives",
             certainty=Certainty.POSSIBLE,
             form="synced",
@@ -263,7 +263,7 @@ class DiscardedPlacement(Rule):
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
-        yield site.finding(site.call.func, "its result is dropped", said[0], help=said[1], kept=_ITSELF)
+        yield site.finding(site.call.func, said[0], label="its result is dropped", help=said[1], kept=_ITSELF)
 
     def _effect(self, site: Site) -> str:
         if site.region.proven:
@@ -274,8 +274,8 @@ class DiscardedPlacement(Rule):
         argument = site.text(site.call.args[0]) if site.call.args else "mesh"
         return site.finding(
             site.call.func,
-            "a context manager that is never entered",
             "Called as a statement it sets no mesh.",
+            label="a context manager that is never entered",
             help=f"write: with {site.text()}:"
             if site.allows("jax", "<0.7.1")
             else f"write: with jax.set_mesh({argument}):",
@@ -285,8 +285,8 @@ class DiscardedPlacement(Rule):
     def _own_manager(self, site: Site, entered: str) -> Finding:
         return site.finding(
             site.call.func,
-            "a context manager that is never entered",
             f"Called as a statement it does nothing: `{entered}` in it is not run.",
+            label="a context manager that is never entered",
             help=f"write: with {site.text()}:",
             kept=_NOT_ENTERED,
         )

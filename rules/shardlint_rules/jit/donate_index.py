@@ -80,8 +80,8 @@ class DonateIndex(Rule):
                 label, advice, static = wrong
                 yield site.finding(
                     keyword,
-                    label,
                     f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
+                    label=label,
                     help=advice,
                     fix=_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -144,10 +144,12 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     shown = ", ".join(str(number) for number in negative)
     yield site.finding(
         keyword,
-        f"the negative position {shown} matches no argument"
-        if len(negative) == 1
-        else f"{shown} match no arguments",
         f"On {site.release('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
+        label=(
+            f"the negative position {shown} matches no argument"
+            if len(negative) == 1
+            else f"{shown} match no arguments"
+        ),
         help="count from the front",
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
@@ -169,8 +171,8 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         at = "here" if here else f"at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
-            f"{shown} given by keyword {at}, and pmap donates only what is given by position",
             f"On {site.release('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
+            label=f"{shown} given by keyword {at}, and pmap donates only what is given by position",
             help=f"give {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
@@ -189,12 +191,14 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
     why = f"{where} binds the result to `{found.meant}`, and not to `{found.donated}`"
     if found.whole:
-        why = f"{where} binds the result to `{found.meant}` too, and `{found.donated}` takes hardly any memory"
+        why = (
+            f"{where} binds the result to `{found.meant}` too, and `{found.donated}` takes hardly any memory"
+        )
     yield site.finding(
         keyword,
-        f"{found.number} is `{found.donated}`, and `{found.meant}`, which the call replaces, is {found.position}",
         f"On {site.release('jax')} positions do not count what {found.bound} has bound: `{found.meant}` is not "
         f"donated, the old and the new are in memory together, and `{found.donated}` is, where an output can take it.",
+        label=f"{found.number} is `{found.donated}`, and `{found.meant}`, which the call replaces, is {found.position}",
         help=f"write donate_argnums={found.whole or found.position}",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,

@@ -83,8 +83,8 @@ class DonatedTwice(Rule):
                     label = f"`{second}` is a buffer given twice at {place(site, file, twice.nodes[1])}"
                 yield site.finding(
                     twice.nodes[1] if here else asked(site),
-                    label,
                     f"On {site.release('jax')} this raises: {_reason(twice)}.",
+                    label=label,
                     help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
@@ -101,9 +101,11 @@ class DonatedTwice(Rule):
             )
             yield site.finding(
                 kept.node,
-                f"the state holds `{kept.name}` of {kept.of}, and no copy",
                 f"On {site.release('jax')} {raises}",
-                help=f"copy it: jax.tree.map(jnp.copy, {kept.name})" if params else f"copy it: jnp.copy({kept.name})",
+                label=f"the state holds `{kept.name}` of {kept.of}, and no copy",
+                help=f"copy it: jax.tree.map(jnp.copy, {kept.name})"
+                if params
+                else f"copy it: jnp.copy({kept.name})",
                 certainty=Certainty.POSSIBLE,
                 form="kept-by-init",
                 why="steps of training donate both" if params else "steps of training donate the state",
@@ -119,9 +121,9 @@ class DonatedTwice(Rule):
             value = written(site.file, own.value)
             yield site.finding(
                 own,
-                f"`{value}` is given as `{other.arg}` too",
                 f"On {site.release('jax')} the call at {place(site, file, call.call)} raises: {name_of(call.api)} "
                 "donates the object, and a buffer can become only one output.",
+                label=f"`{value}` is given as `{other.arg}` too",
                 help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
             )
 

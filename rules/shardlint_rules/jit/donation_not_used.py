@@ -63,7 +63,9 @@ class DonationNotUsed(Rule):
         if site.form == "keyword":
             wrapped = by_wrapper(site) if site.wants("named") else None
             if wrapped is not None:
-                yield from self._named(site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated))
+                yield from self._named(
+                    site, wrapped.keyword, named(site.file, wrapped.function, wrapped.donated)
+                )
             return
         keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
         if keyword is None:
@@ -85,9 +87,9 @@ class DonationNotUsed(Rule):
         weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
         yield site.finding(
             keyword,
-            f"no result can take the buffer of {shown}: {lost[0][1]}",
             f"On {site.release('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own "
             "shape, type and sharding.",
+            label=f"no result can take the buffer of {shown}: {lost[0][1]}",
             help="do not donate it, and delete it when it is no longer needed",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
@@ -102,9 +104,9 @@ class DonationNotUsed(Rule):
         whats = " and ".join(dict.fromkeys(one.what for one in found))
         yield site.finding(
             keyword,
-            f"donates {shown}: {whats}",
             f"On {site.release('jax')} a donated buffer is gone for the caller, and becomes only an output of its own "
             f"shape and type: the function returns no new {shown}.",
+            label=f"donates {shown}: {whats}",
             help="donate what the function returns a new one of: the parameters, the state of the optimizer",
             certainty=Certainty.POSSIBLE,
             form="named",
@@ -131,9 +133,9 @@ class DonationNotUsed(Rule):
             why = f"{many} returned for the buffers of {shown}"
         yield site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
-            why,
             f"On {site.release('jax')} one donation more than there are results frees nothing: a buffer becomes only "
             "an output of its own shape, type and sharding, and an output takes one.",
+            label=why,
             help="donate as many arguments as there are results of their shape, and delete the others",
             certainty=Certainty.POSSIBLE,
             form="count",

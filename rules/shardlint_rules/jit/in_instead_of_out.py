@@ -74,9 +74,9 @@ class InInsteadOfOut(Rule):
             label += f": at line {sure.call.lineno} it gets one that is placed otherwise"
         yield site.finding(
             keyword,
-            label,
             f"On {site.release('jax')} this raises ValueError for an array that is placed otherwise; it never "
             f"moves one.",
+            label=label,
             help="place with out_shardings, or with jax.device_put",
             fix=_fix(site, keyword, count) if sure is not None else None,
             certainty=Certainty.PROVEN if sure is not None else Certainty.POSSIBLE,
@@ -86,16 +86,15 @@ class InInsteadOfOut(Rule):
             else "it returns its argument as it is, which is of use only to place it",
         )
 
-
     def _carried(self, site: Site) -> Iterator[Finding]:
         """What a call binds again to its result comes back with another sharding than it is taken with."""
         for one in carried(site, _placement) if site.wants("carried") else ():
             taken, given = (site.shown(node) for node in (one.taken, one.given))
             yield site.finding(
                 one.given,
-                f"`{one.name}` comes back as `{given}`, and is taken as `{taken}`",
                 f"On {site.release('jax')} the next call raises ValueError, as the sharding that jit was given is not "
                 f"that of `{one.name}` by then: nothing moves it.",
+                label=f"`{one.name}` comes back as `{given}`, and is taken as `{taken}`",
                 help="give both the same sharding",
                 certainty=Certainty.POSSIBLE,
                 form="carried",

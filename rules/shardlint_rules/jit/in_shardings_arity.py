@@ -104,8 +104,8 @@ class InShardingsArity(Rule):
             takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
         yield site.finding(
             one.node,
-            f"{has} for the {one.setting} of the jit in `{one.helper}`, and {named(function)} {takes}",
             f"On {site.release('jax')} every call of what it returns raises ValueError.",
+            label=f"{has} for the {one.setting} of the jit in `{one.helper}`, and {named(function)} {takes}",
             help="give one entry for each argument, or one sharding for all"
             if one.setting == "in_shardings"
             else "give one entry for each result, or one sharding for all",
@@ -123,9 +123,9 @@ class InShardingsArity(Rule):
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"{several(given, 'entry')}, and {named(functions[0])} takes {_takes(wrong[0])}",
                 f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
                 "given by position.",
+                label=f"{several(given, 'entry')}, and {named(functions[0])} takes {_takes(wrong[0])}",
                 help="give one entry for each argument, or one sharding for all; "
                 "for one argument that is a tuple write in_shardings=((...),)",
             )
@@ -143,9 +143,11 @@ class InShardingsArity(Rule):
             if dynamic != given:
                 yield site.finding(
                     seen.call,
-                    f"{several(dynamic, 'argument')}, and in_shardings at line {keyword.value.lineno} has "
-                    f"{several(given, 'entry')}",
                     f"On {site.release('jax')} this call raises ValueError.",
+                    label=(
+                        f"{several(dynamic, 'argument')}, and in_shardings at line {keyword.value.lineno} has "
+                        f"{several(given, 'entry')}"
+                    ),
                     help="a tuple has one entry for each argument given by position, defaults only when they are given",
                 )
 
@@ -163,12 +165,12 @@ class InShardingsArity(Rule):
         called = named(functions[0])
         yield site.finding(
             keyword,
-            f"{found.what}, and {called} takes one argument" if one else f"{found.what}, and no tuple",
             f"On {site.release('jax')} every call raises ValueError: in_shardings is a tuple with one entry for each "
             "argument given by position."
             if found.surely
             else f"On {site.release('jax')} every call raises ValueError if this is a container: in_shardings is a "
             "tuple with one entry for each argument.",
+            label=f"{found.what}, and {called} takes one argument" if one else f"{found.what}, and no tuple",
             help="put it in a tuple: in_shardings=(...,)",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
             certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
@@ -221,12 +223,12 @@ class InShardingsArity(Rule):
         on = site.release("jax")
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
-            f"no key {first.keys[-1]!r}, which {called} reads",
             f"On {on} every call raises: {read}{more} is read at {where}. If the argument has it, it is ValueError, "
             "since a dict of shardings has the same keys; else KeyError."
             if surely
             else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
             f"keys: {read}{more} is read at {where}.",
+            label=f"no key {first.keys[-1]!r}, which {called} reads",
             help="give every key its sharding, or one sharding for the whole argument",
             certainty=Certainty.PROVEN if surely else Certainty.POSSIBLE,
             form="" if surely else "missing-key",
@@ -243,8 +245,8 @@ class InShardingsArity(Rule):
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"{kind_of(given)}, and {named(functions[0])} returns {kind_of(first)}",
             f"On {site.release('jax')} every call raises ValueError: out_shardings has the structure of the results.",
+            label=f"{kind_of(given)}, and {named(functions[0])} returns {kind_of(first)}",
             help="give one entry for each result, or one sharding for all",
         )
 

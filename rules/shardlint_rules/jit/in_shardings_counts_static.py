@@ -61,9 +61,9 @@ class InShardingsCountsStatic(Rule):
             fix, kept = _fix(site, keyword.value, dropped, functions[0])
         yield site.finding(
             keyword,
-            f"{given} entries, {len(dropped)} of them for {_static(functions[0], dropped)}",
             f"On {site.release('jax')} every call of {named(functions[0])} raises ValueError: static arguments "
             f"have none.",
+            label=f"{given} entries, {len(dropped)} of them for {_static(functions[0], dropped)}",
             help="drop the entries of static arguments" + (f"; not rewritten: {kept}" if kept else ""),
             fix=fix,
         )

@@ -57,8 +57,8 @@ class InShardingsWithKeywords(Rule):
                 label = f"{names} given by keyword at {seen.file.path.name}:{seen.call.lineno}"
             yield site.finding(
                 given[0] if here else site.call.func,
-                label,
                 f"On {site.release('jax')} this raises ValueError: jax matches in_shardings with positions only.",
+                label=label,
                 help=f"give {names} by position",
                 fix=by_position(site, seen, given, "the arguments follow the order of the parameters")
                 if here and nothing is False

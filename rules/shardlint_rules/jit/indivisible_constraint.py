@@ -92,7 +92,9 @@ class IndivisibleConstraint(Rule):
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
-        if mesh is None or (creating is None and site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
+        if mesh is None or (
+            creating is None and site.api != _PUT and site.shardings.axis_types(mesh) != "auto"
+        ):
             return
         sizes = _sizes(mesh)
         if not sizes:
@@ -107,8 +109,8 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"dimension {axis} of {' '.join(site.text(array).split())} is {size}",
             f"{size} is not divisible by {split}, the size of {names}: {self._effect(site)}.",
+            label=f"dimension {axis} of {' '.join(site.text(array).split())} is {size}",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
@@ -120,9 +122,9 @@ class IndivisibleConstraint(Rule):
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"{site.text(division)} is the size of one shard",
                 f"The sharding splits this dimension over {site.text(axis)} once more: a global array has the shape "
                 "of all shards together. Each device gets a part of a part, or the dimension is not divisible.",
+                label=f"{site.text(division)} is the size of one shard",
                 help=f"give the whole size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
                 form="divided-already",
@@ -162,9 +164,9 @@ class IndivisibleConstraint(Rule):
         plain = f"dimension {axis} of {text} is {size}"
         return site.finding(
             shardings,
-            f"vmap puts a dimension of {size} in front of {text}" if stacked else plain,
             f"{size} is not divisible by {split}, the size of {names}: on {site.release('jax')} this "
             f"raises ValueError{'' if site.api == _PUT else ' when it is called'}.",
+            label=f"vmap puts a dimension of {size} in front of {text}" if stacked else plain,
             help="begin the spec with None for the dimension that vmap adds"
             if stacked
             else f"make the dimension a multiple of {split}, or split another one",

@@ -87,14 +87,16 @@ class JitInitLosesSharding(Rule):
             return
         yield site.finding(
             site.syntax,
-            "the moments depend on no array, so they take no sharding from one"
-            if words == BESIDE
-            else "the result depends on no array, so it takes no sharding from one",
             f"On {site.release('jax')} {words} comes back whole on "
             + (
                 "every device."
                 if words == BESIDE
                 else "one device, or under jax.set_mesh whole on every one."
+            ),
+            label=(
+                "the moments depend on no array, so they take no sharding from one"
+                if words == BESIDE
+                else "the result depends on no array, so it takes no sharding from one"
             ),
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]) if form != "optimizer-by-name" else None,
@@ -121,9 +123,9 @@ class JitInitLosesSharding(Rule):
             told = "computed" if before else "bound" if named else "computed afterwards"
             yield site.finding(
                 site.syntax,
-                f"the result comes back whole: its shardings are {told} in line {known.lineno}, and not given",
                 f"On {site.release('jax')} what jit makes with no out_shardings comes back on one device, or on each "
                 "device of the mesh that its arguments lie on: there must be room for all of it.",
+                label=f"the result comes back whole: its shardings are {told} in line {known.lineno}, and not given",
                 help="give jit these out_shardings"
                 if after is None
                 else "compute them from jax.eval_shape of the function, and give jit out_shardings",

@@ -117,7 +117,9 @@ class JitMadeEachCall(Rule):
         closes = call is not None and _closes_over(site, made, wrapped)
         if call is not None and not (closes and _a_step(site, made, scope.name)):
             why = f"it is called in a loop at {site.where(call)}"
-            yield self._finding(site, what, f"each call of `{scope.name}`", why, "closure" if closes else "in-a-loop")
+            yield self._finding(
+                site, what, f"each call of `{scope.name}`", why, "closure" if closes else "in-a-loop"
+            )
         elif _a_step(site, made, scope.name):
             why = f"by its name `{scope.name}` is a step, which runs again and again"
             if call is not None:
@@ -134,9 +136,9 @@ class JitMadeEachCall(Rule):
                 return
             yield site.finding(
                 one.call,
-                f"each call makes {one.inner} anew",
                 f"On {site.release('jax')} it is traced and compiled again each time: compiled programs are kept by "
                 "function object.",
+                label=f"each call makes {one.inner} anew",
                 help="call this once, outside of the loop, and keep what it gives",
                 certainty=Certainty.POSSIBLE,
                 form="maker",
@@ -147,9 +149,9 @@ class JitMadeEachCall(Rule):
         where = "outside of the loop" if "turn" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"{what} is a new function {when}",
             f"On {site.release('jax')} it is traced and compiled again at {when}: compiled programs are kept by "
             "function object.",
+            label=f"{what} is a new function {when}",
             help=f"make it once, {where}, and give what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,

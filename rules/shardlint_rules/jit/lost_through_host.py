@@ -28,12 +28,33 @@ from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")
 _WHERE = ("device", "sharding", "out_sharding")
 _HOST = ("numpy.asarray", "numpy.array", "numpy.copy", "numpy.ascontiguousarray", "jax.device_get")
-_COPYING = ("device_get", "np.asarray(", "np.array(", "np.asarray,", "np.array,", "numpy.asarray", "numpy.array")
+_COPYING = (
+    "device_get",
+    "np.asarray(",
+    "np.array(",
+    "np.asarray,",
+    "np.array,",
+    "numpy.asarray",
+    "numpy.array",
+)
 _MAPPED = ("jnp.a", "jax.numpy.a", "jax.device_put", "asarray", "device_put", "array")
 # Methods and functions that give a host array of a host array.
-_SAME = ("astype", "copy", "view", "clip", "nan_to_num", "round", "maximum", "minimum", "where", "ascontiguousarray")
+_SAME = (
+    "astype",
+    "copy",
+    "view",
+    "clip",
+    "nan_to_num",
+    "round",
+    "maximum",
+    "minimum",
+    "where",
+    "ascontiguousarray",
+)
 # What makes one host array of several.
-_JOINING = tuple(f"numpy.{name}" for name in ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack"))
+_JOINING = tuple(
+    f"numpy.{name}" for name in ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
+)
 # Names of functions that are there to bring the whole to one place.
 _GATHERS = regex(r"(?i)gather|unshard|to_host|(?:from|on|to)_one|single_device|replicate|collect")
 _DEPTH = 4
@@ -85,7 +106,9 @@ class LostThroughHost(Rule):
         mapped = site.api == "jax.tree.map"
         if mapped and (len(site.call.args) != 2 or not _goes_back(site, site.call.args[0])):
             return
-        if not mapped and (len(site.arguments.positional) > 2 or any(one in site.arguments.keywords for one in _WHERE)):
+        if not mapped and (
+            len(site.arguments.positional) > 2 or any(one in site.arguments.keywords for one in _WHERE)
+        ):
             return
         if site.api == "jax.device_put" and len(site.call.args) > 1:
             return
@@ -104,8 +127,8 @@ class LostThroughHost(Rule):
             where += ", under jax.set_mesh on every one"
         yield site.finding(
             site.call,
-            "a copy on the host goes back to one device",
             f"On {site.release('jax')} this lies whole on {where}: numpy keeps no sharding.",
+            label="a copy on the host goes back to one device",
             help="place it again: jax.device_put(..., x.sharding), or leave it on the devices: x.astype(...)",
             certainty=Certainty.POSSIBLE,
             form="placed",
@@ -227,5 +250,7 @@ def _copies(site: Site, call: CallArguments) -> bool:
     if not isinstance(function, Function) or not isinstance(function.node, ast.Lambda):
         return False
     body = function.node.body
-    made = site.program.value(function.place.file, body.func) if isinstance(body, ast.Call) else Constant(None)
+    made = (
+        site.program.value(function.place.file, body.func) if isinstance(body, ast.Call) else Constant(None)
+    )
     return isinstance(made, Api) and made.name in _HOST

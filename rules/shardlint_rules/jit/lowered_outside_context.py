@@ -14,7 +14,9 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 
-_ASKS = regex(r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put")
+_ASKS = regex(
+    r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put"
+)
 _RULES = ("axis_rules", "axis_mapping")
 
 
@@ -65,9 +67,9 @@ class LoweredOutsideContext(Rule):
             return
         yield site.finding(
             site.call,
-            f"outside of the `{first}` under which `{written}` is called at line {calls[0].lineno}",
             "What is lowered here is another program than the one that is called: bare specs raise, and logical "
             "constraints are left out.",
+            label=f"outside of the `{first}` under which `{written}` is called at line {calls[0].lineno}",
             help=f"lower it under `{first}` too",
             form="lowered",
             why="every call in this function is made under it",

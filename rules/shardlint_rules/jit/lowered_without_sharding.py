@@ -59,9 +59,9 @@ class LoweredWithoutSharding(Rule):
             place = found[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
-                "no sharding is given here, and another argument has one",
                 f"On {site.release('jax')} this is compiled to be whole on every device: a batch that is split raises "
                 "ValueError when the compiled function is called, and one of the host is computed by each device.",
+                label="no sharding is given here, and another argument has one",
                 help="give sharding= what the step is called with",
                 form="beside",
                 why=f"line {site.call.lineno} lowers the function for both",

@@ -63,9 +63,9 @@ class NoneIsNotReplicated(Rule):
                 what = "an argument stays where it is, or goes where the compiler puts it"
                 yield site.finding(
                     nones[0],
-                    f"None in {name} does not mean replicated",
                     f"On {site.release('jax')} this replicates nothing: "
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
+                    label=f"None in {name} does not mean replicated",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",
                 )
 
@@ -73,9 +73,9 @@ class NoneIsNotReplicated(Rule):
         """`out_shardings=None` in what is called a gather."""
         return site.finding(
             node,
-            "None in out_shardings does not mean replicated",
             f"On {site.release('jax')} this gathers nothing: the result stays split as the argument is, and with "
             "several processes `jax.device_get` of it raises.",
+            label="None in out_shardings does not mean replicated",
             help="to have it whole on every device, write NamedSharding(mesh, P())",
             form="gather",
             why=f"by its name `{name}` gathers",
@@ -94,9 +94,9 @@ class NoneIsNotReplicated(Rule):
             return
         yield site.finding(
             node,
-            "None in out_shardings does not mean replicated",
             f"On {site.release('jax')} this replicates nothing: the result is split as the compiler likes, and what is "
             "read of it is a part.",
+            label="None in out_shardings does not mean replicated",
             help="to have it whole on every device, write NamedSharding(mesh, P())",
             form="read-as-whole",
             why=f"{reading.path.name} reads the first shard of an array",

@@ -76,8 +76,8 @@ class OptimizerBeforeSharding(Rule):
             keeps = init_of(site, Place(site.file, call.func))
             yield site.finding(
                 call,
-                f"`{name}` is placed on the mesh at line {site.call.lineno}",
                 f"The state is made where {name} is now, whole on one device, until the first step moves it.",
+                label=f"`{name}` is placed on the mesh at line {site.call.lineno}",
                 help=f"make `{state.id}` after `{name}` is placed",
                 fix=self._fix(site, call, state),
                 certainty=Certainty.PROVEN if keeps else Certainty.POSSIBLE,
@@ -89,8 +89,8 @@ class OptimizerBeforeSharding(Rule):
         if found is not None:
             yield site.finding(
                 site.call,
-                f"`{found.params}` is placed on the mesh at line {found.call.lineno}",
                 f"The state is made where {found.params} is now, whole on one device, until the first step moves it.",
+                label=f"`{found.params}` is placed on the mesh at line {found.call.lineno}",
                 help=f"make `{found.state}` of `{found.placed}`, after line {found.call.lineno}",
                 certainty=Certainty.POSSIBLE,
                 form="placed-later",
@@ -100,13 +100,17 @@ class OptimizerBeforeSharding(Rule):
 
     def _variables(self, site: Site) -> Iterator[Finding]:
         """An NNX optimizer of a model whose variables a helper or an update places afterwards."""
-        found = variables_placed_later(site) if site.form == "call" and site.wants("variables-placed-later") else None
+        found = (
+            variables_placed_later(site)
+            if site.form == "call" and site.wants("variables-placed-later")
+            else None
+        )
         if found is not None:
             yield site.finding(
                 site.call,
-                f"the variables of `{found.params}` are placed on the mesh at line {found.call.lineno}",
                 f"The optimizer makes its state where they are now, whole on one device, until the first step moves "
                 f"it: what places {found.params} knows nothing of the optimizer.",
+                label=f"the variables of `{found.params}` are placed on the mesh at line {found.call.lineno}",
                 help=f"make `{found.state}` after line {found.call.lineno}",
                 certainty=Certainty.POSSIBLE,
                 form="variables-placed-later",

@@ -73,9 +73,9 @@ class OverwrittenBeforePlacement(Rule):
         taken = site.shown(given[0])
         yield site.finding(
             given[0],
-            f"`{name}` was computed on line {before.lineno}, and is lost here",
             f"`{name}` of line {before.lineno} is read nowhere: `{last_name(call.func)}` is given `{taken}`, and its "
             f"result takes the place of what was computed.",
+            label=f"`{name}` was computed on line {before.lineno}, and is lost here",
             help=f"give it what was computed: {last_name(call.func)}({name}, ...)",
             form="overwritten",
             why="a value that is computed and then overwritten was meant to be given to this call",

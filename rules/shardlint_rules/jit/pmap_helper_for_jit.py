@@ -55,9 +55,9 @@ class PmapHelperForJit(Rule):
         state = site.api in _REPLICATES
         yield site.finding(
             site.call,
-            "this adds a leading axis of the devices, which only pmap takes off",
             f"`{name}` is made for pmap. jit computes with the axis: "
             + ("each weight is held as an array of all copies." if state else "the batch has one axis more."),
+            label="this adds a leading axis of the devices, which only pmap takes off",
             help="write: jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
             form="no-pmap",
             why="the program has a mesh and jit, and no pmap",

@@ -64,8 +64,8 @@ class PositionalJitShardings(Rule):
         written = ", ".join(f"{name}={site.text(one)}" for name, one in zip(names, extra, strict=False))
         yield site.finding(
             extra[0],
-            "given by position",
             f"On {site.release('jax')} this raises TypeError: jax.jit takes one positional argument.",
+            label="given by position",
             help="give everything but the function by keyword",
             fix=_fix(site, extra, " ".join(written.split())),
         )

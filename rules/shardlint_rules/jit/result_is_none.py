@@ -61,8 +61,8 @@ class ResultIsNone(Rule):
             )
             yield site.finding(
                 call.func,
-                "it returns nothing",
                 f"`{site.text(target)}` is None from here on: `{node.name}` at {where} has no return with a value.",
+                label="it returns nothing",
                 help=f"call it as a statement, or let it return what it makes: {site.text(call.func)}(...)",
             )
 
@@ -74,7 +74,7 @@ class ResultIsNone(Rule):
             text = site.shown(given)
             yield site.finding(
                 given,
-                "this is not returned",
                 f"As a statement it does nothing, and every call of `{function.name}` gives None.",
+                label="this is not returned",
                 help=f"write: return {text}",
             )

@@ -73,8 +73,8 @@ class ShardingLostByShape(Rule):
             return
         yield site.finding(
             site.call,
-            f"only the shape of `{text}` is used, and its sharding is lost",
             f"On {site.release('jax')} this lies whole on one device, while {text} is spread over the mesh.",
+            label=f"only the shape of `{text}` is used, and its sharding is lost",
             help=f"make it like {text}: {site.api.rpartition('.')[2]}_like keeps the sharding",
             fix=self._fix(site, text) if certain else None,
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
@@ -111,7 +111,10 @@ def _is_sharded(site: Site, node: ast.expr) -> bool:
     """Whether an array is surely spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
     if site.shardings.spread(site.value(node)):
         return True
-    return any(site.shardings.spread(site.program.value(place.file, place.node)) for place, _ in leaves_of(site, node))
+    return any(
+        site.shardings.spread(site.program.value(place.file, place.node))
+        for place, _ in leaves_of(site, node)
+    )
 
 
 def _seems_sharded(site: Site, node: ast.expr) -> bool:

@@ -84,7 +84,9 @@ class ShardingNotUsed(Rule):
     name = "sharding-not-used"
     harm = Harm.SILENT
     likely = ("unplaced", "made", "converted", "axis")
-    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED, *AXES))),)
+    triggers = (
+        Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED, *AXES))),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -111,8 +113,8 @@ class ShardingNotUsed(Rule):
             if taking is not None:
                 yield site.finding(
                     call,
-                    f"`{taking}` takes `{name}`, with a default of None, and is not given it",
                     f"`{scope.name}` takes `{name}` and never reads it: what {taking} makes is placed as without one.",
+                    label=f"`{taking}` takes `{name}`, with a default of None, and is not given it",
                     help=f"hand it on: {name}={name}",
                 )
                 return
@@ -124,8 +126,8 @@ class ShardingNotUsed(Rule):
         if whole is not None and not site.program.project.is_test(site.file.path):
             yield site.finding(
                 whole,
-                f"`{name}` is never read",
                 f"`{scope.name}` takes `{name}`, and this puts all of what it is given on the default device.",
+                label=f"`{name}` is never read",
                 help=f"place it: jax.device_put(..., {name})",
                 certainty=Certainty.POSSIBLE,
                 form="converted",
@@ -137,8 +139,8 @@ class ShardingNotUsed(Rule):
             host = all(isinstance(one, Api) and one.name in _HOST for one in options(site.value(making.func)))
             yield site.finding(
                 making,
-                f"`{name}` is never read",
                 f"`{scope.name}` takes `{name}`, and what this gives is placed as without it.",
+                label=f"`{name}` is never read",
                 help=f"place it: jax.device_put(..., {name})",
                 certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
                 form="" if host else "never-read",
@@ -155,9 +157,9 @@ class ShardingNotUsed(Rule):
         if not _stands_for_another(site, scope):
             yield site.finding(
                 parameter,
-                f"`{name}` is never read",
                 f"`{node.name}` takes the name of an axis, and {doing} without it: a collective over that axis finds "
                 "nothing that binds it, or nothing is reduced over it.",
+                label=f"`{name}` is never read",
                 help=f"hand it on, or take no `{name}`",
                 certainty=Certainty.POSSIBLE,
                 form="axis",
@@ -174,8 +176,8 @@ class ShardingNotUsed(Rule):
         if made is not None and given_a_mesh(site, node, "mesh"):
             yield site.finding(
                 made,
-                "`mesh` is never read",
                 f"`{node.name}` takes a mesh, and this lies whole on one device (on every device under jax.set_mesh).",
+                label="`mesh` is never read",
                 help="say where it goes: device=NamedSharding(mesh, ...)",
                 certainty=Certainty.POSSIBLE,
                 form="made",
@@ -194,9 +196,9 @@ class ShardingNotUsed(Rule):
         for call in unplaced(site, kept or node):
             yield site.finding(
                 call,
-                f"`{name}` is not given here",
                 f"`{kept.name if kept else node.name}` takes `{name}`, and this puts arrays without it: they stay "
                 "where they are, and what numpy has goes to one device.",
+                label=f"`{name}` is not given here",
                 help=f"place it: jax.device_put(..., {name})",
                 certainty=Certainty.POSSIBLE,
                 form="unplaced",
@@ -215,9 +217,9 @@ class ShardingNotUsed(Rule):
             given, call, taking = found
             yield site.finding(
                 call.func,
-                f"`{taking}` takes `{name}` too, and is not given it",
                 f"`{node.name}` is given `{name}` and hands it on at line {given.lineno}: what {taking} does here is "
                 "done as without it.",
+                label=f"`{taking}` takes `{name}` too, and is not given it",
                 help=f"hand it on: {name}={name}",
                 certainty=Certainty.POSSIBLE,
                 form="left-out",
@@ -234,8 +236,8 @@ class ShardingNotUsed(Rule):
         if given is not None:
             yield site.finding(
                 given,
-                f"`{node.name}` takes `{name}` for this",
                 f"This is {site.text(given)} whatever `{name}` the caller of `{node.name}` gives.",
+                label=f"`{node.name}` takes `{name}` for this",
                 help=f"hand it on: {name}",
                 certainty=Certainty.POSSIBLE,
                 form="literal",

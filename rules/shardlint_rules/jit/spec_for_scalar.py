@@ -110,8 +110,8 @@ class SpecForScalar(Rule):
         tree = " ".join(tree.split())
         return site.finding(
             sharding,
-            "one spec for arrays and scalars",
             f"On {site.release('jax')} this raises ValueError for what has no dimension in `{tree}`: {scalar}.",
+            label="one spec for arrays and scalars",
             help="give scalars PartitionSpec(): choose by `leaf.ndim`",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "named",

@@ -130,7 +130,7 @@ class SpecNeedsMesh(Rule):
             help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
         fix, kept = self._fix(site, specs)
         help += f"; not rewritten: {kept}" if kept else ""
-        yield site.finding(specs[0].node, label, message, help=help, fix=fix)
+        yield site.finding(specs[0].node, message, label=label, help=help, fix=fix)
 
     def _of_test(self, site: Site) -> Iterator[Finding]:
         """A test that calls without a mesh what is called under one elsewhere."""
@@ -140,8 +140,8 @@ class SpecNeedsMesh(Rule):
             where, entered = one.constraint, one.entered
             yield site.finding(
                 one.call,
-                f"no mesh is in context, and {where.file.path.name}:{where.line} constrains to a spec alone",
                 f"On {site.release('jax')} this raises RuntimeError: a spec alone does not say which mesh.",
+                label=f"no mesh is in context, and {where.file.path.name}:{where.line} constrains to a spec alone",
                 help="call it under jax.set_mesh(mesh), as the program does",
                 certainty=Certainty.POSSIBLE,
                 form="test-without",
@@ -152,9 +152,9 @@ class SpecNeedsMesh(Rule):
         """A call of the pjit outside of the mesh that others of the function are called under."""
         return site.finding(
             site.call.func if call.func is site.call else call.func,
-            f"outside of the `with` at line {entered.lineno}",
             f"On {site.release('jax')} this raises unless a caller has entered a mesh: pjit reads specs against the "
             "mesh of `with mesh:`, and none is entered here.",
+            label=f"outside of the `with` at line {entered.lineno}",
             help="call it under the mesh too",
             certainty=Certainty.POSSIBLE,
             form="others-entered",
@@ -185,9 +185,9 @@ class SpecNeedsMesh(Rule):
         error = "ValueError" if site.api == _PUT else "RuntimeError"
         return site.finding(
             found.call.node if here else specs[0].node,
-            where if here else f"no mesh is in context in `{called}` at {line}: {where}",
             f"On {site.release('jax')} that call raises {error} unless its caller has entered a mesh: a spec alone "
             "does not say which.",
+            label=where if here else f"no mesh is in context in `{called}` at {line}: {where}",
             help="move the call into the `with`, or give a NamedSharding here",
             fix=self._of_context(site, specs) or self._around(site, found.call, specs),
             certainty=Certainty.POSSIBLE,
@@ -207,8 +207,8 @@ class SpecNeedsMesh(Rule):
         if later is not None:
             yield site.finding(
                 site.call.func,
-                f"the mesh is entered at line {later.line}, below",
                 f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
+                label=f"the mesh is entered at line {later.line}, below",
                 help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",
                 fix=self._named(site, nodes, later.mesh)[0] if later.mesh is not None else None,
                 certainty=Certainty.POSSIBLE,
@@ -221,9 +221,9 @@ class SpecNeedsMesh(Rule):
             return
         yield site.finding(
             nodes[0],
-            f"`{parameter.name}` is at hand and not used",
             f"On {on} this raises {error} for whoever passes a mesh that is not in context too: a spec alone does not "
             "say which mesh.",
+            label=f"`{parameter.name}` is at hand and not used",
             help=f"write NamedSharding({parameter.name}, ...) where {parameter.name} is given",
             fix=self._named(site, nodes, parameter.name)[0] if parameter.always else None,
             certainty=Certainty.POSSIBLE,
@@ -249,9 +249,9 @@ class SpecNeedsMesh(Rule):
         what = "device_put" if site.api == _PUT else "jax.jit"
         yield site.finding(
             nodes[0],
-            "a spec alone does not say which mesh",
             f"On {site.release('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with "
             f"mesh:` is not read by {what}.",
+            label="a spec alone does not say which mesh",
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
             fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
@@ -276,8 +276,8 @@ class SpecNeedsMesh(Rule):
         made = mesh_made(site)
         yield site.finding(
             specs[0].node,
-            "a spec alone does not say which mesh",
             f"On {site.release('jax')} this raises RuntimeError unless whoever runs it has entered a mesh.",
+            label="a spec alone does not say which mesh",
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
             fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,

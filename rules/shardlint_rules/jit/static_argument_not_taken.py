@@ -61,7 +61,7 @@ class StaticArgumentNotTaken(Rule):
             if keyword is not None and wrong is not None:
                 yield site.finding(
                     keyword,
-                    wrong[0],
                     f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
+                    label=wrong[0],
                     help=wrong[1],
                 )

@@ -94,7 +94,9 @@ class UpdateNotDonated(Rule):
         if not found or not all(found):
             return
         first = found[0]
-        shared = [one for one in first if all(one.parameter in {two.parameter for two in other} for other in found)]
+        shared = [
+            one for one in first if all(one.parameter in {two.parameter for two in other} for other in found)
+        ]
         if not shared:
             return
         names = " and ".join(f"`{one.name}`" for one in shared)
@@ -102,9 +104,9 @@ class UpdateNotDonated(Rule):
         one = shared[0]
         yield site.finding(
             site.syntax,
-            f"{names} {'are' if len(shared) > 1 else 'is'} bound again to what this returns",
             f"On {site.release('jax')} the old and the new {names} are in memory together until the call is done, "
             "though only the new is used from then on.",
+            label=f"{names} {'are' if len(shared) > 1 else 'is'} bound again to what this returns",
             help=f"donate {'them' if len(shared) > 1 else 'it'}: donate_argnums=({positions},)"
             if len(shared) == 1
             else f"donate them: donate_argnums=({positions})",
@@ -126,7 +128,8 @@ class UpdateNotDonated(Rule):
         left = [
             one
             for one in found[0]
-            if one.position not in donated and all(one.parameter in {two.parameter for two in other} for other in found)
+            if one.position not in donated
+            and all(one.parameter in {two.parameter for two in other} for other in found)
         ]
         beside = [one for one in found[0] if one.position in donated]
         if not left or not beside:
@@ -137,9 +140,9 @@ class UpdateNotDonated(Rule):
         where = site.where(place)
         yield site.finding(
             keyword,
-            f"{names} {'are' if len(left) > 1 else 'is'} bound again too, and not donated",
             f"On {site.release('jax')} the old and the new {names} are in memory together until the call is done, "
             "though only the new is used from then on.",
+            label=f"{names} {'are' if len(left) > 1 else 'is'} bound again too, and not donated",
             help=f"write donate_argnums=({wanted})",
             form="beside",
             why=f"{where} binds `{beside[0].name}`, which is donated, and {names} to the result alike",
@@ -161,9 +164,9 @@ class UpdateNotDonated(Rule):
         where = site.where(place)
         yield site.finding(
             keyword,
-            f"`{first[0].name}` is the first argument, and is bound again too",
             f"On {site.release('equinox')} the first argument is kept, so that the old and the new `{first[0].name}` "
             "are in memory together until the call is done, though only the new is used from then on.",
+            label=f"`{first[0].name}` is the first argument, and is bound again too",
             help="make the first argument one that is kept, as the batch or the key is",
             form="first",
             why=f"{where} binds `{beside[0].name}`, which is donated, and `{first[0].name}` to the result alike",
@@ -209,7 +212,9 @@ def _handed_out(site: Site) -> Iterator[Place]:
         return
     last = scope.node.body[-1]
     elements = last.value.elts if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) else []
-    at = next((i for i, one in enumerate(elements) if isinstance(one, ast.Name) and one.id == target.id), None)
+    at = next(
+        (i for i, one in enumerate(elements) if isinstance(one, ast.Name) and one.id == target.id), None
+    )
     if at is None:
         return
     for end in site.program.flow.ends(site.file, scope.node).found[:_MOST]:
@@ -283,7 +288,11 @@ def _fed_again(file: FileFacts, call: ast.Call) -> set[str]:
         return set()
     found = set()
     for node in loop.body:
-        if isinstance(node, ast.Assign) and node.lineno > call.lineno and isinstance(node.value, ast.Attribute):
+        if (
+            isinstance(node, ast.Assign)
+            and node.lineno > call.lineno
+            and isinstance(node.value, ast.Attribute)
+        ):
             if isinstance(node.value.value, ast.Name) and node.value.value.id == result.id:
                 found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
     return found

@@ -91,9 +91,9 @@ class UseAfterDonate(Rule):
         text, line = site.text(one.node), one.call.call.lineno
         return site.finding(
             one.node,
-            f"`{one.name}` is the same buffer, which the call at line {line} donates the next time",
             f"On {site.release('jax')} reading `{one.name}` (line {one.read.lineno}) raises after that: "
             f"{name_of(one.call.api)} gave its memory to an output, and the array is deleted.",
+            label=f"`{one.name}` is the same buffer, which the call at line {line} donates the next time",
             help=f"keep a copy: jax.tree.map(jnp.copy, {text})",
             certainty=Certainty.PROVEN if one.surely else Certainty.POSSIBLE,
             form="" if one.surely else "kept",
@@ -114,8 +114,8 @@ class UseAfterDonate(Rule):
             label = f"{same} was donated to `{written(site.file, call.call.func)}` at {line}"
         yield site.finding(
             use.node,
-            label,
             _message(site, use, certainty),
+            label=label,
             help=_advice(name, use),
             certainty=certainty,
             form=_form(site.file, use, certainty),
@@ -127,8 +127,8 @@ class UseAfterDonate(Rule):
         name, line = written(site.file, read_object(use.node)), use.death.call.call.lineno
         return site.finding(
             donation_of(asked(site), use.death.argument.name, use.death.argument.position),
-            f"donates `{name}`, which the loop gives again and does not bind anew (line {line})",
             _message(site, use, certainty),
+            label=f"donates `{name}`, which the loop gives again and does not bind anew (line {line})",
             help=f"do not donate it: the call at line {line} returns no new `{name}`",
             certainty=certainty,
             form=_form(site.file, use, certainty),
@@ -139,11 +139,13 @@ class UseAfterDonate(Rule):
         name = written(file, read_object(use.node))
         yield site.finding(
             asked(site),
-            f"`{name}` is donated at {place(site, file, use.node)}, and given again in the next turn of the loop"
-            if use.again
-            else f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
-            f"{use.death.call.call.lineno} donated it",
             _message(site, use, certainty),
+            label=(
+                f"`{name}` is donated at {place(site, file, use.node)}, and given again in the next turn of the loop"
+                if use.again
+                else f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
+                f"{use.death.call.call.lineno} donated it"
+            ),
             help=_advice(name, use),
             certainty=certainty,
             form=_form(file, use, certainty),
@@ -200,10 +202,14 @@ def _why(file: FileFacts, use: Use, certainty: Certainty) -> str:
     form = _form(file, use, certainty)
     name = written(file, read_object(use.node))
     if form == "given-twice":
-        return f"the same function gets it again here, and its result is bound to `{name}`: an output is like it"
+        return (
+            f"the same function gets it again here, and its result is bound to `{name}`: an output is like it"
+        )
     if form != "kept-in-loop":
         return ""
-    return f"the loop keeps `{name}`, and its next turn donates that buffer; it lives if the last turn kept it"
+    return (
+        f"the loop keeps `{name}`, and its next turn donates that buffer; it lives if the last turn kept it"
+    )
 
 
 def _given_twice(file: FileFacts, use: Use) -> bool:
@@ -248,7 +254,9 @@ def _message(site: Site, use: Use, certainty: Certainty) -> str:
             f"On {site.release('jax')} this raises if an output of {api} took the donated buffer, which deletes the "
             "array; where none can, the donation only warns."
         )
-    return f"On {site.release('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
+    return (
+        f"On {site.release('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
+    )
 
 
 def _advice(name: str, use: Use) -> str:

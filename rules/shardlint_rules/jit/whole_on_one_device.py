@@ -92,9 +92,9 @@ class WholeOnOneDevice(Rule):
         where = "" if source.call is array else f" (line {source.call.lineno})"
         yield site.finding(
             array,
-            f"`{made}` makes all of it on one device",
             f"On {site.release('jax')} the first device needs room for the whole array: `{made}`{where} makes it "
             "there, and it is spread over the mesh afterwards.",
+            label=f"`{made}` makes all of it on one device",
             help=_help(source.form, made),
             fix=self._fix(site, source, sharding) if source.call is array else None,
             form=source.form,

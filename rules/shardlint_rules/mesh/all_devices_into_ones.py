@@ -54,8 +54,8 @@ class AllDevicesIntoOnes(Rule):
         if _is_all(site, parts[0]):
             yield site.finding(
                 reshaped,
-                "all devices, into a mesh of one",
                 "Wherever there is more than one device this raises ValueError.",
+                label="all devices, into a mesh of one",
                 help="take the first one: jax.devices()[:1]",
                 form="ones",
                 why="every size of the shape is 1, and the list of devices is not cut",

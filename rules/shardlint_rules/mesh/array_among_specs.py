@@ -13,7 +13,9 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 
-_SPECS = regex(r"(?i)(^|_)(p?specs?|shardings?|(logical|mesh|partition|param)\w*_(axes|names)|axes|axis_names)(_|$)")
+_SPECS = regex(
+    r"(?i)(^|_)(p?specs?|shardings?|(logical|mesh|partition|param)\w*_(axes|names)|axes|axis_names)(_|$)"
+)
 _ARRAY = regex(r"\b(jnp\.ndarray|jax\.Array|Array|ArrayLike|chex\.Array|PRNGKey|PRNGKeyArray|ndarray)\b")
 # Fields of flax's TrainState that are leaves, of which the first holds a number or an array.
 _TRAIN_STATE = "flax.training.train_state.TrainState"
@@ -44,7 +46,11 @@ class ArrayAmongSpecs(Rule):
     likely = ("kept",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     triggers = (
-        Lines(r"return [\w.]+\(", file_says=r"def \w*(?:[sS]pec|[sS]harding|axes|axis_names)", saying=("return ",)),
+        Lines(
+            r"return [\w.]+\(",
+            file_says=r"def \w*(?:[sS]pec|[sS]harding|axes|axis_names)",
+            saying=("return ",),
+        ),
         Lines(
             r"(?:self\.)?\w*(?:spec|sharding|axes)\w* *(?::[^=\n]+)?= *[\w.]+\(",
             file_names=r"shard|mesh|pspec|partitionspec|\bps?\b",
@@ -62,8 +68,8 @@ class ArrayAmongSpecs(Rule):
         for node, name in kept:
             yield site.finding(
                 node,
-                f"`{name}` stays the array in a tree of specs",
                 f"On {site.release('jax')} a jit's shardings, device_put and NamedSharding raise TypeError for it.",
+                label=f"`{name}` stays the array in a tree of specs",
                 help=f"give {name} a spec too: PartitionSpec(), or None where what reads the tree leaves that out",
                 form="kept",
                 why=f"the other fields are specs, and `{name}` is declared to be an array",

@@ -88,15 +88,20 @@ class AxisOfNoMesh(Rule):
         if not made or axes <= made:
             return
         form = "beside" if axes & made or _table_names(site, made) else "alone"
-        if form == "alone" and site.wants("nowhere") and all(said_nowhere(site, axis) for axis in axes - made):
+        if (
+            form == "alone"
+            and site.wants("nowhere")
+            and all(said_nowhere(site, axis) for axis in axes - made)
+        ):
             form = "nowhere" if not site.program.project.saying(site.file.path, (DROPS,)) else form
         for entry, axis in named(spec):
             if axis not in made and axis.isidentifier() and not bound_by(site, axis, _MAPS):
                 near = difflib.get_close_matches(axis, sorted(made), n=1, cutoff=_NEAR)
                 yield site.finding(
                     where(site, Given(spec, site.call, True), entry, axis),
-                    f'no mesh of the program has "{axis}"' + (f': did you mean "{near[0]}"?' if near else ""),
                     f"On {site.release('jax')} a sharding of this spec raises ValueError over each of them.",
+                    label=f'no mesh of the program has "{axis}"'
+                    + (f': did you mean "{near[0]}"?' if near else ""),
                     help=f"name one of {', '.join(sorted(made))}, or None where nothing is to be split",
                     form=form,
                     why=f"the meshes that the program makes have the axes {', '.join(sorted(made))}",
@@ -114,8 +119,8 @@ class AxisOfNoMesh(Rule):
             if axis in lone and not bound_by(site, axis, _MAPS):
                 yield site.finding(
                     where(site, Given(spec, site.call, True), entry, axis),
-                    f'no mesh or configuration of the program has "{axis}"',
                     f"On {site.release('jax')} a sharding of this spec raises ValueError over a mesh without it.",
+                    label=f'no mesh or configuration of the program has "{axis}"',
                     help=f'name an axis that the meshes have, as "{other}", or None where nothing is to be split',
                     form="nowhere",
                     why=f'nothing in the program but specs says "{axis}"',
@@ -131,9 +136,9 @@ class AxisOfNoMesh(Rule):
         lost = " and ".join(f'"{axis}"' for axis in found.lost)
         yield site.finding(
             found.node,
-            f'no spec names "{found.axis}": they name {lost}, which no mesh of the program has',
             f"What leaves out the axes that a mesh does not have makes None of {lost}: all devices along "
             f'"{found.axis}" hold and compute the same, and nothing is raised.',
+            label=f'no spec names "{found.axis}": they name {lost}, which no mesh of the program has',
             help=f"give the axis the name that the specs have: {lost}",
             harm=Harm.SILENT,
             form="dropped",

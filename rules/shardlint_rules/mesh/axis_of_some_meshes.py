@@ -65,8 +65,8 @@ class AxisOfSomeMeshes(Rule):
         where = small.path.name if small.path != site.file.path else "this file"
         return site.finding(
             node,
-            f'not every mesh of the project has "{axis}"',
             f"With the mesh of {where}:{small.line}, whose axes are {', '.join(small.axes)}, this raises {raises}.",
+            label=f'not every mesh of the project has "{axis}"',
             help=f'read mesh.shape.get("{axis}", 1)'
             if form == "shape"
             else "take the name from the mesh in use",

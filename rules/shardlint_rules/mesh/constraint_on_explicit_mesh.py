@@ -91,12 +91,12 @@ class ConstraintOnExplicitMesh(Rule):
         on = site.release("jax")
         return site.finding(
             site.call.func,
-            "the axes are Explicit",
             f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded so "
             f"already: {every}."
             if target.names_an_axis
             else f"On {on} this moves nothing, since {every}: under jax.set_mesh it is an assertion, elsewhere it is "
             "passed over.",
+            label="the axes are Explicit",
             help="write jax.reshard, or make the mesh with AxisType.Auto",
             fix=self._to_reshard(site),
             certainty=Certainty.POSSIBLE,
@@ -118,8 +118,8 @@ class ConstraintOnExplicitMesh(Rule):
             if site.api == _RESHARD and types == "auto":
                 return site.finding(
                     site.call.func,
-                    "the axes are Auto",
                     f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
+                    label="the axes are Auto",
                     help="inside a jit constrain it, outside use jax.device_put",
                     fix=self._from_reshard(site),
                 )
@@ -127,12 +127,12 @@ class ConstraintOnExplicitMesh(Rule):
                 asserts = _may_be_set(site)
                 return site.finding(
                     site.call.func,
-                    "the axes are Explicit",
                     f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded "
                     f"so already: {where} has Explicit axes."
                     if asserts
                     else f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name "
                     "Auto ones only.",
+                    label="the axes are Explicit",
                     help="write jax.reshard, or make the mesh with AxisType.Auto",
                     fix=self._to_reshard(site),
                     certainty=Certainty.POSSIBLE if asserts else Certainty.PROVEN,
@@ -155,8 +155,8 @@ class ConstraintOnExplicitMesh(Rule):
             if types == {"auto"} and context.only(*SET_KINDS):
                 return site.finding(
                     site.call.func,
-                    "the axes are Auto",
                     f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
+                    label="the axes are Auto",
                     help="inside a jit constrain it, outside use jax.device_put",
                     fix=self._from_reshard(site),
                 )
@@ -166,11 +166,11 @@ class ConstraintOnExplicitMesh(Rule):
         entered = context.only("with mesh")
         return site.finding(
             site.call.func,
-            "the axes are Explicit",
             f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name Auto ones only."
             if entered
             else f"On {on} this is an assertion, since {where} has Explicit axes: it raises AssertionError "
             "unless the array is sharded so already.",
+            label="the axes are Explicit",
             help="write jax.reshard, or make the mesh with AxisType.Auto",
             fix=self._to_reshard(site) if not entered else None,
             certainty=Certainty.PROVEN if entered else Certainty.POSSIBLE,

@@ -62,17 +62,17 @@ class ContextInsideJit(Rule):
             called = "use_mesh, which is jax.set_mesh now, can only be used outside of jit"
         yield site.finding(
             site.call,
-            region.describe(site.file),
             f"On {site.release('jax')} this raises ValueError when it is traced: {called}.",
+            via=region,
             help="set the mesh where the jitted function is called, and drop it here",
         )
 
     def _asked(self, site: Site) -> Finding:
         return site.finding(
             site.call,
-            site.region.describe(site.file),
             f"On {site.release('jax')} this raises ValueError when it is traced: get_mesh can only be used "
             f"outside of jit.",
+            via=site.region,
             help="ask jax.sharding.get_abstract_mesh(), or pass the mesh",
         )
 

@@ -65,18 +65,18 @@ class DevicesInDefault(Rule):
             name = getattr(function, "name", "the function")
             yield site.finding(
                 site.call,
-                "this asks for the devices when the module is imported",
                 f"The default of `{parameter.arg}` is computed when `{name}` is defined: importing this module "
                 "starts the backend, and jax.distributed.initialize() after it raises.",
+                label="this asks for the devices when the module is imported",
                 help=f"let `{parameter.arg}` be None, and ask for the devices in the body",
                 fix=self._fix(site, function, parameter, default),
             )
         elif self._attribute(site):
             yield site.finding(
                 site.call,
-                "this asks for the devices when the module is imported",
                 "A class attribute is computed when the class is defined: importing this module starts the "
                 "backend, and jax.distributed.initialize() after it raises.",
+                label="this asks for the devices when the module is imported",
                 help="ask for the devices in a method, or by default_factory for a field",
             )
 

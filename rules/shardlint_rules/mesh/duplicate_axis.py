@@ -83,9 +83,9 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             _source(site, one),
-            f'`{site.text(one)}` and `{site.text(before)}` are both "{axis}"',
             f"On {site.release('jax')} a sharding of {site.text(site.call)} raises DuplicateSpecError: a mesh axis "
             "splits one dimension only.",
+            label=f'`{site.text(one)}` and `{site.text(before)}` are both "{axis}"',
             help="choose an axis for one of them that the other does not have",
             certainty=Certainty.POSSIBLE,
             form="by-name",
@@ -99,9 +99,9 @@ class DuplicateAxis(Rule):
         for node, name, taker in twice_named(site):
             yield site.finding(
                 node,
-                f"{name!r} is the name of two dimensions",
                 f"With a rule that gives {name!r} a mesh axis this array cannot be placed: a mesh axis splits one "
                 "dimension only.",
+                label=f"{name!r} is the name of two dimensions",
                 help="give one of the dimensions its own name, or None",
                 certainty=Certainty.POSSIBLE,
                 form="logical",
@@ -118,9 +118,9 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             site.call,
-            f'"{again[0]}" is already used in this spec',
             f"On {site.release('jax')} a sharding of {' '.join(site.text(site.call).split())} raises "
             "DuplicateSpecError: a mesh axis splits one dimension only.",
+            label=f'"{again[0]}" is already used in this spec',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
             certainty=Certainty.POSSIBLE,
             form="handed-on",
@@ -135,9 +135,9 @@ class DuplicateAxis(Rule):
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
-            f'"{axis}" is already used in this spec',
             f"On {site.release('jax')} this raises {error}: a mesh axis can split one dimension only, "
             f"and {_said(one.spec)} gives it {len(mentions)}.",
+            label=f'"{axis}" is already used in this spec',
             help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
         )
 

@@ -88,9 +88,9 @@ class LayerAxisSharded(Rule):
         here = function.place.file is site.file
         yield site.finding(
             at if here else site.call,
-            "this splits the first dimension, which counts the layers in stacked weights",
             "A scan over layers that lie on different devices has to gather them: the whole stack is in the memory of "
             "every device, or each turn waits for one of them.",
+            label="this splits the first dimension, which counts the layers in stacked weights",
             help='leave it whole in stacked leaves: P(None, "fsdp"), or look from the second dimension on',
             form="stacked",
             why=f"`{made}` stacks its layers by vmap, and the program scans over them",
@@ -106,9 +106,9 @@ class LayerAxisSharded(Rule):
             elsewhere = "" if here else f" (at {split.place.file.path.name}:{split.place.line})"
             yield site.finding(
                 split.place.node if here else site.call,
-                f"this splits over {axes} the dimension of which the scan takes one entry in each turn{elsewhere}",
                 "What one turn takes lies on the devices of one part and is sent to the others: no turn is computed in "
                 f"parallel over {axes}.",
+                label=f"this splits over {axes} the dimension of which the scan takes one entry in each turn{elsewhere}",
                 help=f"leave the first dimension whole and split the next one: P(None, {axes})",
                 form="scanned",
                 why=f"line {site.call.lineno} scans over it" if here else "this call scans over it",
@@ -124,9 +124,9 @@ class LayerAxisSharded(Rule):
             elsewhere = "" if here else f" (at {cut.place.file.path.name}:{cut.place.line})"
             yield site.finding(
                 cut.place.node if here else site.call,
-                f"this moves the split over {axes} to the dimension that the scan goes over{elsewhere}",
                 f"The rows stay in their order, so each microbatch lies on some of the devices along {axes} alone: in "
                 "every turn its rows are sent to the others, or all devices compute them all.",
+                label=f"this moves the split over {axes} to the dimension that the scan goes over{elsewhere}",
                 help="cut it so that each device keeps rows of every microbatch: "
                 "x.reshape(rows, steps, *x.shape[1:]).swapaxes(0, 1)",
                 form="counted-in-front",

@@ -75,7 +75,10 @@ class LegacyMeshContext(Rule):
     name = "legacy-mesh-context"
     harm = Harm.REMOVED
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.10.1"}
-    triggers = (Withs("mesh"), Methods("enter_context", "enterContext", "__enter__", file_says=("mesh", "Mesh")))
+    triggers = (
+        Withs("mesh"),
+        Methods("enter_context", "enterContext", "__enter__", file_says=("mesh", "Mesh")),
+    )
     in_version_checks = False
     fixes = "unsafe"
 
@@ -119,8 +122,8 @@ class LegacyMeshContext(Rule):
                 fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
         yield site.finding(
             entered,
-            "a deprecated mesh context",
             f"On {site.release('jax')} entering a mesh itself warns that it is deprecated.",
+            label="a deprecated mesh context",
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
         )
@@ -150,8 +153,8 @@ class LegacyMeshContext(Rule):
             )
         return site.finding(
             item.context_expr,
-            "a deprecated mesh context",
             f"On {site.release('jax')} entering a mesh by `with` warns that it is deprecated.",
+            label="a deprecated mesh context",
             help=help,
             fix=fix,
             obstacles=self._obstacles(site, item, kept),

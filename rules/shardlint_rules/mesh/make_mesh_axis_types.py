@@ -96,9 +96,9 @@ class MakeMeshAxisTypes(Rule):
         where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
         return site.finding(
             site.call,
-            "its axes are Explicit",
             f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
             f"{where} raises ValueError: it may name Auto axes only.",
+            label="its axes are Explicit",
             help=f"{_SAY}, or constrain by jax.reshard; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
         )
@@ -107,10 +107,10 @@ class MakeMeshAxisTypes(Rule):
         where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
         return site.finding(
             site.call,
-            "its axes are Explicit",
             f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the shard_map at "
             f"{where} raises ValueError: over these it takes arrays only that are sharded as its in_specs say, and "
             "nothing places any.",
+            label="its axes are Explicit",
             help=f"{_SAY}, or place the arrays first; {_KEPT}",
             fix=self._fix(site, types, Safety.UNSAFE),
         )
@@ -118,9 +118,9 @@ class MakeMeshAxisTypes(Rule):
     def _warned(self, site: Site, types: ast.expr | None) -> Finding:
         return site.finding(
             site.call,
-            "jax 0.9 makes its axes Explicit",
             f"On {site.release('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told "
             "otherwise. Constraints raise then, and many operations ask for an out_sharding.",
+            label="jax 0.9 makes its axes Explicit",
             help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
@@ -142,9 +142,9 @@ class MakeMeshAxisTypes(Rule):
     ) -> Finding:
         return site.finding(
             site.call,
-            "its axes are Explicit",
             f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
             "constraints raise, and many operations ask for an out_sharding.",
+            label="its axes are Explicit",
             help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, safety),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,

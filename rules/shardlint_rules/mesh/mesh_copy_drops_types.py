@@ -65,11 +65,11 @@ class MeshCopyDropsTypes(Rule):
         proven = kept == {False} and all(mesh is not None and mesh.axis_types != "unknown" for mesh in meshes)
         yield site.finding(
             site.call,
-            f"the axis types of `{other}` are lost",
             f"On {site.release('jax')} the copy has Auto axes, and `{other}` has others. Nothing is raised."
             if proven
             else f"On {site.release('jax')} the copy has Auto axes, whatever those of `{other}` are. "
             "Nothing is raised.",
+            label=f"the axis types of `{other}` are lost",
             fix=self._fix(site, other),
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "unknown-types",

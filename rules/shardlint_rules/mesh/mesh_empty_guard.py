@@ -98,8 +98,8 @@ class MeshEmptyGuard(Rule):
         setting = next(filter(site.anywhere, ("jax.set_mesh", "sharding.set_mesh")), None)
         yield site.finding(
             mesh,
-            "does not see jax.set_mesh",
             f"On {site.release('jax')} this is the mesh of `with mesh:` alone: under `jax.set_mesh(mesh)` it is empty.",
+            label="does not see jax.set_mesh",
             help="ask jax.sharding.get_abstract_mesh() too, where this one is empty",
             certainty=Certainty.POSSIBLE,
             form="one-context" if setting else "old-context",
@@ -123,9 +123,9 @@ class MeshEmptyGuard(Rule):
         where = site.where(at)
         return site.finding(
             guard,
-            "always True here",
             f"On {site.release('jax')} this does not see the mesh, which is set by {by} at {where}: "
             "what follows runs as without a mesh, and nothing is raised.",
+            label="always True here",
             help="set the mesh by jax.set_mesh and ask jax.sharding.get_abstract_mesh()",
             fix=fix,
         )

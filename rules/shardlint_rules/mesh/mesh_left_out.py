@@ -93,9 +93,9 @@ class MeshLeftOut(Rule):
             name, default = found
             yield site.finding(
                 call.func,
-                f"`{name}` is not given here",
                 f"`{last_name(call.func)}` then makes a mesh of its own, `{default}`: what it places lies over another "
                 f"mesh than what is made with `{target.id}`.",
+                label=f"`{name}` is not given here",
                 help=f"hand it on: {name}={target.id}",
                 certainty=Certainty.POSSIBLE,
                 form="own-mesh",
@@ -111,8 +111,8 @@ class MeshLeftOut(Rule):
         line = site.syntax.lineno if isinstance(site.syntax, ast.stmt) else 0
         yield site.finding(
             node,
-            f"`{name}` may still be None: its default comes at line {line}",
             f"Where `{name}` is left out, `{last_name(call.func)}` gets None here, and what follows the default.",
+            label=f"`{name}` may still be None: its default comes at line {line}",
             help=f"move the default of `{name}` above this",
             certainty=Certainty.POSSIBLE,
             form="before-default",

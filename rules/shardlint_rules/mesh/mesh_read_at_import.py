@@ -49,7 +49,17 @@ class MeshReadAtImport(Rule):
     triggers = (
         Lines(r"[^#\n]*mesh\w*\(\)", r"[^#\n]*Mesh\w*\(\)", saying=("mesh", "Mesh")),
         Lines(r"from\s[^#\n]*import\s[^#\n]*(?:mesh|MESH)\b", saying=("mesh", "MESH")),
-        Takes("mesh", "global_mesh", "device_mesh", "jax_mesh", "axis", "axes", "axis_name", "axis_names", "spec"),
+        Takes(
+            "mesh",
+            "global_mesh",
+            "device_mesh",
+            "jax_mesh",
+            "axis",
+            "axes",
+            "axis_name",
+            "axis_names",
+            "spec",
+        ),
         Lines(r"\w+(?::[^=\n]*)?\s*=[^#\n]*Ax[ei]s\w*\.[A-Za-z]", saying=("Axis", "Axes")),
     )
     in_tests = False
@@ -84,9 +94,9 @@ class MeshReadAtImport(Rule):
             return None
         return site.finding(
             read,
-            "this runs when its module is imported",
             f"`{cls}` chooses when it is first asked, at the latest here: what a program sets after its imports "
             "does not count any more, and this keeps the name that was chosen.",
+            label="this runs when its module is imported",
             help="read it when it is needed, in the function that is called",
             certainty=Certainty.POSSIBLE,
             form="chosen",
@@ -104,8 +114,8 @@ class MeshReadAtImport(Rule):
             return None
         return site.finding(
             call,
-            f"this runs when {when}",
             f"{what} So what is read here is no mesh, whatever is set later.",
+            label=f"this runs when {when}",
             help="read it when it is needed, in the function that is called",
             certainty=Certainty.POSSIBLE,
             form="read",
@@ -130,9 +140,9 @@ class MeshReadAtImport(Rule):
                 continue
             yield site.finding(
                 alias,
-                f"`{alias.name}` is None when it is imported",
                 f"This copies what `{alias.name}` is now: None. A function of {file.path.name} sets it later, "
                 "and only there.",
+                label=f"`{alias.name}` is None when it is imported",
                 help=f"import the module, and read its `{alias.name}` when it is needed",
                 certainty=Certainty.POSSIBLE,
                 form="copied",
@@ -187,7 +197,8 @@ def _returned(getter: ast.FunctionDef) -> str | None:
     body = [
         one
         for one in getter.body
-        if not isinstance(one, ast.Global) and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        if not isinstance(one, ast.Global)
+        and not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
     ]
     match body:
         case [ast.Return(value=ast.Name(id=name))]:

@@ -84,7 +84,9 @@ class MeshShapeAndNames(Rule):
     def _names(self, site: Site, node: ast.expr, value: Value) -> Finding | None:
         """Names that no mesh can have."""
         if value == Constant(None):
-            return self._raises(site, node, "None is not a name", "TypeError", "name the axes, one a dimension")
+            return self._raises(
+                site, node, "None is not a name", "TypeError", "name the axes, one a dimension"
+            )
         if not isinstance(value, Items):
             return None
         if Constant(None) in value.items and site.api != _ABSTRACT:
@@ -97,9 +99,9 @@ class MeshShapeAndNames(Rule):
             return None
         return site.finding(
             node,
-            f'"{twice[0]}" names two axes',
             f'On {site.release("jax")} this is accepted, but the mesh has the axis "{twice[0]}" once, with one of the '
             "sizes: arrays sharded over it raise.",
+            label=f'"{twice[0]}" names two axes',
             help="give every axis a name of its own",
         )
 
@@ -142,9 +144,9 @@ class MeshShapeAndNames(Rule):
         where = f"line {mesh.place.line}" if file is site.file else f"{file.path.name}:{mesh.place.line}"
         return site.finding(
             node,
-            f'no axis "{axis}"',
             f'On {site.release("jax")} what names "{axis}", as the mesh made at {where} has it, raises ValueError '
             "under this mesh of one device.",
+            label=f'no axis "{axis}"',
             help="give a mesh that stands in for another all of its axes",
             certainty=Certainty.POSSIBLE,
             form="stand-in",
@@ -152,7 +154,7 @@ class MeshShapeAndNames(Rule):
         )
 
     def _raises(self, site: Site, node: ast.expr, label: str, error: str, help: str) -> Finding:
-        return site.finding(node, label, f"On {site.release('jax')} this raises {error}.", help=help)
+        return site.finding(node, f"On {site.release('jax')} this raises {error}.", label=label, help=help)
 
     def _unused_names(self, site: Site, node: ast.expr) -> Finding | None:
         """`Mesh(devices, names)` where the function has worked out other names that nobody reads."""
@@ -173,8 +175,8 @@ class MeshShapeAndNames(Rule):
             ):
                 return site.finding(
                     node,
-                    f"`{name}` is worked out and not used",
                     f"The mesh gets the names as they were given, in their order; `{name}` may have another.",
+                    label=f"`{name}` is worked out and not used",
                     help=f"write {name}",
                     harm=Harm.SILENT,
                     certainty=Certainty.POSSIBLE,

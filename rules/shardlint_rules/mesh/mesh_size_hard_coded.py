@@ -67,8 +67,8 @@ class MeshSizeHardCoded(Rule):
         if fewer and site.api == _MAKE:
             yield site.finding(
                 node,
-                f"{wanted} of the {count} devices",
                 f"With the {count} simulated devices of line {line}, {count - wanted} stay idle, and nothing says so.",
+                label=f"{wanted} of the {count} devices",
                 help="take the size of one axis from jax.device_count()",
                 harm=Harm.COST,
                 certainty=Certainty.POSSIBLE,
@@ -77,8 +77,8 @@ class MeshSizeHardCoded(Rule):
             return
         yield site.finding(
             node,
-            f"{wanted} devices, where there are {count}",
             f"On {site.release('jax')} this raises ValueError with the {count} simulated devices of line {line}.",
+            label=f"{wanted} devices, where there are {count}",
             help="take the size of one axis from jax.device_count()",
         )
 

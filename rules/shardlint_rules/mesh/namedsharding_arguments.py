@@ -79,8 +79,8 @@ class NamedShardingArguments(Rule):
         kind = "AttributeError" if site.allows("jax", ">=0.9") or site.allows("jax", "<0.5") else "TypeError"
         return site.finding(
             mesh,
-            "a spec in the place of the mesh",
             f"On {site.release('jax')} this raises {kind}.",
+            label="a spec in the place of the mesh",
             help="the mesh comes first, then the spec",
             fix=fix,
         )
@@ -133,8 +133,8 @@ class NamedShardingArguments(Rule):
             fix = site.fix(Safety.SAFE, f"write {name}()", [site.replace(spec, f"{name}()"), *imports])
         return site.finding(
             spec,
-            "None is not a spec",
             f"On {site.release('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
+            label="None is not a spec",
             help="an empty PartitionSpec says replicated",
             fix=fix,
         )
@@ -151,9 +151,9 @@ class NamedShardingArguments(Rule):
         hashed = site.allows("jax", ">=0.9") and not isinstance(spec, ast.List)
         return site.finding(
             spec,
-            label,
             f"On {site.release('jax')} this raises {'AttributeError' if hashed else 'TypeError'}: "
             "NamedSharding takes a mesh and a PartitionSpec.",
+            label=label,
             help="wrap it in PartitionSpec",
             fix=fix,
             span=(start, end),
@@ -166,8 +166,8 @@ class NamedShardingArguments(Rule):
             return None
         return site.finding(
             mesh,
-            "devices, not a mesh",
             f"On {site.release('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
+            label="devices, not a mesh",
             help=f"name the axes first, one a dimension: jax.sharding.Mesh({site.text(mesh)}, axis_names)",
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
             form="" if sure else "devices",

@@ -72,9 +72,9 @@ class NestedMeshContexts(Rule):
         read = any(map(site.file.says, _READERS))
         return site.finding(
             node,
-            "a mesh that is not read",
             f"On {site.release('jax')} `{site.text(outer)}`, set at line {site.call.lineno}, stays in force: "
             f"specs inside do not mean `{site.text(node)}`.",
+            label="a mesh that is not read",
             help=f"write with jax.set_mesh({site.text(node)}):",
             certainty=Certainty.PROVEN if differ and not read else Certainty.POSSIBLE,
         )

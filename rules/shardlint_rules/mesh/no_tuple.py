@@ -77,8 +77,8 @@ class NoTuple(Rule):
         why = "code that took it for a name may read it"
         yield site.finding(
             value,
-            "a tuple needs a comma",
             f"`{name}` is {site.text(value)} itself: what goes over it as a tuple of axis names goes over its letters.",
+            label="a tuple needs a comma",
             help=f"write {whole}",
             certainty=Certainty.POSSIBLE,
             form="annotated" if said else "by-name",

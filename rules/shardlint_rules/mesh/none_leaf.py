@@ -81,9 +81,9 @@ class NoneLeaf(Rule):
         node, label, form = found
         yield site.finding(
             node,
-            label,
             f"On {site.release('jax')} None is not a leaf but an empty tree: the tree of specs no longer has the "
             "structure of the arrays, and NamedSharding raises for None.",
+            label=label,
             help="give PartitionSpec() for what is replicated",
             certainty=Certainty.POSSIBLE,
             form=form,

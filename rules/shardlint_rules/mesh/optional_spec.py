@@ -95,8 +95,8 @@ class OptionalSpec(Rule):
         where = " where no mesh is set, and under jax.set_mesh it gathers the array" if constraint else ""
         yield site.finding(
             node,
-            why,
             f"On {site.release('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
+            label=why,
             help="write PartitionSpec() for replicated, or leave the call out where there is no spec",
             certainty=certainty,
             form=form,
@@ -223,14 +223,15 @@ def _holds_none(value: Value) -> bool:
     return False
 
 
-def asked_about(
-    file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None
-) -> bool:
+def asked_about(file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None) -> bool:
     """Whether a test in the function, or around it, asks about what an expression names: `if spec is None`.
 
     With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """
-    names = {file.text(node), *(part.id for part in walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
+    names = {file.text(node), *(part.id for part in walk(node) if isinstance(part, ast.Name))} - {
+        "self",
+        "cls",
+    }
     if not owner and isinstance(node, ast.Attribute):
         names = set()
     names |= {part.attr for part in walk(node) if isinstance(part, ast.Attribute)}

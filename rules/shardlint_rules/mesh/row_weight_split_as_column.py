@@ -126,9 +126,9 @@ class RowWeightSplitAsColumn(Rule):
         both = "as the first one, by one rule" if like is own else f"as `{like.pattern}`"
         yield site.finding(
             own.node,
-            f"the second matmul of the {own.block} block is split {both}: {_spec(own.axes)}",
             f"On {site.release('jax')} what the first one leaves split is contracted by another axis here: activations "
             "or the weight are gathered in each layer.",
+            label=f"the second matmul of the {own.block} block is split {both}: {_spec(own.axes)}",
             help=f"give the second {'a rule of its own' if like is own else 'the axes turned round'}: {_spec(right)}",
             form="alike",
             why=f"`{first.pattern}` and `{second.pattern}` of this table are turned round: {_spec(first.axes)}, "
@@ -154,9 +154,9 @@ class RowWeightSplitAsColumn(Rule):
         nth = "first" if own.sides == {"first"} else "second"
         yield site.finding(
             own.node,
-            f"the {nth} matmul of the {own.block} block is split the other way: {_spec(own.axes)}",
             f"On {site.release('jax')} the first matmul contracts the dimension that {model} splits, and its result is "
             "gathered or reduced before the second: one more all-reduce in each layer.",
+            label=f"the {nth} matmul of the {own.block} block is split the other way: {_spec(own.axes)}",
             help=f"turn the axes round in both: {_spec(_turn(own.axes))} here",
             form="other-way",
             why=f"`{first.pattern}` and `{second.pattern}` of this table are {_spec(first.axes)}, {_spec(second.axes)}",
@@ -184,7 +184,9 @@ def _of_table(site: Site) -> tuple[tuple[str, ast.expr] | None, list[tuple[str, 
         found = [
             (one.elts[0].value, one.elts[1])
             for one in parts
-            if isinstance(one, ast.Tuple) and len(one.elts) == _LEAST and isinstance(one.elts[0], ast.Constant)
+            if isinstance(one, ast.Tuple)
+            and len(one.elts) == _LEAST
+            and isinstance(one.elts[0], ast.Constant)
             if isinstance(one.elts[0].value, str)
         ]
     return next((one for one in found if one[1] is site.call), None), found

@@ -130,8 +130,8 @@ class RuleMatchesNothing(Rule):
         shown = ", ".join(f"`{one}`" for one in left[:3])
         yield site.finding(
             pair,
-            f"no layer of this file is called {' or '.join(sorted(names))}",
             f"The rule matches nothing, and for {shown} there is none but one for all the rest.",
+            label=f"no layer of this file is called {' or '.join(sorted(names))}",
             help=f"write rules for {shown}",
             certainty=Certainty.POSSIBLE,
             form="layer",
@@ -154,8 +154,8 @@ class RuleMatchesNothing(Rule):
         if _ALL & set(patterns) or left_whole(site):
             yield site.finding(
                 pair,
-                f"nothing in this project is called `{missing[0]}`",
                 "The rule matches nothing: the weights it is meant for are laid out like those no rule speaks of.",
+                label=f"nothing in this project is called `{missing[0]}`",
                 help="write what the tree of parameters calls it",
                 form="stale",
                 why=f"{len(known)} of the other {len(others)} rules name what the project's code speaks of",
@@ -175,9 +175,9 @@ class RuleMatchesNothing(Rule):
         if dead:
             yield site.finding(
                 pair,
-                f"nothing gets to {dead[0]!r} behind this",
                 f"The first rule that matches counts: this one matches all that {dead[0]!r} does"
                 + (f", and {len(dead) - 1} more." if len(dead) > 1 else "."),
+                label=f"nothing gets to {dead[0]!r} behind this",
                 help="put it behind the rules that say more",
                 form="before",
                 why="the project's loops over such tables stop at the first match",
@@ -201,8 +201,8 @@ class RuleMatchesNothing(Rule):
                 given = ", ".join(sorted(later.axes - one.axes))
                 yield site.finding(
                     one.node,
-                    f"line {later.node.lineno} has a rule for {one.name!r} too",
                     f"Linen takes the first rule of a name: {one.name!r} is never split over {given}.",
+                    label=f"line {later.node.lineno} has a rule for {one.name!r} too",
                     help="leave out one of the two, or put this one behind",
                     form="hidden",
                     why="the project looks up logical names with Linen",
@@ -216,8 +216,8 @@ class RuleMatchesNothing(Rule):
         for one in unmade(site, table, _LEAVES):
             yield site.finding(
                 one.pair,
-                one.label,
                 "The rule matches nothing: the weights it is meant for meet a later one, mostly that for all the rest.",
+                label=one.label,
                 help="write what the tree of parameters calls it",
                 form="unmade",
                 why=one.why,
@@ -239,8 +239,8 @@ class RuleMatchesNothing(Rule):
                 shown = " and ".join(repr(one) for one in first) or "None"
                 yield site.finding(
                     place.node if place.file is site.file else site.call,
-                    f"two rules for {name!r}: the first gives {shown}",
                     f"Linen takes the first rule of a name: {name!r} is never split over {', '.join(later)}.",
+                    label=f"two rules for {name!r}: the first gives {shown}",
                     help="leave out the first, or put it behind the other",
                     form="hidden",
                     why="the project looks up logical names with Linen",
@@ -261,8 +261,8 @@ class RuleMatchesNothing(Rule):
                 shown = ", ".join(f"`{one}`" for one in inner[:3])
                 yield site.finding(
                     site.call,
-                    "re.match tries the beginning of the path alone",
                     f"The rules begin with {shown}, which are layers inside of others: no path begins with them.",
+                    label="re.match tries the beginning of the path alone",
                     help="use re.search, or begin the expressions with .*",
                     form="anchored",
                     why="the classes that make these layers are made by other classes alone",

@@ -81,12 +81,14 @@ class SpecIsNoTuple(Rule):
                 since, says = "0.10", "is equal to no tuple"
             else:
                 continue
-            on = f"On {site.release('jax')} a PartitionSpec {says}" + (f", since jax {since}" if since else "")
+            on = f"On {site.release('jax')} a PartitionSpec {says}" + (
+                f", since jax {since}" if since else ""
+            )
             called = isinstance(seen.whole, ast.Call) and seen.kind == "equal"
             yield site.finding(
                 seen.whole,
-                "this fails" if called else f"always {seen.answer}",
                 f"{on}: this {'raises AssertionError' if called else f'is {seen.answer}'}, whatever the spec says.",
+                label="this fails" if called else f"always {seen.answer}",
                 help=_help(site, seen),
                 fix=_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
                 harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,

@@ -104,9 +104,9 @@ class SpecLongerThanArray(Rule):
         entries = "1 entry" if len(spec.entries) == 1 else f"{len(spec.entries)} entries"
         yield site.finding(
             sharding,
-            f"{entries} for an array of {has}",
             f"On {site.release('jax')} this raises ValueError: `{site.text(array)}` has {has}, "
             f"and {spec.place.text()} has {entries}.",
+            label=f"{entries} for an array of {has}",
             help="write at most one entry a dimension",
             fix=self._fix(site, spec, len(shape)),
         )
@@ -126,9 +126,9 @@ class SpecLongerThanArray(Rule):
             has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
             yield site.finding(
                 sharding,
-                f"{len(spec.entries)} entries for an array of {has}, at {path}",
                 f"On {site.release('jax')} this raises ValueError: the array at {path} has {has}, and "
                 f"{spec.place.text()} has {len(spec.entries)} entries.",
+                label=f"{len(spec.entries)} entries for an array of {has}, at {path}",
                 help="write at most one entry a dimension",
             )
             return
@@ -139,9 +139,9 @@ class SpecLongerThanArray(Rule):
         has = "one dimension" if found.dimensions == 1 else f"{found.dimensions} dimensions"
         yield site.finding(
             found.node,
-            f"{found.names} names for a {found.parameter} of {has}",
             f"On {site.release('flax')} the sharding that is made of them raises ValueError when the model is "
             "initialized with it.",
+            label=f"{found.names} names for a {found.parameter} of {has}",
             help="give one name for each dimension",
         )
 
@@ -171,8 +171,8 @@ class SpecLongerThanArray(Rule):
             )
         yield site.finding(
             spec.place.node if replicated and spec.place.file is site.file else sharding,
-            why,
             f"On {site.release('jax')} this {harm}: {written} asks for {len(spec.entries)}.",
+            label=why,
             help="write P(): replicated, for every rank"
             if replicated
             else "write at most one entry a dimension",

@@ -113,8 +113,8 @@ class SpecOfList(Rule):
         reason = "the array is sharded otherwise than before"
         yield site.finding(
             node,
-            "a tuple is one entry",
             f"On {site.release('jax')} both axes split the first dimension; the others are replicated.",
+            label="a tuple is one entry",
             help=f"write {whole} for one axis a dimension",
             certainty=Certainty.POSSIBLE,
             form="both-orders",
@@ -163,8 +163,8 @@ class SpecOfList(Rule):
             said = "all of its axes split the first dimension, and a None among them raises"
         return site.finding(
             node,
-            "a list is one entry",
             f"On {site.release('jax')} {said}.",
+            label="a list is one entry",
             help=f"write {whole} for one axis a dimension",
             certainty=Certainty.POSSIBLE,
             form=form,

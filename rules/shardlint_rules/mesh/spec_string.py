@@ -73,7 +73,9 @@ class SpecString(Rule):
                 yield self._set(site, node)
             case Items(kind="tuple" | "list", items=items, open=False) if Constant(None) in items:
                 yield self._holds_none(site, node)
-            case Items(kind="list", items=items) if isinstance(node, ast.List) and len(items) > 1 and _alone(site):
+            case Items(kind="list", items=items) if (
+                isinstance(node, ast.List) and len(items) > 1 and _alone(site)
+            ):
                 yield self._list(site, node)
 
     def _empty(self, site: Site, node: ast.expr) -> Finding:
@@ -81,15 +83,15 @@ class SpecString(Rule):
         fix = site.fix(Safety.SAFE, "write None", [site.replace(node, "None")]) if written else None
         if site.allows("jax", ">=0.5.3"):
             message = f"On {site.release('jax')} this dimension is not sharded, and nothing says so."
-            return site.finding(node, "an empty string is taken for None", message, fix=fix)
+            return site.finding(node, message, label="an empty string is taken for None", fix=fix)
         message = f"On {site.release('jax')} this raises ValueError when a sharding is made of it."
-        return site.finding(node, "an empty string is not an axis", message, fix=fix, harm=Harm.CRASH)
+        return site.finding(node, message, label="an empty string is not an axis", fix=fix, harm=Harm.CRASH)
 
     def _apart(self, site: Site, one: str, two: str) -> Finding:
         return site.finding(
             site.call.args[1],
-            "this splits the second dimension",
             f'Rows are split over "{one}" alone: all devices of "{two}" get the same ones, and a part of each.',
+            label="this splits the second dimension",
             help=f'write {site.text(site.call.func)}(("{one}", "{two}")) if both are to split the rows',
             certainty=Certainty.POSSIBLE,
             form="rows-apart",
@@ -106,9 +108,9 @@ class SpecString(Rule):
         callee = site.text(site.call.func)
         return site.finding(
             node,
-            "one string is one axis",
             f"On {site.release('jax')} this raises ValueError when a sharding is made of it: "
             f'no mesh has an axis "{text}".',
+            label="one string is one axis",
             help=f"write {callee}({joined}) for one axis a dimension, or {callee}(({joined})) for all on one",
             fix=fix,
             harm=Harm.CRASH,
@@ -118,8 +120,8 @@ class SpecString(Rule):
         when = "here" if site.allows("jax", ">=0.5.3") else "when a sharding is made of it"
         return site.finding(
             node,
-            "a set has no order and no hash",
             f"On {site.release('jax')} this raises TypeError {when}.",
+            label="a set has no order and no hash",
             help="write a tuple: its order decides which axis is the outer one",
             harm=Harm.CRASH,
         )
@@ -132,9 +134,9 @@ class SpecString(Rule):
             fix = site.fix(Safety.SAFE, f"write {whole}", [site.replace(node, spread)])
         return site.finding(
             node,
-            "None inside one entry",
             f"On {site.release('jax')} this raises ValueError when a sharding is made of it: an entry lists the "
             "axes that split one dimension, and None is looked up as one of them.",
+            label="None inside one entry",
             help="give each dimension its own entry",
             fix=fix,
             harm=Harm.CRASH,
@@ -145,8 +147,8 @@ class SpecString(Rule):
         spread = inner[1:-1] if isinstance(node, ast.List) else f"*{inner}"
         return site.finding(
             node,
-            "a list is one entry",
             "All of these axes split the first dimension; the other dimensions are replicated.",
+            label="a list is one entry",
             help=f"write {callee}({spread}) for one axis a dimension, or a tuple if it is meant so",
             certainty=Certainty.POSSIBLE,
         )

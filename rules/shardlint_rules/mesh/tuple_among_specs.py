@@ -68,9 +68,9 @@ class TupleAmongSpecs(Rule):
             )
             yield site.finding(
                 one,
-                f"a {'list' if isinstance(one, ast.List) else 'tuple'} among PartitionSpecs",
                 f"`{text}` is a tree of names, not a spec: `jax.tree` goes into it, and `isinstance(spec, "
                 "PartitionSpec)` does not hold for it.",
+                label=f"a {'list' if isinstance(one, ast.List) else 'tuple'} among PartitionSpecs",
                 help=f"write {func}({inner})",
                 form="one-of-several",
                 why=f"the other {len(specs)} entries are PartitionSpecs, and name {_words(names & named)} too",

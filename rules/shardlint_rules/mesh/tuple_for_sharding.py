@@ -121,8 +121,8 @@ class TupleForSharding(Rule):
         kind = "TypeError" if site.api in _RAISING_TYPE and form != "empty" else "an error"
         return site.finding(
             node,
-            "a tuple of axis names is not a sharding",
             f"On {site.release('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
+            label="a tuple of axis names is not a sharding",
             help="write PartitionSpec(*names)",
             certainty=certainty,
             form="" if certainty is Certainty.PROVEN else form,

@@ -72,8 +72,8 @@ class TwoDeviceOrders(Rule):
         names = ", ".join(f'"{name}"' for name in mesh.axis_names)
         yield site.finding(
             site.call,
-            f"the mesh at {where} has these devices in another order",
             f"On {site.release('jax')} a jitted call that gets arrays of both raises ValueError: incompatible devices.",
+            label=f"the mesh at {where} has these devices in another order",
             help="make the mesh once, and hand it on",
             certainty=Certainty.POSSIBLE,
             form="turned",
@@ -93,7 +93,11 @@ def _others(site: Site, mesh: Mesh) -> Iterator[Place]:
                 continue
             value = site.program.value(file, call)
             known = site.mesh_of(value)
-            if known is None or known.axis_names is None or set(known.axis_names) != set(mesh.axis_names or ()):
+            if (
+                known is None
+                or known.axis_names is None
+                or set(known.axis_names) != set(mesh.axis_names or ())
+            ):
                 continue
             given = _given(value)
             if given is None or (_turned(site, given) is False):
@@ -105,7 +109,11 @@ def _given(value: object) -> Place | None:
     call = value.call if isinstance(value, CallResult) else None
     if call is None:
         return None
-    first = call.positional[0] if isinstance(value, CallResult) and value.api == _MESH and call.positional else None
+    first = (
+        call.positional[0]
+        if isinstance(value, CallResult) and value.api == _MESH and call.positional
+        else None
+    )
     return call.keywords.get("devices") or first
 
 
@@ -113,8 +121,15 @@ def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
     for word in ("Mesh", "make_mesh"):
         for node in file.mentions(word):
             call = file.parent(node)
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(call, ast.Call) and call.func is node:
-                if all(isinstance(one, Api) and one.name in _MAKERS for one in options(site.program.value(file, node))):
+            if (
+                isinstance(node, ast.Name | ast.Attribute)
+                and isinstance(call, ast.Call)
+                and call.func is node
+            ):
+                if all(
+                    isinstance(one, Api) and one.name in _MAKERS
+                    for one in options(site.program.value(file, node))
+                ):
                     yield call
 
 
@@ -125,11 +140,14 @@ def _turned(site: Site, place: Place) -> bool | None:
         match node:
             case ast.Attribute(attr="T", value=inner):
                 node, turned = inner, True
-            case ast.Subscript(value=inner, slice=ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub()))):
-                node, turned = inner, True
-            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if (
-                attr in (*_KEEPING_METHODS, *_TURNING_METHODS) and not _called(site, file, node)
+            case ast.Subscript(
+                value=inner, slice=ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub()))
             ):
+                node, turned = inner, True
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in (
+                *_KEEPING_METHODS,
+                *_TURNING_METHODS,
+            ) and not _called(site, file, node):
                 node, turned = inner, turned or attr in _TURNING_METHODS
             case ast.Call(args=args):
                 names = _called(site, file, node)

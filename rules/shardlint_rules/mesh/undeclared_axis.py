@@ -101,13 +101,16 @@ class UndeclaredAxis(Rule):
                 text = f"{quote}{meant[0]}{quote}"
                 edit = site.replace(one.node, text)
                 fix = site.fix(
-                    Safety.UNSAFE, f"write {text}", [edit], why="the settings do not say that this axis was meant"
+                    Safety.UNSAFE,
+                    f"write {text}",
+                    [edit],
+                    why="the settings do not say that this axis was meant",
                 )
         hint = f': did you mean "{meant[0]}"?' if len(meant) == 1 else ""
         return site.finding(
             one.node,
-            f'axis "{one.axis}" is not one of this project\'s{hint}',
             f"The axes in its settings (`axis-names`) are {', '.join(axes)}. {one.happens}",
+            label=f'axis "{one.axis}" is not one of this project\'s{hint}',
             help="name one of them, or add it to the setting",
             fix=fix,
             certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
@@ -186,7 +189,9 @@ def _in_mapped(site: Site) -> Iterator[_Named]:
                 continue
             for axis in event.axes:
                 if isinstance(axis, str) and not bound_by(site, axis):
-                    node = _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
+                    node = (
+                        _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
+                    )
                     yield _Named(node, axis, (), _collective(site))
 
 
@@ -195,7 +200,11 @@ def _in_collective(site: Site) -> Iterator[_Named]:
     at = AXIS_AT[site.api.removeprefix("jax.lax.")]
     keyword = site.keyword("axis_name")
     given = site.arguments.positional[at : at + 1]
-    node = keyword.value if keyword is not None else next((one.node for one in given if one.file is site.file), None)
+    node = (
+        keyword.value
+        if keyword is not None
+        else next((one.node for one in given if one.file is site.file), None)
+    )
     for one in _written(site, node, _collective(site)) if isinstance(node, ast.expr) else ():
         if len(_meant(site, one)) == 1 and not bound_by(site, one.axis):
             yield one
@@ -213,7 +222,9 @@ def _axis_node(site: Site, call: ast.Call, axis: str) -> ast.AST:
 def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
     """The names in an argument that is a name or a tuple, list or set of names, each with its own part of the text."""
     inner = node
-    while isinstance(inner, ast.Call) and inner.args and site.text(inner.func) in ("frozenset", "set", "tuple"):
+    while (
+        isinstance(inner, ast.Call) and inner.args and site.text(inner.func) in ("frozenset", "set", "tuple")
+    ):
         inner = inner.args[0]
     parts = inner.elts if isinstance(inner, ast.Tuple | ast.List | ast.Set) else [inner]
     values = [site.value(part) for part in parts]
@@ -223,7 +234,9 @@ def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
         for option in options(value)
         for axis in (option.items if isinstance(option, Items) else (option,))
     ]
-    names = tuple(one.value for _, one, _ in found if isinstance(one, Constant) and isinstance(one.value, str))
+    names = tuple(
+        one.value for _, one, _ in found if isinstance(one, Constant) and isinstance(one.value, str)
+    )
     for part, one, certain in found:
         if isinstance(one, Constant) and isinstance(one.value, str):
             yield _Named(part, one.value, names, happens, certain)

@@ -84,8 +84,8 @@ class UnknownAxis(Rule):
                 if asked is not None and axis not in asked.axes and axis.isidentifier():
                     yield site.finding(
                         where(site, one, entry, axis),
-                        f'no configuration gives the mesh an axis "{axis}"',
                         self._message(site, one),
+                        label=f'no configuration gives the mesh an axis "{axis}"',
                         help=f"the axes are {', '.join(sorted(asked.axes))}",
                         certainty=Certainty.POSSIBLE,
                         form="configured",
@@ -125,8 +125,8 @@ class UnknownAxis(Rule):
         which = f"the mesh{at} has no axis" if len(known) == 1 else "none of its meshes has an axis"
         return site.finding(
             node,
-            f'{which} "{axis}"',
             self._message(site, one),
+            label=f'{which} "{axis}"',
             help=f"the axes are {listed}" if axes else "it has no axes",
             fix=fix,
             certainty=Certainty.PROVEN if one is None or one.certain else Certainty.POSSIBLE,

@@ -136,7 +136,9 @@ class WeightSpecForBias(Rule):
         if where is not None:
             yield self._finding(site, f"{where[0]} gives `{where[1]}` a bias", label, help)
         elif site.wants("default-bias"):
-            where = site.program.once(site.file, ("biased by default", names), lambda: _by_default(site, names))
+            where = site.program.once(
+                site.file, ("biased by default", names), lambda: _by_default(site, names)
+            )
             if where is not None:
                 why = f"`{where[1]}` at {where[0]} has a bias by default"
                 yield self._finding(site, why, label, help, "default-bias")
@@ -144,8 +146,8 @@ class WeightSpecForBias(Rule):
     def _finding(self, site: Site, why: str, label: str, help: str, form: str = "bias") -> Finding:
         return site.finding(
             site.call,
-            label,
             f"On {site.release('jax')} this raises ValueError where the bias has one dimension.",
+            label=label,
             help=help,
             certainty=Certainty.POSSIBLE,
             form=form,

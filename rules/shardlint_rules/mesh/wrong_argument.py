@@ -74,8 +74,8 @@ class WrongArgument(Rule):
         text = f"({site.text(shape)},)"
         return site.finding(
             shape,
-            "a number, and no shape",
             f"On {site.release('jax')} this raises TypeError: 'int' object is not iterable.",
+            label="a number, and no shape",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(shape, text)]),
         )
@@ -88,8 +88,8 @@ class WrongArgument(Rule):
         if _BETWEEN.search(first) and not _WITHIN.search(first) and not _BETWEEN.search(second):
             yield site.finding(
                 within,
-                "this is the shape between slices",
                 "The first parameter is the shape within a slice, and dcn_mesh_shape, between slices, the second.",
+                label="this is the shape between slices",
                 help=f"write {site.text(between)} first",
                 fix=self._swap(site, within, between),
                 certainty=Certainty.POSSIBLE,
@@ -114,8 +114,8 @@ class WrongArgument(Rule):
             return
         yield site.finding(
             data,
-            "the tuple of all arguments",
             f"`{value.name}` is a tuple here: what comes back is a tuple of arrays, one for each argument.",
+            label="the tuple of all arguments",
             help=f"write {value.name}[0], or name the parameter",
             harm=Harm.SILENT,
             certainty=Certainty.POSSIBLE,

@@ -71,9 +71,9 @@ class AddressableMeansSharded(Rule):
         text = site.shown(asked)
         return site.finding(
             asked,
-            "true of every array of one process",
             f"The answer {what}, and with one process `{text}` is true of sharded arrays too: it asks whether other "
             "processes hold a part.",
+            label="true of every array of one process",
             help="ask for is_fully_replicated, or compare the sharding with the one that is wanted "
             "(sharding.is_equivalent_to(wanted, ndim))",
             form=form,

@@ -66,9 +66,9 @@ class AllgatherUntiled(Rule):
         name = site.shown(given)
         yield site.finding(
             site.call,
-            "without tiled=True",
             f"With several processes this raises ValueError where `{name}` lies over all of them: only tiled=True "
             "gathers such an array.",
+            label="without tiled=True",
             help="write tiled=True",
             fix=self._fix(site, tiled),
             form=form,
@@ -83,9 +83,9 @@ class AllgatherUntiled(Rule):
             return
         yield site.finding(
             site.call,
-            "without tiled=True",
             f"With one process `{beside}` stands here; with several this raises ValueError if "
             f"`{site.text(given)}` lies over all of them, and has one axis more if it does not.",
+            label="without tiled=True",
             help="write tiled=True",
             fix=self._fix(site, tiled),
             form="one-process" if fetched else "returned",

@@ -72,9 +72,9 @@ class ArraysForAllDevices(Rule):
         what = " ".join(devices.text().split())
         yield site.finding(
             given,
-            "one for each device of all processes",
             f"With several processes this raises: `{what}` are the devices of all of them, and it takes one array for "
             "each device of this process.",
+            label="one for each device of all processes",
             help="go over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
             form="each" if told == "initialized" else "asked",
             why="the program is one for several processes"
@@ -141,7 +141,9 @@ def _all_of(site: Site, place: Place, depth: int) -> Place | None:
         case ast.Call(func=ast.Attribute(attr="devices_indices_map")):
             return place
         case ast.Call(func=ast.Name(id=name), args=args) if name in _THROUGH:
-            return next((one for one in (_all_of(site, Place(file, arg), depth + 1) for arg in args) if one), None)
+            return next(
+                (one for one in (_all_of(site, Place(file, arg), depth + 1) for arg in args) if one), None
+            )
         case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in _FLAT:
             return _all_of(site, Place(file, inner), depth + 1)
         case ast.Attribute(value=inner, attr="flat"):

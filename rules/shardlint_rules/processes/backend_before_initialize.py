@@ -78,9 +78,9 @@ class BackendBeforeInitialize(Rule):
         through = "" if site.form == "call" else f" that `{site.text(site.call.func)}` makes"
         yield site.finding(
             site.call,
-            "the backend has started",
             f"The call of jax.distributed.initialize{through} raises RuntimeError: the backend was started by "
             f"{told(site, started)}.",
+            label="the backend has started",
             help="call jax.distributed.initialize first, and ask for devices, processes and arrays after it",
         )
 
@@ -96,9 +96,9 @@ class BackendBeforeInitialize(Rule):
             return
         yield site.finding(
             site.call,
-            "starts the backend",
             f"jax.distributed.initialize calls `{node.name}` to find out where it runs, and this starts the backend: "
             "it then raises RuntimeError, or the process is a cluster of its own.",
+            label="starts the backend",
             help="ask the environment, or return None to leave the choice to jax",
             certainty=Certainty.POSSIBLE,
             form="cluster",

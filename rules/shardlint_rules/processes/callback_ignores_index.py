@@ -97,8 +97,8 @@ class CallbackIgnoresIndex(Rule):
         index = ignoring.index
         yield site.finding(
             given,
-            "the same for each shard",
             f"`{index}` is not used: each shard gets `{what}`, whichever part of the array it is.",
+            label="the same for each shard",
             help=f"give the part that is asked for: {what}[{index}]",
             form="unused",
             why="the callback has a parameter that it does not read",
@@ -107,14 +107,16 @@ class CallbackIgnoresIndex(Rule):
     def _shares(self, site: Site) -> Iterator[Finding]:
         """The share of one process, which each takes from the front."""
         for taken in first_shares(site):
-            if alone(site.program, Place(site.file, site.call)) or site.program.project.is_test(site.file.path):
+            if alone(site.program, Place(site.file, site.call)) or site.program.project.is_test(
+                site.file.path
+            ):
                 return
             whole_of = site.text(taken.value)
             yield site.finding(
                 taken,
-                "the first share, in each process",
                 "With several processes each takes the same part, and the rest is never read: the global batch has "
                 "each example as many times as there are processes.",
+                label="the first share, in each process",
                 help=f"take the share of this process: {whole_of}[jax.process_index() :: jax.process_count()]",
                 form="first-share",
                 why="it is as long as the share of one process, and nothing here asks which one this is",
@@ -125,9 +127,9 @@ class CallbackIgnoresIndex(Rule):
         node = generator.call if function.place.file is site.file else site.call
         return site.finding(
             node,
-            "the next numbers, whichever part is asked for",
             f"`{generator.name}` is as far on in each process, and each asks for its own shards only: those of several "
             "processes hold the same numbers.",
+            label="the next numbers, whichever part is asked for",
             help=f"make a generator for each part, by its index: {generator.name}.spawn(n)[index[0].start // rows]",
             form="drawn",
             why=generator.why,
@@ -146,9 +148,9 @@ class CallbackIgnoresIndex(Rule):
         key, made = found
         yield site.finding(
             key,
-            "the same in each process",
             f"`{short(made)}`{at(made, site.file, key)} is the same in each process, and nothing on the way tells them "
             "apart: the devices of each get what those of the others get.",
+            label="the same in each process",
             help=f"fold the process in first: jax.random.fold_in({site.text(key)}, jax.process_index())",
             form="same-keys",
             why="it is made for each of the devices of this process",
@@ -172,9 +174,9 @@ class CallbackIgnoresIndex(Rule):
             return
         yield site.finding(
             given,
-            "the same in each process",
             "With several processes each gives these rows as its own, and they are put one after another: the array "
             "has as many copies of each row as there are processes.",
+            label="the same in each process",
             help="give each process its part: rows[jax.process_index() :: jax.process_count()], or use "
             "jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])",
             form="same-rows",
@@ -189,7 +191,8 @@ class CallbackIgnoresIndex(Rule):
         if isinstance(node, ast.Attribute) and not places and (own := kept(site.file, node)) is not None:
             places = [own]
         return bool(places) and all(
-            site.shardings.shards(site.program.followed(site.program.value(one.file, one.node))) for one in places
+            site.shardings.shards(site.program.followed(site.program.value(one.file, one.node)))
+            for one in places
         )
 
     def _of_it(self, site: Site, result: Place) -> bool:

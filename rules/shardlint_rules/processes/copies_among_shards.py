@@ -87,9 +87,9 @@ class CopiesAmongShards(Rule):
         along = " and ".join(f'"{one}"' for one in left) if left else "the axes that its spec does not name"
         yield site.finding(
             node,
-            f"{'has' if left else 'may have'} a copy of each shard for each device along {along}",
             f"`{last_name(joined.func)}` at {site.where(Place(site.file, joined))} takes {'the' if left else 'such'} "
             f"copies too: {'the sum counts them all' if adds else 'each block occurs once for each of them'}.",
+            label=f"{'has' if left else 'may have'} a copy of each shard for each device along {along}",
             help="take each block once: for shard in x.addressable_shards if shard.replica_id == 0",
             form="split" if left else "sharding-unknown",
             why="the spec names the other axes of the mesh"
@@ -97,14 +97,13 @@ class CopiesAmongShards(Rule):
             else "the program makes a mesh of several axes",
         )
 
-
     def _part(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
         what = site.text(node.value)
         return site.finding(
             node,
-            "what this process has of it",
             f"`{short(written)}` at {site.where(written)} is left to one process, and of `{what}` it has "
             "what lies on its own devices: what the others have is never written.",
+            label="what this process has of it",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form="first-process",
             why="one process alone comes to what is made of them, and the program is one for several",

@@ -38,7 +38,9 @@ _ELSEWHERE = (
     "ray.remote",
     "reload(",
 )
-_KEPT = regex(r"=\s*os\.(?:getenv|environ\.get)\(\s*[\"']XLA_FLAGS[\"'][\s\S]*finally:[\s\S]*environ\[[\"']XLA_FLAGS")
+_KEPT = regex(
+    r"=\s*os\.(?:getenv|environ\.get)\(\s*[\"']XLA_FLAGS[\"'][\s\S]*finally:[\s\S]*environ\[[\"']XLA_FLAGS"
+)
 _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -72,7 +74,8 @@ class DeviceCountTooLate(Rule):
     harm = Harm.SILENT
     triggers = (
         Lines(
-            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)",
+            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)",
+            r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)",
             saying=("environ", "putenv("),
         ),
         Calls("jax.config.update", function_says=_CONFIG),
@@ -108,9 +111,9 @@ class DeviceCountTooLate(Rule):
         raises = name == "jax_num_cpu_devices" or site.api == "chex.set_n_cpu_devices"
         yield site.finding(
             site.call,
-            "the backend has started",
             f"The backend was started by {told(site, started)}: {what} "
             + ("raises RuntimeError." if raises else "changes nothing any more."),
+            label="the backend has started",
             help="set it before anything asks for a device or makes an array",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
@@ -124,8 +127,8 @@ class DeviceCountTooLate(Rule):
             return
         yield site.finding(
             site.syntax,
-            "the backend has started",
             f"XLA_FLAGS were read when {told(site, started)} started the backend: this changes nothing any more.",
+            label="the backend has started",
             help="set them before anything asks for a device or makes an array",
         )
 
@@ -143,9 +146,9 @@ class DeviceCountTooLate(Rule):
         where = f"{calls[0].file.path.name}:{calls[0].line}"
         yield site.finding(
             site.syntax,
-            f"the backend has started when {where} calls this",
             f"XLA_FLAGS were read when {told(site, first)} started the backend, before {where} calls "
             f"`{function.name}`: this changes nothing any more.",
+            label=f"the backend has started when {where} calls this",
             help="call it before anything asks for a device or makes an array, imports of modules that do so included",
         )
 
@@ -155,9 +158,9 @@ class DeviceCountTooLate(Rule):
             return
         yield site.finding(
             site.syntax,
-            "jax is imported already",
             f"{found.name} was read when jax was imported (`{short(Place(site.file, imported))}` on line "
             f"{imported.lineno}): this changes nothing any more.",
+            label="jax is imported already",
             help=f'set it above that import, or call jax.config.update("{found.name.lower()}", ...)',
         )
 

@@ -124,9 +124,9 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             node,
-            "the number in a name is no place in this list",
             "jax.devices() lists the devices of all processes, those of process 0 first: with several this is "
             "mostly a device of another one, and the ids of devices need not count from 0.",
+            label="the number in a name is no place in this list",
             help="look among jax.local_devices() for the one with this id",
             form=basis.form or "by-number",
             why=f"the number comes from a name with a colon, and {basis.why}",
@@ -143,8 +143,8 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             site.call,
-            "the CPUs of all processes",
             f"`{site.text(site.call)}` lists the CPUs of all processes{_once(basis)}, those of process 0 first.",
+            label="the CPUs of all processes",
             help="use `jax.local_devices(backend=\"cpu\")`, if the CPUs of this process are meant",
             fix=self._fix(site, site.call),
             form="cpu-listed",
@@ -160,9 +160,9 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             site.call,
-            "some of these devices are another process's",
             "With several processes some of these devices are another process's, and asking them for their memory "
             "raises.",
+            label="some of these devices are another process's",
             help="leave out those whose process_index is not jax.process_index()",
             form="mesh",
             why=whose,
@@ -216,8 +216,8 @@ class FirstDevicePinned(Rule):
         )
         return site.finding(
             node,
-            f"a device of {owner}",
             says,
+            label=f"a device of {owner}",
             help="use the first of jax.local_devices()",
             fix=self._fix(site, node),
             form=basis.form or use.kind,
@@ -231,9 +231,9 @@ class FirstDevicePinned(Rule):
             beside = runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
-            "the devices of all processes",
             f"`{site.shown(site.call)}` lists the devices of all processes{_once(basis)}: {use.what}{where} raises for "
             "those of another process.",
+            label="the devices of all processes",
             help="use jax.local_devices()",
             fix=self._fix(site, site.call),
             form="listed" if beside else basis.form or use.kind,

@@ -91,8 +91,8 @@ class FunctionNotCalled(Rule):
         why = "the program takes another way from then on" if safety is Safety.UNSAFE else ""
         yield site.finding(
             wrong.node,
-            wrong.label,
             f"`{text}` is the function, not what it returns: {wrong.message}.",
+            label=wrong.label,
             help=f"write {text}()",
             fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
             harm=wrong.harm,

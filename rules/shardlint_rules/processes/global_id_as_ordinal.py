@@ -87,9 +87,9 @@ class GlobalIdAsOrdinal(Rule):
             return
         yield site.finding(
             node,
-            "counts the devices of all processes",
             f"`{site.text(node)}` counts the devices of all processes, and {what} the number of one on this host: with "
             "several processes they are the same on the first only.",
+            label="counts the devices of all processes",
             help=f"write {site.text(node.value)}.local_hardware_id, or take the place in jax.local_devices()",
             form=form,
             why=f"the device is one of {source}()",
@@ -107,12 +107,12 @@ class GlobalIdAsOrdinal(Rule):
             text = site.text(parent.value)
             yield site.finding(
                 parent,
-                "the index of a process is no number of a device",
                 f"`{text}` has the devices of this process alone: the second process takes its second one, and raises "
                 "IndexError where each has one."
                 if own
                 else f"`{text}` has the devices of all processes: where each has several, this takes one of another "
                 "process, which cannot be addressed here.",
+                label="the index of a process is no number of a device",
                 help="take a device of this process: jax.local_devices()[0]",
                 form="process" if own else "process-of-all",
                 why="it is right with one process only" if own else "each process may have several devices",
@@ -170,7 +170,11 @@ def _uses(site: Site) -> Iterator[ast.AST]:
     """The call itself, or where the one name that it is given is read."""
     yield site.call
     parent = site.file.parent(site.call)
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
         for use, _ in readers(site.file, parent.targets[0]):
             if len(lookup(site.file, use, use.id)[0]) == 1:
                 yield use

@@ -95,12 +95,11 @@ class HostReadOfGlobal(Rule):
         what = site.shown(given)
         yield site.finding(
             site.call,
-            "a part of it is elsewhere",
             f"With several processes this raises RuntimeError: `{what}` is split over the devices of all of them.",
+            label="a part of it is elsewhere",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form=form,
-            why="the program is one for several processes"
-            + _WHY[form].format(what),
+            why="the program is one for several processes" + _WHY[form].format(what),
         )
 
     def _decoded(self, site: Site) -> Iterator[Finding]:
@@ -110,9 +109,9 @@ class HostReadOfGlobal(Rule):
             return
         yield site.finding(
             site.call,
-            "a part of it may be elsewhere",
             f"With several processes this raises RuntimeError where `{tokens.id}` is split over the devices of all of "
             "them, as a sharded batch is.",
+            label="a part of it may be elsewhere",
             help=f"gather it on all processes first: multihost_utils.process_allgather({tokens.id}, tiled=True), or "
             "constrain it to a replicated sharding in jit",
             form="decoded",

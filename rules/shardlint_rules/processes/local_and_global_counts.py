@@ -165,7 +165,9 @@ class LocalAndGlobalCounts(Rule):
         # A mesh as large as this process has devices, beside jax.local_devices(), is all there is on one host.
         asks = bool(several(site.program, site.file)) if found.form == "mesh" else _asks(site)
         form = found.form if found.form == "itself" or asks else f"{found.form}-alone"
-        return site.finding(found.node, found.label, found.message, help=help_, fix=fix, form=form, why=found.why)
+        return site.finding(
+            found.node, found.message, label=found.label, help=help_, fix=fix, form=form, why=found.why
+        )
 
     def _told(self, site: Site) -> Iterator[Finding]:
         if site.wants("given"):
@@ -216,8 +218,8 @@ class LocalAndGlobalCounts(Rule):
         """A process's part of data, told by a number of devices."""
         return site.finding(
             site.call,
-            "a number of devices, where that of processes is meant",
             f"With several devices in each process {part.told}.",
+            label="a number of devices, where that of processes is meant",
             help="write jax.process_count() and jax.process_index()",
             form="shares",
             why="which part it is is told by the index of the process",
@@ -231,8 +233,8 @@ class LocalAndGlobalCounts(Rule):
         whose = "all processes" if site.api in (_ALL, "jax.devices") else "this process"
         yield site.finding(
             site.call,
-            f"counts the devices of {whose}, and not `{name}`",
             f"Where `{name}` are not all of these, this is not their number.",
+            label=f"counts the devices of {whose}, and not `{name}`",
             help=f"write len({name})",
             form="given",
             why=f"`{name}` is a parameter of the function around it, which works with them",
@@ -253,8 +255,8 @@ class LocalAndGlobalCounts(Rule):
             return
         yield site.finding(
             site.call,
-            "the devices of all processes, not the processes",
             f"`{name}` is divided by the devices of all processes: this is the share of one device.",
+            label="the devices of all processes, not the processes",
             help="divide by jax.process_count()",
             form="named",
             why=f"the name `{name}`",
@@ -324,7 +326,9 @@ class LocalAndGlobalCounts(Rule):
                 Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
             )
         label = "the devices of all processes" if site.api == _ALL else "the devices of one process"
-        return site.finding(site.call, label, message, help=f"write {spelled}()", fix=fix, form=form, why=why)
+        return site.finding(
+            site.call, message, label=label, help=f"write {spelled}()", fix=fix, form=form, why=why
+        )
 
     def _shared_out(self, site: Site, product: _Product) -> bool:
         """Whether the number of processes is one of the factors, or what the product is divided by."""

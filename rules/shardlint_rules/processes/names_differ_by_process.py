@@ -116,13 +116,15 @@ class NamesDifferByProcess(Rule):
         if how is not None:
             yield site.finding(
                 site.call,
-                "a constant, another in each process",
                 f"{how.told}: this is a constant of the program, and each process compiles another one. What is "
                 "declared the same on all devices is not.",
+                label="a constant, another in each process",
                 help="ask outside of the compiled function, and hand the number in as an array",
                 form=how.form,
                 certainty=Certainty.POSSIBLE,
-                why="the function names a mapped axis" if how.form == "mapped" else "the function is always traced",
+                why="the function names a mapped axis"
+                if how.form == "mapped"
+                else "the function is always traced",
             )
 
     def _numbered(self, site: Site) -> Iterator[Finding]:
@@ -134,8 +136,8 @@ class NamesDifferByProcess(Rule):
             if own is not None and self._matters(site):
                 yield site.finding(
                     node,
-                    f"`{site.text(own)}` is another number in each process",
                     "sync_global_devices compares the names and raises: all processes must give the same one.",
+                    label=f"`{site.text(own)}` is another number in each process",
                     help="leave the index out of the name",
                     harm=Harm.CRASH,
                 )
@@ -153,9 +155,9 @@ class NamesDifferByProcess(Rule):
         where = site.where(start)
         yield site.finding(
             found.test,
-            "each process answers by its own clock",
             f"The clocks of processes are not read at the same moment: one {'goes on' if found.ends else 'comes here'} "
             f"where another does not, and {waits} at {where} waits for all of them: the program hangs.",
+            label="each process answers by its own clock",
             help="let process 0 decide: multihost_utils.broadcast_one_to_all(...), or count steps",
             harm=Harm.CRASH,
             form="clock",
@@ -170,12 +172,14 @@ class NamesDifferByProcess(Rule):
         folder = folder_of(site) if self._matters(site) else None
         if folder is None:
             return
-        where = f"{folder.file}:{folder.line}" if folder.file != site.file.path.name else f"line {folder.line}"
+        where = (
+            f"{folder.file}:{folder.line}" if folder.file != site.file.path.name else f"line {folder.line}"
+        )
         yield site.finding(
             made_of(site),
-            "another in each process",
             f"It becomes the folder of a checkpoint (`{folder.text[:60]}` at {where}), and each process has its own: "
             + (_APART if folder.what == "parts" else f"{_HANGS}."),
+            label="another in each process",
             harm=Harm.SILENT if folder.what == "parts" else Harm.CRASH,
             help="take it from process 0 by multihost_utils.broadcast_one_to_all, or from the configuration",
             form="folder" if folder.what == "manager" else f"folder-{folder.what}",
@@ -205,8 +209,8 @@ class NamesDifferByProcess(Rule):
         sure = site.api == _BARRIER
         return site.finding(
             node,
-            f"{found.what}, another in each process",
             f"{source}{where} is {found.what}, another in each process: {says}",
+            label=f"{found.what}, another in each process",
             help="take it from process 0 by multihost_utils.broadcast_one_to_all, or from the configuration",
             harm=harm,
             form="" if sure else form,

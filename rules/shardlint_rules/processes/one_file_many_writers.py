@@ -50,7 +50,9 @@ _NEAR = ("process_index()", "host_id()")
 _FAMILY = (
     r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
 )
-_ROLE = r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coordinator|first|rank_?(?:zero|0))"
+_ROLE = (
+    r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coordinator|first|rank_?(?:zero|0))"
+)
 _TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
 _TORCH = ("torch", "torch_xla", "accelerate", "lightning", "pytorch_lightning", "deepspeed")
@@ -144,7 +146,10 @@ class OneFileManyWriters(Rule):
         form = self._shared(site, function) if not added else ""
         why = f"`{function.name}` {_WHY.get(form, '')}"
         if not form and not maybe_one(site) and self._meets(site):
-            form, why = "met", f"`{function.name}` meets the other processes at a barrier, and this is on all of them"
+            form, why = (
+                "met",
+                f"`{function.name}` meets the other processes at a barrier, and this is on all of them",
+            )
         met = self._met_by_caller(site, function) if not form and not added and not maybe_one(site) else None
         if met is not None and not self._by_one(site, function):
             yield self._called_there(site, function, met)
@@ -159,9 +164,9 @@ class OneFileManyWriters(Rule):
         what = site.shown(path)
         yield site.finding(
             site.call,
-            "all processes write it",
             f"All processes write `{what}` here, where other work is left to one by its index: they write over each "
             "other.",
+            label="all processes write it",
             help="put it under `if jax.process_index() == 0:`"
             + (", in front of the barrier" if form == "barrier" else ""),
             form=form,
@@ -173,7 +178,11 @@ class OneFileManyWriters(Rule):
         if not site.wants("met-call") or OWN.search(_called(site, function)):
             return None
         written = function.node
-        ends = site.program.flow.in_sight(site.file, written).found if isinstance(written, ast.FunctionDef) else ()
+        ends = (
+            site.program.flow.in_sight(site.file, written).found
+            if isinstance(written, ast.FunctionDef)
+            else ()
+        )
         for end in ends:
             call = end.place.node
             if end.kind != "called" or end.place.file is not site.file or not isinstance(call, ast.Call):
@@ -188,9 +197,9 @@ class OneFileManyWriters(Rule):
     def _called_there(self, site: Site, function: Scope, call: ast.Call) -> Finding:
         return site.finding(
             call,
-            "all processes come here and write",
             f"`{function.name}` writes a file, all processes call it here, and then wait for each other: they write "
             "over each other.",
+            label="all processes come here and write",
             help="put it under `if jax.process_index() == 0:`, in front of the barrier",
             form="met-call",
             why="a barrier follows, as it does where one process writes for all",
@@ -209,10 +218,10 @@ class OneFileManyWriters(Rule):
         where = f" at line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
-            "one path for all processes",
             f"All processes write `{what}`{where}, each what is of "
             f"itself (`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}): what the last one "
             "wrote is left, and all read that back.",
+            label="one path for all processes",
             help="name the process in the path: jax.process_index()",
             form="own-content",
             why="the path is the same in all processes, as far as the text tells",
@@ -222,7 +231,11 @@ class OneFileManyWriters(Rule):
         """A file that the code that joins the processes writes on all of them."""
         statement = site.syntax
         opened = statement.items[0].context_expr if isinstance(statement, ast.With) else None
-        if not isinstance(opened, ast.Call) or not opened.args or site.program.project.is_test(site.file.path):
+        if (
+            not isinstance(opened, ast.Call)
+            or not opened.args
+            or site.program.project.is_test(site.file.path)
+        ):
             return
         path = opened.args[0]
         if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
@@ -236,8 +249,8 @@ class OneFileManyWriters(Rule):
         what = site.shown(path)
         yield site.finding(
             opened,
-            "all processes write it",
             f"All processes write `{what}` here: on a shared file system they write over each other.",
+            label="all processes write it",
             help="put it under `if jax.process_index() == 0:`",
             form="launch",
             why=f"jax.distributed.initialize on line {started.lineno} joins them, and nothing here depends on which "
@@ -263,14 +276,18 @@ class OneFileManyWriters(Rule):
         asks = asks or (site.file.says(_JOINED) and not starts_one(site.file))
         if other is None and (site.file.source.in_cells or not site.file.says("jax")):
             return  # of one host, or of another library's processes
-        if other is None and not asks and not (site.wants("tracker-beside") and several(site.program, site.file)):
+        if (
+            other is None
+            and not asks
+            and not (site.wants("tracker-beside") and several(site.program, site.file))
+        ):
             return
         if other is None and flag_of_process(site):
             return
         yield site.finding(
             site.call,
-            "all processes start a run",
             f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
+            label="all processes start a run",
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
             form="other-start" if other is not None else "tracker" if asks else "tracker-beside",
             why=f"{'this file asks' if asks else 'files that run with this one ask'} for the processes, and nothing "
@@ -296,8 +313,8 @@ class OneFileManyWriters(Rule):
         called = site.text(site.call.func)
         yield site.finding(
             around.test if around is not None else site.call,
-            f"the run is started by one process, at line {start.lineno}",
             f"With several processes this raises on all but one: they come to `{called}` without a run.",
+            label=f"the run is started by one process, at line {start.lineno}",
             help="ask for `jax.process_index() == 0` here too",
             harm=Harm.CRASH,
             form="same-flag" if flag else "not-started",

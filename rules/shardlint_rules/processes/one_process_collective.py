@@ -84,7 +84,9 @@ class OneProcessCollective(Rule):
         if not isinstance(statement, ast.If):
             return
         test = Place(site.file, statement.test)
-        found = first(site.program, test) if may_ask(site.program, test) or _SAYS.search(test.text()) else None
+        found = (
+            first(site.program, test) if may_ask(site.program, test) or _SAYS.search(test.text()) else None
+        )
         if found is None:
             return
         inside, outside = _sides(site, statement, found)
@@ -111,10 +113,10 @@ class OneProcessCollective(Rule):
         name = found.waits.name if found.waits.computes else found.waits.name.rpartition(".")[2]
         yield site.finding(
             found.share,
-            "may be one more in one process than in another",
             f"The loop at {site.where(found.loop)} takes a turn for each of these, or for so many of them, and "
             f"{name} at {site.where(start)} waits for all processes: where the parts "
             "are not alike, one makes a turn more than the others, and hangs.",
+            label="may be one more in one process than in another",
             help="take as many turns in all processes: count by the whole, and pad the last ones",
             certainty=Certainty.POSSIBLE,
             form="own-share",
@@ -136,9 +138,9 @@ class OneProcessCollective(Rule):
         text = site.text(guard.test)
         yield site.finding(
             call,
-            "one process alone",
             f"`@{text}` lets one process alone run `{function.name}`, and {one.name.rpartition('.')[2]} waits for all "
             "of them: the program hangs.",
+            label="one process alone",
             help="make this call on all processes, and let one of them use what it gives",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
@@ -154,7 +156,9 @@ class OneProcessCollective(Rule):
             return ("maybe" if around else "by-name"), ""
         if not around:
             return "", ""
-        calls = [place.node for place in (*one.through, one.place)]  # one stands for an exception that is caught
+        calls = [
+            place.node for place in (*one.through, one.place)
+        ]  # one stands for an exception that is caught
         if any(place.node in calls or _given(place) or first(site.program, place) for place in around):
             return "maybe", "a branch may go around it"
         return "branch", f"it waits wherever `{short(around[0])}` lets it"
@@ -173,9 +177,9 @@ class OneProcessCollective(Rule):
         if one.computes:
             return site.finding(
                 start.node,
-                "one process alone",
                 f"By `{test}` one process alone comes here, and {one.name}{where} computes with an array of which all "
                 "processes hold a part: they must all run it, and this one waits for them.",
+                label="one process alone",
                 help="compute on all processes, and let one of them use the result",
                 certainty=Certainty.POSSIBLE,
                 form="global-array-by-layout"
@@ -188,8 +192,8 @@ class OneProcessCollective(Rule):
         form, why = self._form(site, found.proven, one)
         return site.finding(
             start.node,
-            "one process alone",
             f"By `{test}` one process alone comes here, and {name}{where} waits for all of them: the program hangs.",
+            label="one process alone",
             help="make this call on all processes, and let one of them use what it gives",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,

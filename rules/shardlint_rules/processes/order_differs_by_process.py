@@ -99,10 +99,10 @@ class OrderDiffersByProcess(Rule):
         taken = site.shown(found.taken)
         yield site.finding(
             found.seed,
-            "another seed in each process, another order",
             f"Each process draws an order of its own (`{short(found.own.place)}`"
             f"{at(found.own.place, site.file, found.seed)} is {found.own.what}), and takes its part of that, `{taken}` "
             f"at line {found.taken.lineno}: some rows are taken twice and others never.",
+            label="another seed in each process, another order",
             help="draw the order with a seed that all processes have, or take the part first and shuffle that",
             form="own-order",
             why="what it is drawn with is made of the index of the process",
@@ -117,9 +117,9 @@ class OrderDiffersByProcess(Rule):
         what = last_name(shuffled.func)
         yield site.finding(
             index,
-            f"its part of what {what} at line {shuffled.end_lineno} has in another order in each process",
             f"`{what}` has no seed, so each process takes its part of an order of its own: some examples are read "
             "twice and others never.",
+            label=f"its part of what {what} at line {shuffled.end_lineno} has in another order in each process",
             help="take the part first (.shard), then shuffle"
             if what == "shuffle"
             else "write list_files(pattern, shuffle=False), take the part, then shuffle",
@@ -157,9 +157,9 @@ class OrderDiffersByProcess(Rule):
         text = site.shown(listed)
         return site.finding(
             listed,
-            "in another order in each process",
             f"Each process takes its part of `{text}` by its index, and this is {what}, whose order need not be the "
             "same in each of them: some parts are taken twice and others never.",
+            label="in another order in each process",
             help=f"share out sorted({text})"
             if "shuffled" not in what
             else "shuffle with a seed that all processes have",
@@ -180,9 +180,9 @@ class OrderDiffersByProcess(Rule):
                 text = site.shown(iterated)
                 yield site.finding(
                     iterated,
-                    "in another order in each process",
                     f"All processes must make this call of {site.api.rpartition('.')[2]} for the same thing, and "
                     f"`{text}` is {what}, whose order need not be the same in each of them.",
+                    label="in another order in each process",
                     help=f"go through sorted({text})",
                     form="together",
                     why="its order is that of the machine or of the run",
@@ -204,9 +204,9 @@ class OrderDiffersByProcess(Rule):
             return
         yield site.finding(
             site.call,
-            "sets have no order",
             f"`{name}` collects devices, or what is on them, in sets: whoever goes through them has them in another "
             "order in each process.",
+            label="sets have no order",
             help="collect them in lists, or go through them sorted",
             form="devices",
             why=f"`{function.name}` goes through devices and asks for their process, and gives it away",

@@ -91,9 +91,9 @@ class OthersDoNotWait(Rule):
         last = max(barriers)
         yield site.finding(
             statement.test,
-            "the others do not wait for it",
             f"One process alone moves what was written (line {move.lineno}), after the last barrier (line {last}): the "
             "others return first, and look for it under a name that it does not have yet.",
+            label="the others do not wait for it",
             help="meet once more after it: sync_global_devices on all processes",
             form="moved",
             why="the function waits for all processes before, and not after",
@@ -122,9 +122,9 @@ class OthersDoNotWait(Rule):
             return
         yield site.finding(
             loop.iter,
-            "all processes list it, and one moves what is there",
             f"All processes list the folder while one of them takes what is in it (line {takes.lineno}): the others "
             "meet paths that are gone.",
+            label="all processes list it, and one moves what is there",
             help="ask for the process around the loop",
             form="listed",
             why="the whole body of the loop is left to one process",

@@ -23,7 +23,17 @@ from shardlint_rules.processes.own_data import own_data
 from shardlint_rules.processes.replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
-_ONE = ("process_index", "process_id", "host_id", "is_main", "is_host", "primary", "coordinator", "rank", "master")
+_ONE = (
+    "process_index",
+    "process_id",
+    "host_id",
+    "is_main",
+    "is_host",
+    "primary",
+    "coordinator",
+    "rank",
+    "master",
+)
 _TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _MAKERS = {
     "jax.make_array_from_process_local_data": "local_data",
@@ -134,9 +144,9 @@ class ReplicasDiffer(Rule):
         name = site.text(call.func)
         yield site.finding(
             call,
-            f"leaves out `{seed}`",
             f"Each shard is made without the `{seed}` of the whole: all shards draw with the default of `{name}`, the "
             "same numbers, and the one that was given is lost.",
+            label=f"leaves out `{seed}`",
             help=f"make one of it and the number of the shard: {seed}=jax.random.fold_in(self.{seed}, shard)",
             form="shards-alike",
             why=f"`{name}` takes `{seed}`, and the other fields are handed on",
@@ -148,9 +158,9 @@ class ReplicasDiffer(Rule):
             name, kept, read = found
             yield site.finding(
                 site.call,
-                f"one process alone moves `{name}` on",
                 f"The others go on with the key as it was: from here on `{name}` is another in each process, and what "
                 f"is drawn with it at {site.where(Place(site.file, read))} differs between them.",
+                label=f"one process alone moves `{name}` on",
                 help=f"leave `{name}` as it is, and make a key for this one: sub = jax.random.fold_in({name}, 1)",
                 form="one-key",
                 why=f"{site.where(Place(site.file, kept.test))} keeps the other processes from it",
@@ -186,8 +196,8 @@ class ReplicasDiffer(Rule):
         )
         yield site.finding(
             site.call,
-            "a seed of each process",
             f"Each process draws another seed here: `{found.text}` ({found.where}) is another key in each, {says}",
+            label="a seed of each process",
             help="let process 0 draw it for all: multihost_utils.broadcast_one_to_all(...)",
             form="own-key" if found.what == "key" else "own-init",
             why=found.why or "the program is one for several processes",
@@ -208,8 +218,8 @@ class ReplicasDiffer(Rule):
             )
         return site.finding(
             node,
-            f"{own.what}: a key of one process alone",
             says,
+            label=f"{own.what}: a key of one process alone",
             help="make this key of one seed in all processes; fold the process in for what each does with its own data",
             form="own-key" if reached.what == "key" else "own-init",
             why=reached.why or "the program is one for several processes",
@@ -222,8 +232,8 @@ class ReplicasDiffer(Rule):
         says = "raises AssertionError" if put else "makes copies that differ, and nothing is raised"
         return site.finding(
             given,
-            f"{found.what}, another in each process",
             f"`{short(found.place)}`{where} is another in each process: replicated, this {says}.",
+            label=f"{found.what}, another in each process",
             help="draw it from one seed in all processes, or send it by multihost_utils.broadcast_one_to_all first",
             harm=Harm.CRASH if put else Harm.SILENT,
             form="own-data" if put else "own-copies",
@@ -275,7 +285,11 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
 def _asked_there(place: Place) -> bool:
     """Whether a call is one of those that are asked what becomes of them."""
     file, func = place.file, place.node.func if isinstance(place.node, ast.Call) else None
-    return func is not None and file.says("seed") and last_name(func) in {one.rpartition(".")[2] for one in SEEDS}
+    return (
+        func is not None
+        and file.says("seed")
+        and last_name(func) in {one.rpartition(".")[2] for one in SEEDS}
+    )
 
 
 def _matters(program: Program, file: FileFacts, node: ast.AST) -> bool:

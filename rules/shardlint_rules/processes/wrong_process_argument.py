@@ -64,9 +64,9 @@ class WrongProcessArgument(Rule):
         if given is not None:
             yield site.finding(
                 given,
-                "the index where the number of parts must stand",
                 "This raises ValueError, or the equivalent of tensorflow: the index is not smaller than the number "
                 "of parts, which is 0 on process 0.",
+                label="the index where the number of parts must stand",
                 help="write .shard(jax.process_count(), jax.process_index())",
             )
 
@@ -83,8 +83,8 @@ class WrongProcessArgument(Rule):
             fix = site.fix(Safety.SAFE, f"write backend={site.text(given)}", [Edit(start, start, "backend=")])
         yield site.finding(
             given,
-            "the index of a process",
             "This raises TypeError: the first parameter of jax.local_devices is the index of a process.",
+            label="the index of a process",
             help="give the platform as backend=",
             fix=fix,
         )
@@ -96,8 +96,8 @@ class WrongProcessArgument(Rule):
         if given is None:
             yield site.finding(
                 site.call,
-                "without specs",
                 "This raises TypeError: the specs are missing.",
+                label="without specs",
                 help="give a PartitionSpec, P() where all processes have the same",
             )
 
@@ -119,8 +119,8 @@ class WrongProcessArgument(Rule):
     def _found(self, site: Site, given: ast.expr, label: str, says: str) -> Finding:
         return site.finding(
             given,
-            label,
             f"This {says}.",
+            label=label,
             help="put one part on each device of sharding.addressable_devices",
         )
 
@@ -140,4 +140,6 @@ def _several_elements(site: Site, iterated: ast.expr) -> bool:
             isinstance(one, Constant) and isinstance(one.value, int) and one.value > 1 for one in number
         )
     found = options(site.value(node))
-    return all(isinstance(one, CallResult) and one.api in ("jax.devices", "jax.local_devices") for one in found)
+    return all(
+        isinstance(one, CallResult) and one.api in ("jax.devices", "jax.local_devices") for one in found
+    )

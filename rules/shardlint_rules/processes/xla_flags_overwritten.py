@@ -77,8 +77,8 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     part,
-                    "refused by XLA",
                     f"XLA ends the process: it finds {what} in {found.name}.",
+                    label="refused by XLA",
                     help="write two hyphens before each flag, and a blank between flags",
                     fix=self._fix(site, part, fixed) if fixed != text else None,
                 )
@@ -105,9 +105,9 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     right,
-                    "no blank before it",
                     f"Where {found.name} is set already, its last flag and this one run together, and XLA ends the "
                     "process.",
+                    label="no blank before it",
                     help="begin with a blank",
                     fix=fix,
                 )
@@ -133,8 +133,8 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     found.value,
-                    "replaces what was set",
                     f"The {found.name} of line {before.lineno} are lost: this replaces them.",
+                    label="replaces what was set",
                     help="put all flags into one text",
                     harm=Harm.SILENT,
                 )

@@ -74,8 +74,8 @@ class ZeroIsFalsy(Rule):
         text = site.shown(parent)
         yield site.finding(
             parent,
-            f"always {answer}",
             f"`{text}` is always {answer}: there is at least one.",
+            label=f"always {answer}",
             help="ask for jax.process_index() == 0, or for == 1",
             fix=self._fix(site, parent),
         )
@@ -96,9 +96,9 @@ class ZeroIsFalsy(Rule):
                     if any(_orders(site, one) == names for one in test.values):
                         yield site.finding(
                             part,
-                            "always True here",
                             f"`{names[1]}` is larger than `{names[0]}` here, so the remainder is `{names[0]}` itself: "
                             "the branch is taken where nothing is wrong, and what should be refused is let through.",
+                            label="always True here",
                             help=f"ask for {names[0]} > {names[1]}",
                         )
 
@@ -125,8 +125,8 @@ class ZeroIsFalsy(Rule):
             return
         yield site.finding(
             parent,
-            label,
             f"`{text}` may be 0, which counts as false: every process but the first takes its own index instead.",
+            label=label,
             help=f"ask whether it was given: jax.process_index() if {text} is None else {text}",
             certainty=Certainty.PROVEN if not form else Certainty.POSSIBLE,
             form=form,
@@ -197,7 +197,11 @@ def _none_by_default(site: Site, asked: ast.expr) -> bool:
         for node in (part for tree in known or [site.file.tree] for part in walk(tree)):
             if isinstance(node, ast.arguments):
                 found += [value for one, value in defaults(node) if one.arg == name]
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            elif (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and node.target.id == name
+            ):
                 found += [node.value] if node.value is not None else []
             elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
                 found += _option(node, name)
@@ -230,7 +234,11 @@ def _zero(place: Place) -> bool | None:
             return True
         case ast.Name(id=name):
             bindings, _ = lookup(place.file, place.node, name)
-            if len(bindings) == 1 and bindings[0].kind in ("for", "comprehension") and bindings[0].index is None:
+            if (
+                len(bindings) == 1
+                and bindings[0].kind in ("for", "comprehension")
+                and bindings[0].index is None
+            ):
                 return False if _from_zero(bindings[0].value) else None
     return None
 

@@ -96,9 +96,9 @@ class AxisNeverAveraged(Rule):
             return
         yield site.finding(
             found.applied,
-            f"`{found.gradients}` is not averaged, and `{found.what}` is (line {found.mean.lineno})",
             f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of the "
             "batch: they drift apart, and what is saved is the first one's.",
+            label=f"`{found.gradients}` is not averaged, and `{found.what}` is (line {found.mean.lineno})",
             help=f"average the gradients as well: {found.gradients} = jax.lax.pmean({found.gradients}, axis_name)",
             form="beside",
             why=f"the function runs on each device: it reduces `{found.what}` over them",
@@ -110,9 +110,9 @@ class AxisNeverAveraged(Rule):
         if found is not None:
             yield site.finding(
                 site.call,
-                f'`{found.names}` is not averaged over "{found.axis}", as others are (line {found.other.call.lineno})',
                 f'On {site.release("jax")} the copies that are mapped over "{found.axis}" each update these parameters '
                 "with the gradients of their own part of the data: they drift apart, and nothing is raised.",
+                label=f'`{found.names}` is not averaged over "{found.axis}", as others are (line {found.other.call.lineno})',
                 help=f'average it over that too: jax.lax.pmean(..., axis_name="{found.axis}")',
                 form="sibling",
                 why="the step averages the gradients beside it over both axes",
@@ -121,9 +121,9 @@ class AxisNeverAveraged(Rule):
         if added is not None:
             yield site.finding(
                 site.call.func,
-                f"adds up `{added.names}`, and line {added.other.call.lineno} takes a mean",
                 f"On {site.release('jax')} these gradients are as many times those of the others as there are copies "
                 f'along "{added.axis}", and so is each step of plain SGD.',
+                label=f"adds up `{added.names}`, and line {added.other.call.lineno} takes a mean",
                 help="write jax.lax.pmean",
                 form="sibling",
                 why="the step averages gradients otherwise, and nothing divides this sum",
@@ -136,18 +136,18 @@ class AxisNeverAveraged(Rule):
             _, call, other = min(here, key=lambda one: one[1].lineno)
             return site.finding(
                 call,
-                f'over "{other}" and not over "{axis}"',
                 f'On {site.release("jax")} the copies that are mapped over "{axis}" at line {site.call.lineno} each '
                 "train on their own part of the data, and their parameters drift apart.",
+                label=f'over "{other}" and not over "{axis}"',
                 help=help,
                 form="other-axis",
                 why=f'this runs mapped over both axes, and nothing names "{axis}"',
             )
         return site.finding(
             site.call,
-            f'nothing is averaged over "{axis}"',
             f"On {site.release('jax')} the mapped copies each train on their own part of the data, and their "
             f'parameters drift apart: gradients are averaged over "{others[0][2]}" only.',
+            label=f'nothing is averaged over "{axis}"',
             help=help,
             form="other-axis",
             why=f'this runs mapped over both axes, and nothing names "{axis}"',

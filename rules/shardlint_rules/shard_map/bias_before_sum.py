@@ -63,8 +63,8 @@ class BiasBeforeSum(Rule):
             name, collective = site.text(bias), site.api.rpartition(".")[2]
             yield site.finding(
                 whole,
-                f"`{name}` is added on every device, and summed at line {site.call.lineno}",
                 f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
+                label=f"`{name}` is added on every device, and summed at line {site.call.lineno}",
                 help=f"add `{name}` to what {collective} returns",
                 form="bias",
                 why=f"`{name}` is called a bias",
@@ -77,13 +77,12 @@ class BiasBeforeSum(Rule):
             where = f"{function.place.file.path.name}:{function.node.lineno}"
             yield site.finding(
                 call,
-                f"adds `{name}` on every device ({where}), and is summed at line {site.call.lineno}",
                 f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
+                label=f"adds `{name}` on every device ({where}), and is summed at line {site.call.lineno}",
                 help=f"sum the product alone, and add `{name}` to what {collective} returns",
                 form="inside",
                 why=f"`{name}` is called a bias",
             )
-
 
     def _terms(self, site: Site) -> Iterator[Finding]:
         """What is no bias by its name, and the same on all devices by the specs."""
@@ -100,9 +99,9 @@ class BiasBeforeSum(Rule):
                 continue  # told at the sum
             yield site.finding(
                 node,
-                f"one of the two is the same on all devices along {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} the sum at line {event.note} adds up what the devices hold: what all "
                 f"of them hold counts {devices(ran, event.axes)} times.",
+                label=f"one of the two is the same on all devices along {shown(event.axes)}{elsewhere(site, event)}",
                 help="sum the part that differs, and add the other to the sum",
                 form="term",
                 why="its in spec does not split it over that axis, or it was reduced over it before",

@@ -48,9 +48,9 @@ class ConstraintOnManualAxis(Rule):
             if axes and not _asks(event):
                 yield site.finding(
                     node,
-                    f"{shown(axes)} is manual here{elsewhere(site, event)}",
                     f"On {site.release('jax')} this raises ValueError when the function is traced: each device sees "
                     f"only its own shard along {shown(axes)}.",
+                    label=f"{shown(axes)} is manual here{elsewhere(site, event)}",
                     help="leave the constraint out: in_specs and out_specs say what is split",
                 )
 

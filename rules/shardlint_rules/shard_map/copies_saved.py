@@ -54,7 +54,9 @@ class CopiesSaved(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
-        if not (site.anywhere("pmap") or site.anywhere("jax_utils")) or site.program.project.is_test(site.file.path):
+        if not (site.anywhere("pmap") or site.anywhere("jax_utils")) or site.program.project.is_test(
+            site.file.path
+        ):
             return
         at, name = _SAVING[site.api]
         keyword = site.keyword(name)
@@ -67,9 +69,9 @@ class CopiesSaved(Rule):
             by = "replicate" if made.by == "replicate" else "pmap"
             yield site.finding(
                 one,
-                "has a copy for each device",
                 f"On {site.release('jax')} each array in the file has a first dimension of as many entries as there "
                 "are devices: it is restored by no program that has another number.",
+                label="has a copy for each device",
                 help=f"save one copy: flax.jax_utils.unreplicate({site.text(one)})",
                 form="saved",
                 why=f"{by} at line {made.call.lineno} of {made.file.path.name} made it",

@@ -13,9 +13,7 @@ from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.per_device import names_around, per_device, taken_first
 
 # What people call an array with one entry for each device, and what takes the first of them.
-_SAYS = regex(
-    r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I
-)
+_SAYS = regex(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
 _OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
 
 
@@ -69,9 +67,9 @@ class FirstOfDevices(Rule):
         )
         yield site.finding(
             site.call,
-            "a program over all devices for each leaf",
             f"On {site.release('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them "
             "and leaves the entry there.",
+            label="a program over all devices for each leaf",
             help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
             form="first",
             why=why,

@@ -68,9 +68,9 @@ class FirstShardOnly(Rule):
         if any(_differs(site, made, one) for one in results(site.program, made)):
             yield site.finding(
                 given,
-                "each device has its own",
                 f"On {site.release('jax')} the first device's is kept, the others are dropped: no collective "
                 "makes the result the same on all.",
+                label="each device has its own",
                 help="put them together (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",
                 why=f"pmapped at line {made.function.settings.place.line}",
@@ -86,9 +86,9 @@ class FirstShardOnly(Rule):
         if evaluated:
             yield site.finding(
                 given,
-                f"not brought together by `{sync}`",
                 f"Each device has batch statistics of its own examples in `{name}`: each evaluates another model than "
                 f"the one that `{sync}` makes of them elsewhere.",
+                label=f"not brought together by `{sync}`",
                 help=f"average them before the evaluation: {name} = {sync}({name})",
                 form="unsynced-eval",
                 why=f"`{sync}` is called with `{name}` elsewhere, and on no way that leads here",
@@ -96,9 +96,9 @@ class FirstShardOnly(Rule):
             return
         yield site.finding(
             given,
-            f"not brought together by `{sync}`",
             f"Each device has batch statistics of its own examples in `{name}`: this takes those of the first one, and "
             f"elsewhere `{sync}` averages them before they are used.",
+            label=f"not brought together by `{sync}`",
             help=f"write {sync}({name})",
             form="unsynced",
             why=f"`{sync}` is called with `{name}` elsewhere, and on no way that leads here",
@@ -114,9 +114,9 @@ class FirstShardOnly(Rule):
                 name = site.text(read.value)
                 yield site.finding(
                     read,
-                    "that of the first device",
                     f"`{name}` has an entry for each device, of its own examples: this is what one device computed, "
                     "and the others are dropped.",
+                    label="that of the first device",
                     help=f"write {name}.mean(), or reduce in the function (`jax.lax.pmean`)",
                     form="measure",
                     why=f"no collective makes the result of line {made.call.lineno} the same on all devices",

@@ -55,13 +55,13 @@ class GradCountedPerDevice(Rule):
             again = " squared" if event.note == "psum" else ""
             yield site.finding(
                 node,
-                f"already summed over {shown(event.axes)}",
                 f"On {site.release('jax')} this gradient is the sum over all devices, since what it is taken of is "
                 f"the same on each and the check is on; {event.note} after it does not undo that: it is "
                 f"{times}{again} times too large."
                 if event.note == "pmean"
                 else f"On {site.release('jax')} this gradient is the sum over all devices already; psum after it adds "
                 f"up {times} equal sums.",
+                label=f"already summed over {shown(event.axes)}",
                 help=_HELP,
             )
         for ran, event, node in events(site, "summed gradient"):
@@ -69,9 +69,9 @@ class GradCountedPerDevice(Rule):
                 found.add(node)
                 yield site.finding(
                     node,
-                    f"summed over {shown(event.axes)}, of a mean of one device's data",
                     f"On {site.release('jax')} jax sums this gradient over the devices: it is "
                     f"{devices(ran, event.axes)} times that of the mean of all data.",
+                    label=f"summed over {shown(event.axes)}, of a mean of one device's data",
                     help=_HELP,
                     certainty=Certainty.POSSIBLE,
                     form="not-reduced",

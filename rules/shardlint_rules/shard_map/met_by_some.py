@@ -49,9 +49,9 @@ class MetBySome(Rule):
             done.add(node)
             yield site.finding(
                 node,
-                f"not all devices along {shown(event.axes)} come to this {event.note}{elsewhere(site, event)}",
                 f"On {site.release('jax')} each device takes the branch, or ends the loop, by its own data: those that "
                 f"come here wait along {shown(event.axes)} for those that do not, and the program hangs.",
+                label=f"not all devices along {shown(event.axes)} come to this {event.note}{elsewhere(site, event)}",
                 help="reduce what is asked (jax.lax.pmax over the axis), or call it on all devices and choose with "
                 "jnp.where",
             )

@@ -86,10 +86,12 @@ class MissingReduction(Rule):
                 if event.kind in _UNREDUCED and axes and place is not None:
                     yield site.finding(
                         place.node,
-                        f"gradients that were reduced over no axis{elsewhere(site, event)}, declared the same along "
-                        f"{shown(axes)}",
                         f"On {site.release('jax')} each device updates its parameters with the gradients of its own "
                         "part of the batch, and the check that would raise is off: they drift apart.",
+                        label=(
+                            f"gradients that were reduced over no axis{elsewhere(site, event)}, declared the same along "
+                            f"{shown(axes)}"
+                        ),
                         help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(axes)})",
                         certainty=Certainty.POSSIBLE,
                         form="gradients",
@@ -115,9 +117,9 @@ class MissingReduction(Rule):
             split = any(_SPLIT.search(str(axis)) for axis in event.axes)
             yield site.finding(
                 place.node,
-                f"gradients that were reduced over no axis{elsewhere(site, event)}",
                 f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of "
                 "the batch: they drift apart, and what is saved is the first one's.",
+                label=f"gradients that were reduced over no axis{elsewhere(site, event)}",
                 help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(event.axes)})",
                 certainty=Certainty.POSSIBLE,
                 form="pmap" if copied else "pmap-named" if split else "pmap-alone",
@@ -141,25 +143,33 @@ class MissingReduction(Rule):
             over = shown(other.axes)
             return site.finding(
                 node,
-                f"sums over {over} what differs along {shown(axes)}",
                 f"On {site.release('jax')} the result is declared split over {over} and the same along {shown(axes)}: "
                 f"it is the same along {over} now, every device along {shown(axes)} holds its own, and the check that "
                 "would raise is off.",
+                label=f"sums over {over} what differs along {shown(axes)}",
                 help=f"reduce it over {shown(axes)}",
                 certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
                 form="check-not-known" if not off else "other-axis" if assumed else "",
                 why="the out spec names the axis that it is summed over, and not the one along which it differs",
             )
         again = not updated and bool(axes & leaf.reduced)
-        on_the_way = "each device computes with its own part again" if again else "no collective is on its way"
+        on_the_way = (
+            "each device computes with its own part again" if again else "no collective is on its way"
+        )
         return site.finding(
             node,
-            label,
             f"On {site.release('jax')} the result counts as replicated over {shown(axes)}, and every device holds its "
             f"own: {on_the_way}, and the check that would raise is off.",
+            label=label,
             help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
             certainty=Certainty.PROVEN if off and not again else Certainty.POSSIBLE,
-            form="check-not-known" if not off else "again" if again else "gradients" if updated and assumed else "",
+            form="check-not-known"
+            if not off
+            else "again"
+            if again
+            else "gradients"
+            if updated and assumed
+            else "",
             why="the collectives over it stand before that" if again else "",
         )
 

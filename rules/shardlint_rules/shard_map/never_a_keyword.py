@@ -62,7 +62,7 @@ class NeverAKeyword(Rule):
             ]
             yield site.finding(
                 keyword,
-                f"{name} takes no `{keyword.arg}`",
                 f"On {site.release('jax')} this raises TypeError.",
+                label=f"{name} takes no `{keyword.arg}`",
                 help=f"write {close[0]}=" if close else f"it takes {', '.join(taken)}",
             )

@@ -62,7 +62,16 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats", "shifted")
+    likely = (
+        "reduced-later",
+        "own-maximum",
+        "product",
+        "features",
+        "norm",
+        "own-norm",
+        "batch-stats",
+        "shifted",
+    )
     assumes = True
     triggers = (
         *MAPPING,
@@ -98,7 +107,6 @@ class PerShardStatistics(Rule):
             again = event.note.endswith("+")
             yield site.finding(
                 node,
-                f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} each device does this to its own piece of the dimension, and nothing in "
                 f"the body communicates over {shown(event.axes)}."
                 if not later
@@ -106,6 +114,7 @@ class PerShardStatistics(Rule):
                 if norm
                 else f"On {site.release('jax')} each device normalises its own piece of the dimension by itself: "
                 f"nothing of what it divides by goes over {shown(event.axes)}.",
+                label=f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
                 help="leave the dimension whole in in_specs, or reduce over the axis too",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                 form="" if sure else _form(event, again, later),
@@ -128,9 +137,9 @@ class PerShardStatistics(Rule):
             what = "batch_stats" if linen else site.text(kept)
             yield site.finding(
                 kept,
-                "each device keeps the batch statistics of its own data",
                 "Nothing brings them together: what is evaluated and saved is the first device's, of its share of "
                 "each batch.",
+                label="each device keeps the batch statistics of its own data",
                 help=f"average them before they are kept: jax.lax.pmean({what}, axis), or give BatchNorm that "
                 f"{'axis_name' if linen else 'cross_replica_axis'}",
                 certainty=Certainty.POSSIBLE,
@@ -141,7 +150,9 @@ class PerShardStatistics(Rule):
     def _shifted(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
         """Neighbours along a split dimension, of which those at a border are another device's."""
         bodies: set[tuple[int, tuple[Axis, ...]]] = set()
-        for ran, event, node in events(site, "shifted", "rolled") if site.wants("shifted", "shifted-last") else ():
+        for ran, event, node in (
+            events(site, "shifted", "rolled") if site.wants("shifted", "shifted-last") else ()
+        ):
             if event.kind == "rolled" and not _both_ways(ran, event):
                 continue
             # `x[:, 1:] - x[:, :-1]` is one mistake.
@@ -152,9 +163,9 @@ class PerShardStatistics(Rule):
             bodies.add(body)
             yield site.finding(
                 node,
-                f"moves entries along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} each device does this to its own piece: what would come over its border, "
                 "from the piece of the next device, does not, and nothing in the body brings it.",
+                label=f"moves entries along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
                 help=f"bring the border with jax.lax.ppermute over {shown(event.axes)}, or do this outside of the body",
                 certainty=Certainty.POSSIBLE,
                 form="shifted-last" if event.note == "?" else "shifted",
@@ -169,9 +180,9 @@ class PerShardStatistics(Rule):
             done.add(node)
             yield site.finding(
                 node,
-                f"the norm of one device's part along {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} psum_scatter left each device a part: each scales its own by another norm "
                 "than that of the whole, and clips too little.",
+                label=f"the norm of one device's part along {shown(event.axes)}{elsewhere(site, event)}",
                 help="sum the squares over the axis: "
                 f"jnp.sqrt(jax.lax.psum(jnp.sum(g * g), {as_argument(event.axes[:1])}))",
                 certainty=Certainty.POSSIBLE,
@@ -187,9 +198,9 @@ class PerShardStatistics(Rule):
             return
         yield site.finding(
             site.call,
-            "adds up exponentials that each device took by a maximum of its own",
             f"On {site.release('jax')} each device sums exp(x - m) with the largest of its own shard as m: the sums "
             "are not on one scale, and their total is that of no softmax.",
+            label="adds up exponentials that each device took by a maximum of its own",
             help="take the maximum over the axis too: jax.lax.pmax(m, axis), before it is subtracted",
             certainty=Certainty.POSSIBLE,
             form="own-maximum",

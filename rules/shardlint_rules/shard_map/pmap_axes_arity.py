@@ -64,9 +64,9 @@ class PmapAxesArity(Rule):
         if value.kind == "list":
             yield site.finding(
                 keyword,
-                "a list, where pmap takes a tuple",
                 f"On {site.release('jax')} every call raises ValueError: in_axes is matched with the tuple of "
                 f"arguments.",
+                label="a list, where pmap takes a tuple",
                 help=f"write a tuple of {len(value.items)}",
             )
             return
@@ -75,9 +75,9 @@ class PmapAxesArity(Rule):
             most = len(functions[0].parameters.positional) if functions[0].parameters is not None else 0
             yield site.finding(
                 keyword,
-                f"{several(given, 'entry')}, and {named(functions[0])} takes {several(most, 'argument')}",
                 f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
                 "given by position.",
+                label=f"{several(given, 'entry')}, and {named(functions[0])} takes {several(most, 'argument')}",
                 help="give one entry for each argument, or one number for all",
             )
             return
@@ -94,9 +94,9 @@ class PmapAxesArity(Rule):
         least = function.parameters.required
         return site.finding(
             keyword,
-            f"{several(given, 'entry')}, and {named(function)} must be given {several(least, 'argument')}",
             f"On {site.release('jax')} a call with all of them by position raises ValueError: a tuple has one entry "
             "for each.",
+            label=f"{several(given, 'entry')}, and {named(function)} must be given {several(least, 'argument')}",
             help="give one entry for each argument, None for what all devices share",
             certainty=Certainty.POSSIBLE,
             form="too-few",
@@ -110,11 +110,13 @@ class PmapAxesArity(Rule):
         arguments = several(seen.count or 0, "argument")
         return site.finding(
             seen.call if here else keyword,
-            f"{arguments}, and in_axes at line {keyword.value.lineno} has {several(given, 'entry')}"
-            if here
-            else f"{several(given, 'entry')}, and {arguments} given by position at "
-            f"{seen.file.path.name}:{seen.call.lineno}",
             f"On {site.release('jax')} this call raises ValueError.",
+            label=(
+                f"{arguments}, and in_axes at line {keyword.value.lineno} has {several(given, 'entry')}"
+                if here
+                else f"{several(given, 'entry')}, and {arguments} given by position at "
+                f"{seen.file.path.name}:{seen.call.lineno}"
+            ),
             help="a tuple has one entry for each argument given by position, defaults only when they are given",
         )
 
@@ -131,8 +133,8 @@ class PmapAxesArity(Rule):
             return
         yield site.finding(
             keyword,
-            f"{kind_of(value)}, and {named(functions[0])} returns {kind_of(returned[0][0])}",
             f"On {site.release('jax')} every call raises ValueError: out_axes has the structure of the results.",
+            label=f"{kind_of(value)}, and {named(functions[0])} returns {kind_of(returned[0][0])}",
             help="give one entry for each result, or one number for all",
         )
 
@@ -142,9 +144,9 @@ class PmapAxesArity(Rule):
         if all(found):
             yield site.finding(
                 keyword,
-                f"a tuple, and {named(functions[0])} returns `{found[0]}`, one dict",
                 f"On {site.release('jax')} every call raises ValueError where that is a dict: out_axes has the "
                 "structure of the results.",
+                label=f"a tuple, and {named(functions[0])} returns `{found[0]}`, one dict",
                 help="give one entry for each result, or one number for all",
                 certainty=Certainty.POSSIBLE,
                 form="held-dict",

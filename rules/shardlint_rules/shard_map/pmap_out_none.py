@@ -50,9 +50,9 @@ class PmapOutNone(Rule):
             if any(_differs(leaf) for leaf in _unmapped(ran.result, ran.mapped.out_specs)):
                 yield site.finding(
                     _none(keyword.value),
-                    "this result differs from device to device",
                     f"On {site.release('jax')} the value of the first device is returned for all: no collective makes "
                     "the result the same on each.",
+                    label="this result differs from device to device",
                     help=_HELP,
                 )
                 return
@@ -82,9 +82,9 @@ class PmapOutNone(Rule):
             if axis is None and not isinstance(result, ast.Constant) and _worked_out(result, node):
                 yield site.finding(
                     _none(keyword.value),
-                    f"nothing in `{node.name}` reduces `{file.text(result)}`",
                     f"On {site.release('jax')} the value of the first device is returned for all, also where it "
                     f"differs.",
+                    label=f"nothing in `{node.name}` reduces `{file.text(result)}`",
                     help=_HELP,
                     certainty=Certainty.POSSIBLE,
                     form="not-reduced-here",

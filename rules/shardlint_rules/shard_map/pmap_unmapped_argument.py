@@ -79,13 +79,13 @@ class PmapUnmappedArgument(Rule):
     def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
         value = site.value(node)
         if isinstance(value, Constant) and isinstance(value.value, int | float):
-            yield site.finding(node, _LABEL, _RAISES.format(site.release("jax")), help=_HELP)
+            yield site.finding(node, _RAISES.format(site.release("jax")), label=_LABEL, help=_HELP)
         elif _one_entry(site, node) and "devices" not in function.settings.keywords and _several(site, node):
             yield site.finding(
                 node,
-                "one entry, for all devices",
                 f"On {site.release('jax')} this raises where a host has more than one device: with several processes "
                 "pmap takes one entry for each local device.",
+                label="one entry, for all devices",
                 help="repeat it: jnp.asarray([x] * jax.local_device_count())",
                 certainty=Certainty.POSSIBLE,
                 form="one-entry",
@@ -99,9 +99,9 @@ class PmapUnmappedArgument(Rule):
             return
         yield site.finding(
             node,
-            told,
             f"On {site.release('jax')} this raises where there is more than one device: pmap splits it along a "
             "dimension that it has not, or that is no dimension of devices.",
+            label=told,
             help="split it first: jax.random.split(key, jax.local_device_count())"
             if form == "key"
             else "keep the copies, and give the one a name of its own",
@@ -114,8 +114,8 @@ class PmapUnmappedArgument(Rule):
         names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
         return site.finding(
             site.syntax if site.form != "line" else call,
-            f"called with {names} at line {call.lineno}: {_LABEL}",
             _RAISES.format(site.release("jax")),
+            label=f"called with {names} at line {call.lineno}: {_LABEL}",
             help=_HELP,
             certainty=Certainty.POSSIBLE,
             form="number",

@@ -102,9 +102,9 @@ class ReadAsScalar(Rule):
         )
         return site.finding(
             whole,
-            "has one entry for each device",
             f"On {site.release('jax')} this raises with more than one device ({error}): {by} gave it a leading "
             "dimension.",
+            label="has one entry for each device",
             help=f"take one entry first: jax_utils.unreplicate({site.text(whole)}), or average where they differ",
             form="handed-on" if step is not None else "read",
             why=f"{by} at line {made.call.lineno} of {made.file.path.name}"

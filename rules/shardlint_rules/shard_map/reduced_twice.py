@@ -66,9 +66,9 @@ class ReducedTwice(Rule):
             )
             yield site.finding(
                 node,
-                f"the same on all devices along {shown(event.axes)} already{elsewhere(site, event)}",
                 f"On {site.release('jax')} this adds up equal copies: what it sums {whence}, so the result is "
                 f"{devices(ran, event.axes)} times too large.",
+                label=f"the same on all devices along {shown(event.axes)} already{elsewhere(site, event)}",
                 help="leave the reduction out, or split the argument over the axis",
                 certainty=Certainty.PROVEN if again else Certainty.POSSIBLE,
                 form="" if again else "replicated",
@@ -82,9 +82,9 @@ class ReducedTwice(Rule):
         given, made = found
         yield site.finding(
             site.call,
-            f"`{site.text(given)}` has a copy of the same number for each device",
             f"On {site.release('jax')} the function called at line {made.call.lineno} has reduced it over the devices: "
             "this adds up its copies, and is as many times too large as there are devices on this host.",
+            label=f"`{site.text(given)}` has a copy of the same number for each device",
             help=f"take one of them: {site.text(given)}[0], or leave the reduction in the function out",
             certainty=Certainty.POSSIBLE,
             form="on-host",

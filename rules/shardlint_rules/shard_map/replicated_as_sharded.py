@@ -68,9 +68,9 @@ class ReplicatedAsSharded(Rule):
                     continue
                 yield site.finding(
                     node,
-                    f"the same on all devices along {shown(axes)}",
                     f"On {site.release('jax')} the copies are put one after another: the result is as many times as "
                     f"long as what each device returns as there are devices along {shown(axes)}.",
+                    label=f"the same on all devices along {shown(axes)}",
                     help=f"leave {shown(axes)} out of this out spec",
                     form="reduced" if _summed(ran, axes) else "gathered",
                     why="a collective reduced it, and nothing after that tells the devices apart",
@@ -80,9 +80,9 @@ class ReplicatedAsSharded(Rule):
 def _added_up(site: Site, axes: list[Axis], reduction: ast.AST, others: list[Axis]) -> Finding:
     return site.finding(
         reduction,
-        f"reduced over {shown(axes)} too, along which the result is declared to be split",
         f"On {site.release('jax')} different parts of the array are added up: all devices along {shown(axes)} "
         "return the same, and these copies are put one after another.",
+        label=f"reduced over {shown(axes)} too, along which the result is declared to be split",
         help=f"reduce over {shown(others)} only",
         form="beyond",
         why=f"the out spec names {shown(axes)} and not {shown(others)}: the parts along {shown(axes)} are to differ",
@@ -95,7 +95,9 @@ def _summed(ran: Ran, axes: list[Axis]) -> bool:
     return names <= {"psum", "pmean", "pmax", "pmin", "axis_index"}
 
 
-def _beyond(site: Site, ran: Ran, axes: list[Axis], named: frozenset[Axis]) -> tuple[ast.AST | None, list[Axis]] | None:
+def _beyond(
+    site: Site, ran: Ran, axes: list[Axis], named: frozenset[Axis]
+) -> tuple[ast.AST | None, list[Axis]] | None:
     """The axes beside some that each reduction over these is over too, though the out spec does not name them.
 
     And the reduction, where it is one.

@@ -50,8 +50,8 @@ class ReplicatedTwice(Rule):
         by = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
         yield site.finding(
             given,
-            "has one entry for each device already",
             f"On {site.release('jax')} each array in it gets a second leading dimension.",
+            label="has one entry for each device already",
             help="replicate it once, after it is restored",
             form="twice",
             why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
@@ -62,8 +62,8 @@ class ReplicatedTwice(Rule):
         if made is not None:
             yield site.finding(
                 given,
-                "is one copy already",
                 f"On {site.release('jax')} unreplicate takes `x[0]` of each array: here that is its first row.",
+                label="is one copy already",
                 help="unreplicate once, where the copies end",
                 harm=Harm.SILENT,
                 form="taken-twice",

@@ -96,9 +96,9 @@ class SameKeyOnEveryShard(Rule):
             there = f" (line {event.place.line})" if node is moved and event.place.file is site.file else ""
             yield site.finding(
                 node,
-                f"the same numbers on every device along {shown(event.axes)}{there or elsewhere(site, event)}",
                 f"On {site.release('jax')} the key is the same on all devices along {shown(event.axes)}, while the "
                 "data that the numbers are for is split over them: each shard gets the same ones.",
+                label=f"the same numbers on every device along {shown(event.axes)}{there or elsewhere(site, event)}",
                 help=_SPLIT if copied is not None else _help(event.axes[0]),
             )
         for ran in runs(site):
@@ -115,9 +115,9 @@ class SameKeyOnEveryShard(Rule):
                 done.add(node)
                 yield site.finding(
                     node,
-                    f"the same block on every device along {shown(same)}",
                     f"On {site.release('jax')} the key is the same on all devices along {shown(same)}, and the out "
                     "spec puts what they draw together: the result repeats one block.",
+                    label=f"the same block on every device along {shown(same)}",
                     help=_help(same[0]),
                 )
         yield from self._handed_on(site, done)
@@ -136,9 +136,9 @@ class SameKeyOnEveryShard(Rule):
                     done.add(place.node)
                     yield site.finding(
                         place.node,
-                        f"the same numbers on every device along {shown(event.axes)}",
                         f"On {site.release('jax')} each device has a copy of this key, while the data that the numbers "
                         f"are for is split over {shown(event.axes)}: each shard gets the same ones.",
+                        label=f"the same numbers on every device along {shown(event.axes)}",
                         help=_help(event.axes[0]),
                         certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
                         form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
@@ -152,9 +152,9 @@ class SameKeyOnEveryShard(Rule):
         name = site.text(key)
         yield site.finding(
             key,
-            f"copied to each device on line {site.call.lineno}",
             f"Every device gets a copy of `{name}` (line {site.call.lineno}): what they draw with it is the same on "
             "all of them.",
+            label=f"copied to each device on line {site.call.lineno}",
             help=f"split it, one for each device: jax.random.split({name}, jax.local_device_count()), beside what is "
             "replicated",
             certainty=Certainty.POSSIBLE,
@@ -171,9 +171,9 @@ class SameKeyOnEveryShard(Rule):
             return
         yield site.finding(
             found.node,
-            f"made of `{found.key}`, which is the same on every device",
             f"On {site.release('jax')} what is drawn with it is the same on all devices, while each has its own part "
             "of the batch.",
+            label=f"made of `{found.key}`, which is the same on every device",
             help=f"give each its own: {found.key} = jax.random.fold_in({found.key}, jax.lax.axis_index(axis_name))",
             certainty=Certainty.POSSIBLE,
             form="beside",
@@ -191,9 +191,9 @@ class SameKeyOnEveryShard(Rule):
                 done.add(node)
                 yield site.finding(
                     node,
-                    f"given a key that is the same on every device along {shown(event.axes)}",
                     f"On {site.release('jax')} what this draws is the same on all devices along {shown(event.axes)}, "
                     "while the data it is given is split over them.",
+                    label=f"given a key that is the same on every device along {shown(event.axes)}",
                     help=_SPLIT if copied is not None else _help(event.axes[0]),
                     certainty=Certainty.POSSIBLE,
                     form="rngs" if event.note else "handed-on",

@@ -53,7 +53,10 @@ class ShardKeepsAxis(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("kept",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
-    triggers = (Methods("addressable_data", file_says=_NEAR), Attributes("addressable_shards", file_says=_NEAR))
+    triggers = (
+        Methods("addressable_data", file_says=_NEAR),
+        Attributes("addressable_shards", file_says=_NEAR),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -69,8 +72,8 @@ class ShardKeepsAxis(Rule):
         if why:
             yield site.finding(
                 whole,
-                "has the mapped dimension still",
                 f"On {site.release('jax')} a shard of what pmap returned has a first dimension of size 1.",
+                label="has the mapped dimension still",
                 help=f"take it away: {site.text(whole)}[0]",
                 form="kept",
                 why=why,
@@ -134,7 +137,10 @@ def _why(site: Site, whole: ast.expr, array: ast.expr, function: ast.FunctionDef
         if isinstance(outer, ast.stmt):
             break
     trees = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree] if tree is not None else []
-    made = next((one for one in (per_device(site.program, site.file, part) for part in trees) if one is not None), None)
+    made = next(
+        (one for one in (per_device(site.program, site.file, part) for part in trees) if one is not None),
+        None,
+    )
     if made is not None:
         return f"{made.by} at line {made.call.lineno} of {made.file.path.name} made it"
     if function is not None and _SAYS.search(function.name) and _FIRST.search(site.text(whole)):

@@ -94,8 +94,8 @@ class ShardMapArity(Rule):
             where = "" if here else f" (at {seen.file.path.name}:{seen.call.lineno})"
             yield site.finding(
                 seen.call if here else site.call,
-                f"{_several(seen.count, 'argument')}{where}, and in_specs has {_several(len(specs.items), 'spec')}",
                 f"On {site.release('jax')} this call raises ValueError: in_specs has one entry for each argument.",
+                label=f"{_several(seen.count, 'argument')}{where}, and in_specs has {_several(len(specs.items), 'spec')}",
                 help="give one spec for each argument, or one for all of them",
             )
 
@@ -108,9 +108,11 @@ class ShardMapArity(Rule):
             if len(specs.items) != count:
                 yield site.finding(
                     node,
-                    f"{_several(len(specs.items), 'spec')}, and {count} results are unpacked at line "
-                    f"{seen.call.lineno}",
                     f"On {site.release('jax')} a call raises ValueError: out_specs has one entry for each result.",
+                    label=(
+                        f"{_several(len(specs.items), 'spec')}, and {count} results are unpacked at line "
+                        f"{seen.call.lineno}"
+                    ),
                     help="give one spec for each result, or one for all of them",
                 )
             return
@@ -124,9 +126,9 @@ class ShardMapArity(Rule):
             if others:
                 yield site.finding(
                     shown,
-                    f"named for `{names[mine]}`, and is the spec of {others} too",
                     f"On {site.release('jax')} one spec goes for all {count} results: {others} is put together by the "
                     f"spec of `{names[mine]}`, and a result of a lower rank than the spec raises ValueError.",
+                    label=f"named for `{names[mine]}`, and is the spec of {others} too",
                     help=f"give a tuple of {count} specs, one for each result",
                     certainty=Certainty.POSSIBLE,
                     form="one-for-all",
@@ -143,17 +145,17 @@ class ShardMapArity(Rule):
             for name, key, line in keys_not_told(takes, specs):
                 yield site.finding(
                     _node(site, one, "in_specs"),
-                    f"no spec for `{name}[{key!r}]`, which is read at {_written_in(site, one.inner)}{line}",
                     f"On {site.release('jax')} a call raises: with this key the argument is another tree than its "
                     "specs (ValueError), and without it there is nothing to read (KeyError).",
+                    label=f"no spec for `{name}[{key!r}]`, which is read at {_written_in(site, one.inner)}{line}",
                     help=f"give {key!r} a spec, or one spec for the whole of `{name}`",
                 )
                 return  # one is enough
             return
         yield site.finding(
             _node(site, one, "in_specs"),
-            f"{_several(count, 'spec')} for a function of {_takes(takes)}",
             f"On {site.release('jax')} a call raises: in_specs has one entry for each argument.",
+            label=f"{_several(count, 'spec')} for a function of {_takes(takes)}",
             help="give one spec for each argument, or one for all of them",
         )
 
@@ -183,8 +185,8 @@ class ShardMapArity(Rule):
     def _wrong(self, site: Site, node: ast.AST, label: str) -> Finding:
         return site.finding(
             node,
-            label,
             f"On {site.release('jax')} a call raises ValueError: out_specs is a prefix of what the function returns.",
+            label=label,
             help="give one spec for each result, or one for all of them",
         )
 
@@ -203,9 +205,9 @@ class ShardMapArity(Rule):
             listed = ", ".join(names)
             yield site.finding(
                 at_fault,
-                f"in another order than the results: {listed}",
                 f"On {site.release('jax')} each result is put together by the spec of another; it raises only where "
                 "the ranks do not allow it.",
+                label=f"in another order than the results: {listed}",
                 help=f"give the specs in the order of the results: {listed}",
                 harm=Harm.SILENT,
                 certainty=Certainty.POSSIBLE,

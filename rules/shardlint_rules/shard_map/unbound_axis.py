@@ -159,9 +159,9 @@ class UnboundAxis(Rule):
                 missing = shown(axis for axis in event.axes if axis not in names)
                 yield site.finding(
                     place.node if place is not None else site.call,
-                    f"the mesh has no axis {missing}{elsewhere(site, event)}",
                     f"On {site.release('jax')} this raises when it is traced{'' if sure else _WAY}: the mesh of the "
                     f"shard_map has the axes {shown(names)}.",
+                    label=f"the mesh has no axis {missing}{elsewhere(site, event)}",
                     help="name an axis of the mesh",
                     certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                     form="" if sure else "on-a-way",
@@ -169,18 +169,16 @@ class UnboundAxis(Rule):
                 )
                 break
 
-    def _finding(
-        self, site: Site, event: Event, node: ast.AST, under: str, nowhere: bool = False
-    ) -> Finding:
+    def _finding(self, site: Site, event: Event, node: ast.AST, under: str, nowhere: bool = False) -> Finding:
         sure = _sure(event)
         why, form = "what the branch asks has nothing to do with the axes", "on-a-way"
         if nowhere:
             why, form = "no file that runs with this one maps over an axis", "nowhere"
         return site.finding(
             node,
-            f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
             f"On {site.release('jax')} this raises NameError when it is traced{'' if sure else _WAY}: the function "
             f"runs under {under}.",
+            label=f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
             help="give pmap that axis_name"
             if under.startswith("jax.pmap")
             else "call the function without the collective here (under jit sums are over all devices anyway), or "
@@ -241,7 +239,9 @@ def _nowhere(site: Site) -> bool:
     return site.wants("nowhere") and not site.program.project.holds(site.file.path, *_BINDING)
 
 
-def _bound(program: Program, file: FileFacts, node: ast.AST, depth: int) -> Literal["", "unseen", "somewhere"]:
+def _bound(
+    program: Program, file: FileFacts, node: ast.AST, depth: int
+) -> Literal["", "unseen", "somewhere"]:
     """Whether a way to a function leads through what binds an axis, or is not seen."""
     ends = program.flow.ends(file, node)
     unseen = depth > _DEPTH or ends.cut

@@ -94,9 +94,9 @@ class UntiledGather(Rule):
                 return
             yield site.finding(
                 site.call,
-                "takes the dimension away",
                 f"On {site.release('jax')} the dimension must be exactly as long as the axis has devices, and is gone "
                 "after it; with tiled=True it is split.",
+                label="takes the dimension away",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="scatter",
@@ -104,17 +104,17 @@ class UntiledGather(Rule):
         elif _or_itself(site, node):
             yield site.finding(
                 site.call,
-                f"one dimension more than `{site.text(node)}`, which is given back otherwise",
                 f"On {site.release('jax')} the shards are stacked along a new dimension, and not put together along "
                 "the one they are split over.",
+                label=f"one dimension more than `{site.text(node)}`, which is given back otherwise",
                 help="write tiled=True",
             )
         elif (arranged := mixed_up(site, node)) is not None:
             yield site.finding(
                 arranged,
-                "the shards were stacked in front, and this takes them for columns",
                 f"On {site.release('jax')} the stack has the devices as its first dimension. A reshape keeps the order "
                 "of the numbers and moves no dimension: rows of different shards come to stand in one row.",
+                label="the shards were stacked in front, and this takes them for columns",
                 help="gather with tiled=True and the axis that the array is split along",
                 certainty=Certainty.POSSIBLE,
                 form="reshaped",
@@ -123,9 +123,9 @@ class UntiledGather(Rule):
         elif _inner_axis(site) and not _unstacked(site):
             yield site.finding(
                 site.call,
-                "stacks the shards along a new dimension",
                 f"On {site.release('jax')} the result has one dimension more; tiled=True puts the shards together "
                 "along the dimension named.",
+                label="stacks the shards along a new dimension",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",
@@ -142,7 +142,6 @@ class UntiledGather(Rule):
             raises = bool(event.note) and not turned
             yield site.finding(
                 node,
-                f"a stack with one matrix for each device{elsewhere(site, event)}",
                 f"On {site.release('jax')} the shards are stacked along a new dimension, and "
                 + (
                     f'"{event.note}" has a letter for each dimension of the shard only: it raises ValueError.'
@@ -150,6 +149,7 @@ class UntiledGather(Rule):
                     else "a product is taken of each by itself: it raises where the sizes do not meet, and gives a "
                     "stack of products where they do."
                 ),
+                label=f"a stack with one matrix for each device{elsewhere(site, event)}",
                 help="write tiled=True, and the axis that the array is split along",
                 harm=Harm.CRASH if raises else Harm.SILENT,
                 certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
@@ -220,9 +220,7 @@ def _unstacked(site: Site, words: tuple[str, ...] = _UNSTACKS) -> bool:
         return True
     if site.scope.function() is None:
         return True
-    targets = [
-        one for one in walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    ]
+    targets = [one for one in walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     known = targets if isinstance(parent, ast.Assign) else []
     uses = [use for target in known for use, _ in readers(site.file, target)]
     for use in uses:

@@ -107,17 +107,17 @@ class WrongReducer(Rule):
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
-                f"adds up the means of the shards over {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} the result is {devices(ran, event.axes)} times the mean: every device "
                 "gives the mean of its own data.",
+                label=f"adds up the means of the shards over {shown(event.axes)}{elsewhere(site, event)}",
                 help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
             )
         for _, event, node in _in_results(site, "sum of gradients", done):
             yield site.finding(
                 node,
-                f"adds up the gradients of means{elsewhere(site, event)}",
                 f"On {site.release('jax')} each device has the gradient of the mean over its own data: the sum is as "
                 "many times that of the mean over all data as there are devices, and so is each step of plain SGD.",
+                label=f"adds up the gradients of means{elsewhere(site, event)}",
                 help="write jax.lax.pmean",
                 certainty=Certainty.POSSIBLE,
                 form="gradients",
@@ -129,9 +129,9 @@ class WrongReducer(Rule):
                 continue  # SL402 tells of a shard_map what is declared the same
             yield site.finding(
                 node,
-                f"the sum of one device, divided by a count over {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} this is a part of the mean, another one on each device: what is made of it "
                 "differs, and nothing is raised.",
+                label=f"the sum of one device, divided by a count over {shown(event.axes)}{elsewhere(site, event)}",
                 help="sum both over the devices: psum(sum) / psum(count)",
                 certainty=Certainty.POSSIBLE,
                 form="own-sum",
@@ -141,20 +141,24 @@ class WrongReducer(Rule):
             rows = event.note == "rows"
             yield site.finding(
                 node,
-                f"a sum over {shown(event.axes)}, divided by {'the rows' if rows else 'a sum'} of one device"
-                f"{elsewhere(site, event)}",
                 f"On {site.release('jax')} what is divided is the sum of all devices, and the count that of one: the "
                 + (
                     f"result is {devices(ran, event.axes)} times the mean."
                     if rows
                     else "result is no mean, and another one on each device."
                 ),
+                label=(
+                    f"a sum over {shown(event.axes)}, divided by {'the rows' if rows else 'a sum'} of one device"
+                    f"{elsewhere(site, event)}"
+                ),
                 help="sum both over the devices: psum(sum) / psum(count)",
                 certainty=Certainty.POSSIBLE,
                 form="own-count",
                 why="no sum over the devices goes over the count",
             )
-        for _, event, node in events(site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING):
+        for _, event, node in events(
+            site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING
+        ):
             if node in done:
                 continue
             done.add(node)
@@ -163,8 +167,8 @@ class WrongReducer(Rule):
             logged = kind == "masked" and _is_logged(event.place)
             yield site.finding(
                 node,
-                f"averages the {what} of the shards{elsewhere(site, event)}",
                 f"On {site.release('jax')} this is not that of all data: {why}",
+                label=f"averages the {what} of the shards{elsewhere(site, event)}",
                 help=instead,
                 certainty=Certainty.POSSIBLE,
                 form="logged" if logged else kind,
@@ -179,9 +183,9 @@ class WrongReducer(Rule):
         if found is not None:
             yield site.finding(
                 found.call,
-                f"adds up `{found.gradients}`, and the loss is averaged",
                 f"On {site.release('jax')} each device has the gradient of its own loss: the sum is as many times that "
                 "of the mean as there are devices, and so is each step of plain SGD.",
+                label=f"adds up `{found.gradients}`, and the loss is averaged",
                 help="write jax.lax.pmean",
                 certainty=Certainty.POSSIBLE,
                 form="beside",
@@ -195,9 +199,9 @@ class WrongReducer(Rule):
             scattered = site.api == "jax.lax.psum_scatter"
             yield site.finding(
                 site.call,
-                f"adds up, and `{name}` says that it averages",
                 f"On {site.release('jax')} this is the sum over the devices along the axis, and nothing in `{name}` "
                 "divides it: it is as many times the mean as there are devices.",
+                label=f"adds up, and `{name}` says that it averages",
                 help="divide by jax.lax.axis_size(axis)" if scattered else "write jax.lax.pmean",
                 certainty=Certainty.POSSIBLE,
                 form="named",
@@ -211,9 +215,9 @@ class WrongReducer(Rule):
             own = site.api.rpartition(".")[2]
             yield site.finding(
                 site.call,
-                f"`{own}`, and `{found.function}` is named after `{found.named}`",
                 f"On {site.release('jax')} callers of `{found.function}` get what {own} gives, and nothing in it makes "
                 f"{found.named} of that.",
+                label=f"`{own}`, and `{found.function}` is named after `{found.named}`",
                 help=f"write jax.lax.{found.named}, or name the function after {own}",
                 certainty=Certainty.POSSIBLE,
                 form="named-otherwise",
@@ -227,8 +231,8 @@ class WrongReducer(Rule):
             first, axes, mine = found
             yield site.finding(
                 site.call,
-                f"the mean of the square is over {mine}, that of the array at line {first.lineno} over {axes}",
                 f"On {site.release('jax')} the two are moments of different data: their difference is no variance.",
+                label=f"the mean of the square is over {mine}, that of the array at line {first.lineno} over {axes}",
                 help=f"average both over {axes}",
                 certainty=Certainty.POSSIBLE,
                 form="moments",
@@ -249,8 +253,8 @@ class WrongReducer(Rule):
             )
             yield site.finding(
                 node,
-                f"divides a sum over {shown(event.axes)} by {count}{elsewhere(site, event)}",
                 f"On {site.release('jax')} this is no mean: {told}",
+                label=f"divides a sum over {shown(event.axes)} by {count}{elsewhere(site, event)}",
                 help=f"write jax.lax.pmean, or divide by the devices along {shown(event.axes)}: jax.lax.psum(1, axis)",
                 certainty=Certainty.POSSIBLE,
                 form="by-devices",

@@ -62,8 +62,8 @@ class ApiDeprecated(Rule):
             help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
-            f"deprecated since jax {show(use.entry.deprecated)}",
             f"{name} {_future(use.entry)}.",
+            label=f"deprecated since jax {show(use.entry.deprecated)}",
             help=help,
             fix=fix,
         )

@@ -77,8 +77,8 @@ class ApiRemoved(Rule):
             help += f"; {why}" if why else f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
-            f"removed in {gone}",
             f"On {site.release('jax')} this raises {error}: {gone} removed {use.entry.name}.",
+            label=f"removed in {gone}",
             help=help,
             fix=fix,
             certainty=certainty(site, use),
@@ -96,9 +96,9 @@ class ApiRemoved(Rule):
         assert entry.removed is not None
         yield site.finding(
             given,
-            f"removed in jax {show(entry.removed)}",
             f"On {site.release('jax')} this raises AttributeError: "
             f"jax {show(entry.removed)} removed the option {value.value}.",
+            label=f"removed in jax {show(entry.removed)}",
             help=entry.advice,
             fix=self._left_out(site, entry),
         )
@@ -125,8 +125,8 @@ class ApiRemoved(Rule):
         module, _, last = use.entry.name.rpartition(".")
         yield site.finding(
             use.node,
-            f"not in {site.release('jax')}",
             f"On {site.release('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
+            label=f"not in {site.release('jax')}",
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
             certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )

@@ -75,8 +75,8 @@ class ArrayAttributeRemoved(Rule):
             return
         yield site.finding(
             site.syntax,
-            "jax 0.4.27 removed it",
             f"On {site.release('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
+            label="jax 0.4.27 removed it",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._fix(site, node),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -94,8 +94,8 @@ class ArrayAttributeRemoved(Rule):
         text = f"{site.text(node.value)}.update(spec={site.text(site.call.args[0])})"
         yield site.finding(
             site.syntax,
-            "jax 0.6.2 removed it",
             f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
+            label="jax 0.6.2 removed it",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=_UPDATE),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,

@@ -51,7 +51,9 @@ class KeywordRenamed(Rule):
     harm = Harm.REMOVED
     triggers = (
         Calls("jax.shard_map"),
-        Calls("jax.experimental.pjit.pjit", "jax.lax.with_sharding_constraint", file_says=("axis_resources",)),
+        Calls(
+            "jax.experimental.pjit.pjit", "jax.lax.with_sharding_constraint", file_says=("axis_resources",)
+        ),
         Calls("jax.make_mesh", file_says=("axis_shapes", "axis_sizes")),
         Calls("jax.pmap", file_says=("global_arg_shapes",)),
         Calls("jax.ShapeDtypeStruct", file_says=("vma",)),
@@ -71,8 +73,8 @@ class KeywordRenamed(Rule):
             if entry is not None and not entry.accepted(release):
                 yield site.finding(
                     keyword,
-                    f"{function} takes no {entry.keyword} on {site.release('jax')}",
                     f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
+                    label=f"{function} takes no {entry.keyword} on {site.release('jax')}",
                     help=advice(entry.instead),
                     fix=self._fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
@@ -91,8 +93,8 @@ class KeywordRenamed(Rule):
             fix = site.fix(Safety.SAFE, "give them by keyword", edits)
         yield site.finding(
             given[1],
-            "given by position",
             f"On {site.release('jax')} this raises TypeError: only the function is taken by position.",
+            label="given by position",
             help="write mesh=, in_specs= and out_specs=",
             fix=fix,
         )

@@ -116,8 +116,8 @@ class NameNeverWas(Rule):
         sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
         return site.finding(
             node,
-            f"{missing.module} has no {missing.name}",
             f"On {on} this raises {error}: {history}.",
+            label=f"{missing.module} has no {missing.name}",
             help=_near(missing, site),
             certainty=sure,
             form="" if sure is Certainty.PROVEN else "annotation",

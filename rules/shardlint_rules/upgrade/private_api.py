@@ -61,8 +61,8 @@ class PrivateApi(Rule):
         public = _public(_name_in_module(dotted))
         yield site.finding(
             node,
-            "private",
             f"{dotted} is private: any release of jax may move or remove it.",
+            label="private",
             help=f"`{public}` is public" if public else "",
             form="private",
             why="jax promises nothing of what is below jax._src",

@@ -20,7 +20,15 @@ _OF_MESHES = (
     "device_ids", "is_multi_process", "abstract_mesh",
 )  # fmt: skip
 # What no other class that is called a mesh has for a method.
-_OF_MESHES_ALONE = ("empty", "axis_names", "axis_sizes", "axis_types", "local_mesh", "device_ids", "is_multi_process")
+_OF_MESHES_ALONE = (
+    "empty",
+    "axis_names",
+    "axis_sizes",
+    "axis_types",
+    "local_mesh",
+    "device_ids",
+    "is_multi_process",
+)
 _MESHES = (
     "jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.get_mesh", "jax.sharding.get_abstract_mesh",
     "jax.sharding.AbstractMesh",
@@ -67,7 +75,12 @@ class PropertyCalled(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         call = site.call
-        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords or _asks_first(site, call.func):
+        if (
+            not isinstance(call.func, ast.Attribute)
+            or call.args
+            or call.keywords
+            or _asks_first(site, call.func)
+        ):
             return
         shown = _shown(site, call.func)
         if shown is None:
@@ -75,8 +88,8 @@ class PropertyCalled(Rule):
         text = site.text(call.func)
         yield site.finding(
             call,
-            "a property, not a method",
             f"`{text}` is a property: calling what it holds raises TypeError.",
+            label="a property, not a method",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -95,7 +108,9 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
         if _annotated(site, owner):
             return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
         if node.attr in _OF_MESHES_ALONE and _is_called_mesh(site, owner) and not _own(site, node.attr):
-            return Shown("called-mesh", f"`{site.text(owner)}` is called a mesh, and no class here has such a method")
+            return Shown(
+                "called-mesh", f"`{site.text(owner)}` is called a mesh, and no class here has such a method"
+            )
     if node.attr in _OF_SHARDINGS:
         if is_sharding(value):
             return Shown()
@@ -128,7 +143,9 @@ def _annotated(site: Site, node: ast.expr) -> bool:
 
 
 def _is_called_mesh(site: Site, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute) and last_name(node).lower().removeprefix("_").endswith("mesh")
+    return isinstance(node, ast.Name | ast.Attribute) and last_name(node).lower().removeprefix("_").endswith(
+        "mesh"
+    )
 
 
 def _own(site: Site, name: str) -> bool:
