@@ -1,9 +1,11 @@
-"""A rule's page: what its docstring says, and the two programs of its proof as examples."""
+"""A rule's page: its docstring, with excerpts of the two programs of its proof as examples."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +17,12 @@ from shardlint.rules_api.rule import Rule
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
-HEADINGS = ("What it does", "Why it hurts", "Example", "Use instead", "Fix safety", "Evidence")
-"""The sections of a page, in this order. Where a rule has a proof, the examples come from it, and its docstring has no
-section "Example"; what it says under "Use instead" follows the program."""
-_EXAMPLE, _INSTEAD = HEADINGS[2:4]
+HEADINGS = ("Reports", "Example", "Write instead", "Fix", "Limits")
+"""The sections of a page, in this order. If a rule has a proof, the examples are excerpts of its programs, and the
+docstring has no section "Example"; its text under "Write instead" follows the excerpt."""
+_EXAMPLE, _INSTEAD = HEADINGS[1:3]
+EXAMPLE_LINES = 15
+"""The most lines that an example has."""
 _FIX = {
     "none": "none",
     "safe": "safe",
@@ -77,13 +81,93 @@ def page(rule: type[Rule]) -> str:
 
 
 def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
-    """The sections that show the programs, which `shardlint verify --rules` runs."""
+    """The sections with excerpts of the programs, and links to the programs."""
     bad, good = program(folder / "bad.py"), program(folder / "good.py")
-    proof = f"Both programs are run by `shardlint verify --rules {rule.code}`."
+    marks = _marked_lines(folder / "bad.py", rule.code)
+    first = marks[0] if marks else 1
+    links = " and ".join(f"[{name}](../../fixtures/{rule.code}/{name})" for name in ("bad.py", "good.py"))
+    proof = f"The proof runs {links}: `shardlint verify --rules {rule.code}`."
     return {
-        _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(bad))),
-        _INSTEAD: "\n\n".join((_fenced(good), *([advice] if advice else []), proof)),
+        _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(excerpt(bad.text, first)))),
+        _INSTEAD: "\n\n".join(
+            (
+                _fenced(excerpt(good.text, _counterpart(bad.text, good.text, first))),
+                *([advice] if advice else []),
+                proof,
+            )
+        ),
     }
+
+
+def _marked_lines(file: Path, code: str) -> list[int]:
+    """The lines of a program, counted without its header, that are marked with a rule's code."""
+    lines = header(file.read_text("utf-8")).text.splitlines()
+    return [
+        number for number, line in enumerate(lines, 1) if (mark := _MARKER.search(line)) and code in mark[0]
+    ]
+
+
+def excerpt(text: str, line: int) -> str:
+    """At most `EXAMPLE_LINES` lines of a program around a line: its function or class, or the statements next to it."""
+    tree, lines = ast.parse(text), text.splitlines()
+    scopes = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and _first_line(node) <= line <= (node.end_lineno or 0)
+    ]
+    fitting = [node for node in scopes if _length(node) <= EXAMPLE_LINES]
+    if fitting:
+        scope = max(fitting, key=_length)
+        start, end = _first_line(scope), scope.end_lineno or 0
+    else:
+        body = min(scopes, key=_length).body if scopes else tree.body
+        start, end = _statements_around(body, line)
+    return textwrap.dedent("\n".join(lines[start - 1 : end])) + "\n"
+
+
+def _statements_around(body: list[ast.stmt], line: int) -> tuple[int, int]:
+    """The first and last line of the statements around a line, as many as an example may have."""
+    spans = [
+        (_first_line(one), one.end_lineno or 0)
+        for one in body
+        if not isinstance(one, ast.Import | ast.ImportFrom)
+    ]
+    at = next((number for number, (_, end) in enumerate(spans) if line <= end), len(spans) - 1)
+    first = last = at
+    while True:
+        if first > 0 and spans[last][1] - spans[first - 1][0] < EXAMPLE_LINES:
+            first -= 1
+        elif last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] < EXAMPLE_LINES:
+            last += 1
+        else:
+            break
+    start, end = spans[first][0], spans[last][1]
+    return (start, end) if end - start < EXAMPLE_LINES else (max(line - 7, start), min(line + 7, end))
+
+
+def _counterpart(bad: str, good: str, line: int) -> int:
+    """The line of the right program that replaces a line of the wrong one, or follows where it was."""
+    import difflib
+
+    matcher = difflib.SequenceMatcher(None, bad.splitlines(), good.splitlines(), autojunk=False)
+    for _, first, last, there, _ in matcher.get_opcodes():
+        if first <= line - 1 < last:
+            return (
+                there + line - first
+                if bad.splitlines()[first:last] == good.splitlines()[there:][: last - first]
+                else there + 1
+            )
+    return 1
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])
+
+
+def _length(node: ast.stmt) -> int:
+    return (node.end_lineno or 0) - _first_line(node) + 1
 
 
 def _conditions(shown: Program) -> Iterator[str]:
@@ -96,8 +180,8 @@ def _conditions(shown: Program) -> Iterator[str]:
         yield f"Reported {' and '.join(parts)}:"
 
 
-def _fenced(shown: Program) -> str:
-    return f"```python\n{shown.text}```"
+def _fenced(text: str) -> str:
+    return f"```python\n{text}```"
 
 
 def _certainty(rule: type[Rule]) -> str:

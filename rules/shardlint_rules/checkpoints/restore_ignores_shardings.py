@@ -20,23 +20,22 @@ _SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
 
 
 class RestoreIgnoresShardings(Rule):
-    """A tree is restored by orbax's PyTree handler with a target, whose shardings it does not read.
+    """orbax's PyTree handler ignores the shardings of the restore target.
 
-    ## What it does
-    Reports `PyTreeCheckpointer().restore(path, item=target)`, the same with `Checkpointer(PyTreeCheckpointHandler())`
-    or a `CheckpointManager` of one, and `args.PyTreeRestore(item=target)`, without `restore_args`.
+    Arrays come back as they were saved, on the mesh of the program that saved them. On another number of devices the
+    restore raises.
 
-    ## Why it hurts
-    The handler takes the structure of the target and nothing else: arrays come back placed as they were saved, on the
-    saving program's mesh, and not as the target's leaves say. The step then moves or gathers them, or raises; on
-    another number of devices the restore itself raises. orbax only warns.
+    ## Reports
+    - `target-alone` (likely): `PyTreeCheckpointer().restore(path, item=target)`, the same with
+      `Checkpointer(PyTreeCheckpointHandler())` or a `CheckpointManager` of one, and `args.PyTreeRestore(item=target)`,
+      each without `restore_args`.
 
-    ## Use instead
-    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`; or `args.StandardRestore(target)` and
-    `StandardCheckpointer().restore(path, target)`, which read the shardings of the target.
+    ## Write instead
+    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or
+    `StandardCheckpointer().restore(path, target)`, which reads the shardings of the target.
 
-    ## Evidence
-    Run on orbax 0.12.8. The proof saves on one mesh and restores for another.
+    ## Limits
+    Reported only if the program names a mesh or a `NamedSharding`.
     """
 
     code = "SL701"
@@ -63,12 +62,10 @@ class RestoreIgnoresShardings(Rule):
         text = site.shown(target)
         yield site.finding(
             target,
-            "The PyTree handler restores arrays as they were saved, on the mesh of the program that saved them, "
-            f"wherever the leaves of `{text}` lie.",
-            label="its shardings are not read",
+            f"The restore ignores the shardings of `{text}`: arrays come back as they were saved.",
+            why="the PyTree handler reads the shardings from `restore_args`, and none are passed",
             help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
             form="target-alone",
-            why="no restore_args are given",
         )
 
 
