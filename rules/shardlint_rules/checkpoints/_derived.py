@@ -14,7 +14,12 @@ from shardlint.syntax.nodes import walk
 
 _TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map")
 _ARRAYS = ("jax.numpy.asarray", "jax.numpy.array", "numpy.asarray", "numpy.array", "jax.device_put")
-_HANDING_ON = ("flax.core.freeze", "flax.core.frozen_dict.freeze", "jax.tree.unflatten", "jax.tree_util.tree_unflatten")
+_HANDING_ON = (
+    "flax.core.freeze",
+    "flax.core.frozen_dict.freeze",
+    "jax.tree.unflatten",
+    "jax.tree_util.tree_unflatten",
+)
 _READ = "it is bound to none"
 _DEFAULT = "it lies on the default device alone, unbound"
 _DEPTH = 3
@@ -45,7 +50,12 @@ def _made_of(site: Site, name: ast.Name, depth: int) -> Iterator[Derived]:
     """What the assignments that read a name make of it."""
     for read, alone in readers(site.file, name):
         statement = site.file.statement(read)
-        if not alone or depth > _DEPTH or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        if (
+            not alone
+            or depth > _DEPTH
+            or not isinstance(statement, ast.Assign)
+            or len(statement.targets) != 1
+        ):
             continue
         for target, value in _pairs(statement):
             why = _left(site, value, read)
@@ -96,7 +106,9 @@ def _makes_array(site: Site, function: ast.expr) -> bool:
 
 def holder(scope: Scope, target: ast.expr) -> Scope:
     """Where a target may be assigned to: the class, for an attribute of `self`, else the function."""
-    of_self = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    of_self = (
+        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    )
     owner = scope.parent
     return owner if of_self and owner is not None and owner.kind == "class" else scope
 
@@ -105,7 +117,11 @@ def made_for(site: Site, restored: Derived, scope: Scope) -> Iterator[tuple[ast.
     """The other statements that assign to what gets what was restored, each with the call that gives it."""
     written = site.text(restored.target)
     for statement in walk(holder(scope, restored.target).node):
-        if statement is restored.statement or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        if (
+            statement is restored.statement
+            or not isinstance(statement, ast.Assign)
+            or len(statement.targets) != 1
+        ):
             continue
         for target, given in _pairs(statement):
             whole = target is statement.targets[0] and isinstance(target, ast.Tuple)

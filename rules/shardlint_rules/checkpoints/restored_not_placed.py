@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.mesh.shardings import JITS, PLACING
@@ -54,37 +55,41 @@ _PLACING_WORDS = (
 )
 _DEPTH = 2
 _WHY = {
-    "split-beside": "some of its arrays are split by that sharding",
-    "beside-placed": "what the sharding splits is not known",
+    "split-beside": "this sharding splits some of its arrays",
+    "beside-placed": "shardlint does not know what this sharding splits",
 }
 
 
 class RestoredNotPlaced(Rule):
-    """What is restored is left as it was read, where what is made anew is placed with a sharding.
+    """A restored tree stays on the host, though a freshly initialized one is placed with a sharding.
 
-    ## What it does
-    Reports `params = pickle.load(file)`, and the same through a function of the project that reads with `numpy`,
-    `pickle`, safetensors or `flax.serialization`, in a function that places `params` with a sharding on its other way
-    or above, and does not place what it read. And a function that returns what it read as it is, where its other
-    `return` gives what is placed (`return place(init(key), mesh)`). Likely, too: a part of what was read, as it is or
-    through `jnp.asarray`, for a name or an attribute that gets what is placed on another way.
+    A run that resumes from a checkpoint has its arrays on no device. The jitted step receives them replicated on
+    every device, where a fresh run has one shard on each.
 
-    ## Why it hurts
-    A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them
-    whole on every device, where a run that begins has a shard on each. Nothing is raised while they fit.
+    ## Reports
+    - proven: `params = pickle.load(file)`, or a function of the project that reads with numpy, pickle, safetensors
+      or `flax.serialization`, if another branch or an earlier statement places `params` with a sharding that splits
+      it.
+    - `split-beside` (likely): the same, if the sharding splits some of the arrays.
+    - `returned` (likely): a `return` of the tree as read, if the other `return` of the function places its value.
+    - `derived` (likely): a part of what was read, for a name or attribute that the other branch places.
 
-    ## Use instead
-    Place it on both ways, best behind the branch.
+    ## Write instead
+    Place the tree on both branches, best after the branch.
 
-    ## Evidence
-    The proof shows the restored array whole on every device. Left alone: loaders whose code says anything of
-    placing, and names that are handed to something that places by its name.
+    ## Limits
+    Loaders whose code mentions placement are not reported, nor names passed to a function that places by its name.
     """
 
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
     likely = ("returned", "derived", "split-beside")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "returned": "The caller does not place what the function returns.",
+        "derived": "No other code places the attribute or name.",
+        "split-beside": "The tree has an array that the sharding splits.",
+    }
     triggers = (
         Lines(
             rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",
@@ -121,13 +126,12 @@ class RestoredNotPlaced(Rule):
         text = site.shown(where)
         yield site.finding(
             call.func,
-            f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to none, and at "
-            f"line {where.lineno} `{target.id}` is placed with `{text}`.",
-            label=f"`{target.id}` is left as it was read",
+            f"`{target.id}` stays on the host after the restore; a jitted function receives it replicated.",
+            label="never placed",
             help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form=form,
-            why=_WHY.get(form, ""),
+            why="; ".join(filter(None, (f"line {where.lineno} places it with `{text}`", _WHY.get(form, "")))),
         )
 
     def _made_of_it(self, site: Site, scope: Scope, restored: ast.Assign) -> Iterator[Finding]:
@@ -147,13 +151,12 @@ class RestoredNotPlaced(Rule):
             text = site.shown(where)
             yield site.finding(
                 derived.value,
-                f"On {site.release('jax')} a jitted function gets it whole on every device: {derived.why}, and line "
-                f"{where.lineno} places what it makes for `{written}` by `{text}`.",
-                label=f"`{written}` is left where it was read to",
-                help="place it as the other way does",
+                f"`{written}` stays on the host after the restore; a jitted function receives it replicated.",
+                label="never placed",
+                help=f"place it as line {where.lineno} does",
                 certainty=Certainty.POSSIBLE,
                 form="derived",
-                why="the other way places it",
+                why=f"{derived.why}, and line {where.lineno} places the other value of `{written}` with `{text}`",
             )
 
     def _returned(self, site: Site, scope: Scope, statement: ast.Assign, name: str) -> Iterator[Finding]:
@@ -173,13 +176,12 @@ class RestoredNotPlaced(Rule):
                         text = site.shown(others[index])
                         yield site.finding(
                             value,
-                            f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to "
-                            f"none, and line {other.lineno} returns `{text}`, which is placed.",
-                            label="this is returned as it was read",
-                            help="place it as the other way does",
+                            f"`{name}` is returned from the host; a jitted function receives it replicated.",
+                            label="never placed",
+                            help=f"place it as line {other.lineno} does",
                             certainty=Certainty.POSSIBLE,
                             form="returned",
-                            why=f"what line {other.lineno} returns in its place is put with a sharding",
+                            why=f"line {other.lineno} returns `{text}`, which has a sharding",
                         )
                         return
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.values import (
     CallResult,
@@ -37,24 +38,21 @@ _Spot = tuple[str, int, int]
 
 
 class TargetWithoutShardings(Rule):
-    """The target of a restore has no shardings: `eval_shape` gives shapes and dtypes alone.
+    """A restore target from `eval_shape` has no shardings, so orbax restores onto the saved mesh or one device.
 
-    ## What it does
-    Reports `jax.eval_shape(init, key)`, and `jax.ShapeDtypeStruct` without `sharding=` that is mapped over a tree,
-    where the result becomes the target of orbax' `StandardRestore` or `StandardCheckpointer().restore`, or its leaves
-    are asked for their `.sharding` beside a restore, in a program that shards its state.
+    On another mesh the step moves or replicates all weights. On other devices the restore raises.
 
-    ## Why it hurts
-    orbax restores each array as the target says. Where that says no sharding it takes the one that was saved, on the
-    mesh of the program that saved it: on another mesh the step moves all weights, or gets them whole; on other devices
-    the restore raises. `.sharding` of such a leaf is None, and what is made with it lies on one device.
+    ## Reports
+    - `restored` (likely): `jax.eval_shape(init, key)`, or a mapped `jax.ShapeDtypeStruct` without `sharding=`, that
+      becomes the target of `StandardRestore` or `StandardCheckpointer().restore` in a program that shards its
+      state. Also reads of `.sharding` on such leaves next to a restore.
 
-    ## Use instead
+    ## Write instead
     `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
 
-    ## Evidence
-    Run on orbax 0.12.8 and jax 0.12. The proof saves on one mesh and restores for another. Left alone: what is placed
-    after it is restored, and trees that another function of the project works on, which may add the shardings.
+    ## Limits
+    Trees that are placed after the restore are not reported, nor trees that another function of the project
+    changes.
     """
 
     code = "SL703"
@@ -62,6 +60,7 @@ class TargetWithoutShardings(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("restored",)
+    assumptions: ClassVar[Mapping[str, str]] = {"restored": "No other code adds shardings to the target."}
     triggers = (Calls(*_ABSTRACT, _STRUCT),)
     forms = ("call",)
     project = "orbax"
@@ -82,12 +81,12 @@ class TargetWithoutShardings(Rule):
             return
         yield site.finding(
             site.call,
-            f"At {spots[spot]} it says how arrays are restored: where the target has no sharding, they come back as "
-            "they were saved, whatever the mesh of this program is, or on one device.",
-            label="it has no shardings",
-            help="give each leaf its own: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)",
+            f"The restore at {spots[spot]} ignores this program's mesh: its target has no shardings.",
+            label="no shardings",
+            help="give each leaf its sharding: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding)",
             form="restored",
-            why="the program shards its state, and nothing places what is restored",
+            why="orbax uses the saved sharding for a target leaf without one; the program shards its state and places "
+            "nothing after the restore",
         )
 
 
@@ -102,7 +101,7 @@ def _restored(site: Site) -> Iterator[tuple[_Spot, str]]:
             for place in _makers(site, Place(file, target), 0):
                 if isinstance(place.node, ast.Call):
                     spot = str(place.file.path), place.node.lineno, place.node.col_offset
-                    yield spot, f"{file.path.name} (line {target.lineno})"
+                    yield spot, f"{file.path.name}:{target.lineno}"
 
 
 def _targets(site: Site, file: FileFacts) -> Iterator[ast.expr]:

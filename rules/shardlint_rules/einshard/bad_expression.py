@@ -12,28 +12,19 @@ from shardlint_rules.einshard.expression import Element, Expression, Fault
 
 
 class BadExpression(Rule):
-    """An einshard expression cannot be parsed, or cannot be met.
+    """An einshard expression has a syntax error, or does not fit its array.
 
-    ## What it does
-    Parses the expression of `einshard(x, expression)` and `make_sharding(expression)` and reports, at the element:
-
-    - what the grammar has no place for: digits or `*` left of the arrow, commas, parentheses, `y*4`, `y**`;
-    - an ellipsis on one side only, or two on one side; in `make_sharding`, one without `n_dims`;
-    - a name on the left that is not on the right, or stands twice on the left;
-    - a number of names that is not the number of dimensions, where the array's shape is known;
-    - a count that does not divide its dimension, where that is known;
-    - an expression without any count or star: it has no use for more than one device.
-
-    With `--certainty possible` also three or more stars: the ratio is a root taken in floating point, which for three
-    stars is whole for 8 and 27 devices, and not for 64.
-
-    ## Why it hurts
-    einshard raises when the line runs: `ValueError` for the grammar, `KeyError` for a missing name, `AssertionError`
+    einshard raises when the line runs: `ValueError` for syntax, `KeyError` for a missing name, `AssertionError`
     without a message for most others.
 
-    ## Evidence
-    Run with einshard 0.2.0 on jax 0.4.38 and 0.12; the parser here
-    was compared with einshard's own on generated expressions.
+    ## Reports
+    - proven: syntax errors: digits or `*` left of the arrow, commas, parentheses, `y*4`, `y**`.
+    - proven: an ellipsis on one side only, or two on one side; in `make_sharding`, an ellipsis without `n_dims`.
+    - proven: a name on the left that the right side lacks, or that the left side repeats.
+    - proven: a number of names other than the number of dimensions, or a count that does not divide its dimension.
+    - proven: an expression without any count or star, which has no use for more than one device.
+    - possible: three or more stars. Their sizes are a floating-point root, which is exact for 8 and 27 devices, not
+      for 64.
     """
 
     code = "SL651"
@@ -62,10 +53,8 @@ class BadExpression(Rule):
         elif given.parsed.stars >= 3:
             stars = [element for element in given.parsed.right if element.starred]
             last = stars[-1]
-            fault = Fault(last.start, last.end, f"the {len(stars)} stars share what is left over")
-            text = (
-                f"AssertionError for numbers of devices whose root {len(stars)} is not exact, 64 among them"
-            )
+            fault = Fault(last.start, last.end, f"{len(stars)} stars share the remaining devices")
+            text = f"AssertionError if the root {len(stars)} of the device count is inexact, such as for 64"
             yield self._finding(site, given, fault, text, Certainty.POSSIBLE)
 
     def _finding(
@@ -76,9 +65,10 @@ class BadExpression(Rule):
             label = f"in {given.text!r}, at {given.text[fault.start : fault.end]!r}: {label}"
         return site.finding(
             given.node,
-            f"On {site.release('einshard')} this raises {raised}.",
+            f"This einshard expression raises {raised}.",
             label=label,
-            help="write names and spaces left of `->`, and right of it each name with its count, as in `x y -> x y*`",
+            why=f"checked for {site.release('einshard')}",
+            help="write names and spaces left of `->`, and each name with its count right of it, as in `x y -> x y*`",
             span=given.span(fault.start, fault.end),
             certainty=certainty,
         )
@@ -100,11 +90,11 @@ def _ellipsis(site: Site, given: Expression) -> Found:
     right = [element for element in given.right if element.ellipsis]
     for side in (left, right):
         if len(side) > 1:
-            return _at(side[1], "a second `...` on one side"), "AssertionError, without a message"
+            return _at(side[1], "second `...` on one side"), "AssertionError, without a message"
     if left and not right:
-        return _at(left[0], "it has no `...` on the right"), "AssertionError, without a message"
+        return _at(left[0], "no `...` on the right"), "AssertionError, without a message"
     if right and not left:
-        return _at(right[0], "it has no `...` on the left"), "AssertionError, without a message"
+        return _at(right[0], "no `...` on the left"), "AssertionError, without a message"
     if left and site.api == MAKE and not site.arguments.may_have("n_dims", ()):
         return _at(left[0], "`...` needs n_dims="), "AssertionError, without a message"
     return None
@@ -116,9 +106,9 @@ def _names(site: Site, given: Expression) -> Found:
         if element.name is None:
             continue
         if given.taken(element.name) is None:
-            return _at(element, "it is not on the right"), f"KeyError: {element.name!r}"
+            return _at(element, "not on the right side"), f"KeyError: {element.name!r}"
         if element.name in seen:
-            return _at(element, "the name of an earlier dimension"), _duplicate(site)
+            return _at(element, "repeats an earlier name"), _duplicate(site)
         seen.add(element.name)
     return None
 
@@ -145,13 +135,13 @@ def _sizes(site: Site, given: Expression) -> Found:
         size, taken = dims[at], given.taken(element.name or "")
         at += 1
         if size is not None and taken is not None and size % taken.count:
-            fault = _at(taken, f"{element.name} is {size} long")
-            return fault, f"an error: {size} cannot be split by {taken.count}"
+            fault = _at(taken, f"{element.name} has size {size}")
+            return fault, f"an error: {taken.count} does not divide {size}"
     return None
 
 
 def _counts(given: Expression) -> Found:
     if given.stars or given.fixed() > 1:
         return None
-    text = "it asks for one device: a star or a count takes the others"
+    text = "uses one device; add a star or a count"
     return _whole(given.right, text), "ValueError wherever there is more than one device"

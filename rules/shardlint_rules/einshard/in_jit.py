@@ -20,22 +20,17 @@ _DEPTH = 4
 
 
 class EinshardInJit(Rule):
-    """`einshard` is called in traced code, where it raises.
+    """`einshard` raises in traced code, because it reads the array.
 
-    ## What it does
-    Reports `einshard(x, expression)` in code that is traced by jit, scan, shard_map and the like, also when a traced
-    function reaches it through other functions and files.
+    ## Reports
+    - proven: `einshard(x, expression)` in code that jit, scan, shard_map or another transform traces, also through
+      calls in other files.
 
-    ## Why it hurts
-    `einshard` reads the array piece by piece and lays the pieces on devices. In a trace there are no pieces to read:
-    `UnexpectedTracerError` is raised. A NumPy array can be read there, and is left alone.
+    ## Fix
+    Unsafe: the constraint changes the compiled program, and its mesh is that of the expression.
 
-    ## Fix safety
-    Unsafe: the constraint shapes the compiled program, and its mesh is the expression's own, which must go with
-    those of the arguments.
-
-    ## Evidence
-    Run with einshard 0.2.0 on jax 0.4.38 and 0.12.
+    ## Limits
+    A NumPy array can be read in a trace and is not reported.
     """
 
     code = "SL653"
@@ -56,10 +51,11 @@ class EinshardInJit(Rule):
         sure = site.region.proven and _traced(site, array)
         yield site.finding(
             site.call.func,
-            f"On {site.release('jax')} this raises UnexpectedTracerError: einshard reads the array, and here is none.",
+            f"`einshard` raises UnexpectedTracerError here: it reads `{' '.join(site.text(array).split())}`, a tracer.",
             via=site.region,
-            help="constrain it by jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
-            "or place it before the traced function is called",
+            why=f"checked for {site.release('jax')}",
+            help="write jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
+            "or place the array before the traced call",
             fix=self._fix(site, array),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
         )

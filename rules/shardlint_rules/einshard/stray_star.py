@@ -14,30 +14,22 @@ _WHY = "the array gets another sharding, which must divide it"
 
 
 class StrayStar(Rule):
-    """An einshard expression replicates where it was meant to split.
+    """An einshard expression replicates a dimension that it seems to shard.
 
-    ## What it does
-    Reports, in the expression of `einshard` and `make_sharding`:
+    An element without a name copies the array to that many devices, so `y *` is not `y*`. If a name is repeated on
+    the right, the last one counts. einshard raises nothing.
 
-    - a star on its own behind a name, in an expression that splits no dimension: `x y -> x y *`;
-    - a name that stands twice on the right, the earlier time with a count or star: `x y -> x* x y`.
+    ## Reports
+    - proven: a separate star after a name, in an expression that shards no dimension: `x y -> x y *`.
+    - proven: a name that is repeated on the right, the earlier time with a count or star: `x y -> x* x y`.
+    - possible: a separate star after a name if another dimension is sharded, and a name with a count or star that
+      the left side lacks.
 
-    With `--certainty possible` also a star on its own behind a name where something else is split, and a name with
-    a count or star that the left side does not have.
+    ## Write instead
+    To replicate on purpose put the star first, as einshard's examples do: `... -> * ...`.
 
-    ## Why it hurts
-    An element without a name copies the array to so many devices. `y *` is not `y*`: every device gets the whole
-    array. Of a name that stands twice the last one counts, and the devices of the others hold copies. Nothing is
-    raised.
-
-    ## Use instead
-    To replicate an array on purpose put the star in front, as einshard's own examples do: `... -> * ...`.
-
-    ## Fix safety
-    Unsafe: the array is split over devices from then on, and where they do not divide it, an error is raised.
-
-    ## Evidence
-    Run with einshard 0.2.0 on jax 0.4.38 and 0.12.
+    ## Fix
+    Unsafe: the array is sharded from then on, and a device count that does not divide it raises.
     """
 
     code = "SL652"
@@ -76,8 +68,8 @@ class StrayStar(Rule):
                     site,
                     given,
                     element,
-                    "no dimension has this name",
-                    "the array is copied to these devices",
+                    "not on the left side",
+                    f"The array is replicated over the devices of `{element.name}`: no dimension has this name.",
                     "name a dimension of the left side",
                     certainty=Certainty.POSSIBLE,
                 )
@@ -89,14 +81,14 @@ class StrayStar(Rule):
     def _stray(self, site: Site, given: Written, name: Element, star: Element, split: bool) -> Finding:
         gap = given.span(name.end, star.start)
         edits = [Edit(*gap, "")] if gap is not None else []
-        what = "is copied to the devices that are left" if split else "lies whole on every device"
+        where = "the remaining devices" if split else "all devices"
         return self._finding(
             site,
             given,
             star,
-            f"a star on its own; {name.name} is not split by it",
-            f"the array {what}",
-            f"write {name.name}* without the space, or put the star in front to replicate",
+            "a separate element",
+            f"The array is replicated on {where}: the star does not shard `{name.name}`.",
+            f"write {name.name}* without the space, or put the star first to replicate",
             fix=self._fix(site, edits, f"write {name.name}*"),
             certainty=Certainty.POSSIBLE if split else None,
         )
@@ -111,10 +103,10 @@ class StrayStar(Rule):
             site,
             given,
             lost,
-            f"{lost.name} stands again behind it, and that one counts",
-            f"the devices taken here hold copies, and {lost.name} is not split over them",
+            "a later element has this name",
+            f"`{lost.name}` is not sharded over these devices: its last element counts, and they hold copies.",
             f"write {lost.name} once",
-            fix=self._fix(site, edits, f"leave the second {lost.name} out"),
+            fix=self._fix(site, edits, f"remove the second {lost.name}"),
         )
 
     def _fix(self, site: Site, edits: list[Edit], message: str) -> Fix | None:
@@ -126,7 +118,7 @@ class StrayStar(Rule):
         given: Written,
         element: Element,
         label: str,
-        what: str,
+        message: str,
         help: str,
         fix: Fix | None = None,
         certainty: Certainty | None = None,
@@ -135,8 +127,9 @@ class StrayStar(Rule):
             label = f"in {given.text!r}: {label}"
         return site.finding(
             given.node,
-            f"On {site.release('einshard')} {what}.",
+            message,
             label=label,
+            why=f"checked for {site.release('einshard')}",
             help=help,
             fix=fix,
             span=given.of(element),

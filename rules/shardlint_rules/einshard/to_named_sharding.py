@@ -11,7 +11,7 @@ from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax import Scope
+from shardlint.syntax import Scope, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
 from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
@@ -23,28 +23,23 @@ _WHY = "all arrays move to one mesh, and sizes that do not divide by its axes ra
 
 
 class EinshardToNamedSharding(Rule):
-    """A codemod: `einshard` becomes `device_put` with a NamedSharding, on one mesh for the file.
+    """A codemod: rewrites `einshard` to `device_put` with a NamedSharding, on one mesh for the file.
 
-    ## What it does
-    Off by default: ask for it with `--select SL654`. Reports each `einshard(x, expression)` and
-    `make_sharding(expression)` whose expression the text tells, outside traced code, and rewrites them all together.
+    Each einshard call makes its own mesh, with an axis for every element of its expression. From jax 0.9.2 a jit
+    that takes arrays of two such meshes raises `IndivisibleError` for many pairs. Its axes have no names for `psum`
+    or a constraint.
 
-    ## Why it hurts
-    Each call makes a mesh of its own, with an axis for every element of its expression. From jax 0.9.2 a jit that
-    takes arrays of two of them, or one with an array of your own mesh, raises `IndivisibleError` for many pairs. And
-    an expression has no axis name for `psum` or a constraint to speak of.
+    ## Reports
+    - proven, only with `--select SL654`: each `einshard(x, expression)` and `make_sharding(expression)` outside
+      traced code whose expression is known. All calls of a file are rewritten together.
 
-    ## Use instead
-    Each function gets the mesh where it first needs it: meshes of the same devices and names are one mesh to jax.
+    ## Write instead
+    Each function makes the mesh before its first use. jax treats meshes of the same devices and names as one.
 
-    ## Fix safety
-    Unsafe: arrays that meet those of einshard elsewhere are on another mesh then. Not offered where expressions split
-    the devices in different ways, where two stars make the sizes a root of the device count, where a split dimension
-    stands behind an ellipsis of unknown length, or where a name for the mesh is not free.
-
-    ## Evidence
-    Nine expressions and their rewrites gave equivalent shardings and the same piece on
-    each device. Run with einshard 0.2.0 on jax 0.4.38 (where the meshes go together) and 0.12 (where they raise).
+    ## Fix
+    Unsafe: arrays that meet arrays of other einshard calls are then on another mesh. Not offered if expressions use
+    the devices in different ways, two stars make the sizes a root of the device count, a sharded dimension follows
+    an ellipsis of unknown length, or no name for the mesh is free.
     """
 
     code = "SL654"
@@ -66,13 +61,13 @@ class EinshardToNamedSharding(Rule):
         mesh = shared_mesh(call.parsed for call in calls)
         reason = "" if isinstance(mesh, SharedMesh) else mesh
         fix = self._fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
-        says = "its mesh is this expression's own"
-        if site.allows("jax", ">=0.9.2"):
-            says += ": a jit that takes arrays of two such meshes can raise IndivisibleError"
+        raises = site.allows("jax", ">=0.9.2")
         yield site.finding(
             site.call.func,
-            f"On {site.release('jax')} {says}.",
-            label="a mesh of its own",
+            f"`{last_name(site.call.func)}` makes a mesh for this expression alone.",
+            why=f"a jit that takes arrays of two such meshes can raise IndivisibleError on {site.release('jax')}"
+            if raises
+            else "",
             help=f"rewrite it by hand: {reason}"
             if reason
             else "write device_put with a NamedSharding of one mesh",

@@ -26,28 +26,23 @@ _ALIKE = 0.8
 
 
 class AxisMappingKey(Rule):
-    """An axis mapping names an axis that is not there.
+    """An axis mapping has a key or a mesh axis that does not exist.
 
-    ## What it does
-    Looks at the mappings given to `hax.axis_mapping`, `hax.shard` and `hax.named_jit` and reports
+    An unknown mesh axis raises at the first array with the key's axis. A misspelled key is silent: the axis it was
+    meant for is not sharded.
 
-    - a mesh axis that the mesh in context (or the one given) does not have;
-    - a key that is not an axis of the program, where the file makes an `Axis` with nearly the same name; also in a
-      mapping that a class keeps as a field (`parameter_axis_resources`), of an axis made anywhere in the project;
-    - in `axis_mapping(..., merge=True)`, a key that the mapping around it has with another mesh axis.
+    ## Reports
+    - proven: a mesh axis that the mesh in context, or the mesh argument, does not have.
+    - proven: a key that no `Axis` of the file has, if an `Axis` has nearly the same name. Also in a mapping that a
+      class has as a field default, against every `Axis` of the project.
+    - proven: in `axis_mapping(..., merge=True)`, a key that the outer mapping maps to another mesh axis. The outer
+      mapping wins.
 
-    ## Why it hurts
-    An unknown mesh axis raises `ValueError` at the first array that has the key's axis. A misspelled key raises
-    nothing: the axis it was meant for is not split, and every device holds all of it. And `merge=True` lets the
-    outer mapping win over the one that is being entered.
+    ## Fix
+    Unsafe: the axis is sharded from then on, and a mesh that does not divide it raises.
 
-    ## Fix safety
-    Unsafe: arrays with the axis are split from then on, and where the mesh does not divide it, an error is raised.
-
-    ## Evidence
-    Run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and
-    0.12. Without `merge` the inner mapping replaces the outer one, as Levanter's two mappings need it: that is left
-    alone.
+    ## Limits
+    Without `merge` the inner mapping replaces the outer one, which is not reported.
     """
 
     code = "SL602"
@@ -109,8 +104,8 @@ class AxisMappingKey(Rule):
         there = ", ".join(meshes[0])
         return site.finding(
             node,
-            f"On {site.release('haliax')} this raises ValueError at the first array with the axis {key!r}.",
-            label=f"the mesh has no axis {missing[0]!r}; it has {there}",
+            f"The first array with the axis `{key}` raises ValueError: the mesh has no axis `{missing[0]}`.",
+            why=f"the mesh has the axes {there}; checked for {site.release('haliax')}",
             help="name an axis of the mesh",
             harm=Harm.CRASH,
         )
@@ -128,8 +123,9 @@ class AxisMappingKey(Rule):
         why = "arrays with this axis get another sharding"
         return site.finding(
             node,
-            f"On {site.release('haliax')} the axis {near[0]!r} is not split, and nothing says so.",
-            label=f"no axis has this name; there is {near[0]!r}",
+            f"The axis `{near[0]}` is not sharded: the mapping spells it `{key}`.",
+            label=f"did you mean {near[0]!r}?",
+            why=f"{site.release('haliax')} ignores keys that no axis has",
             fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),
         )
 
@@ -147,9 +143,9 @@ class AxisMappingKey(Rule):
         where = f"line {outer.place.line}"
         return site.finding(
             node,
-            f"On {site.release('haliax')} merge=True lets the outer mapping win: this entry says nothing.",
-            label=f"the mapping entered at {where} has another axis for it, and keeps it",
-            help="enter one mapping that holds all entries, without merge=True",
+            f"The entry `{key}` has no effect: with merge=True the outer mapping wins.",
+            why=f"the mapping entered at {where} maps `{key}` to another mesh axis",
+            help="enter one mapping with all entries, without merge=True",
         )
 
 

@@ -19,30 +19,23 @@ PARAMETERS = (
     "parameter_mapping",
     "compute_mapping",
 )
-LABEL = "a mesh, where the axis mapping belongs"
 
 
 class MeshGivenAsMapping(Rule):
-    """A mesh is given to haliax where it takes an axis mapping.
+    """A mesh is passed to haliax as the axis mapping.
 
-    ## What it does
-    Reports a mesh as the second argument (`mapping`) of `hax.shard` and `hax.shard_with_axis_mapping`, whose third is
-    the mesh; as the mapping of `hax.axis_mapping` and `hax.fsdp`; and as `axis_resources`, `in_axis_resources` or
-    `out_axis_resources` of `hax.named_jit`.
+    `hax.shard(x, mesh)` raises `AttributeError` if a mesh is in context, and otherwise does nothing. With the
+    mapping in the third place it raises `AssertionError` without a message. `axis_mapping`, `named_jit` and `fsdp`
+    raise when they are entered or called.
 
-    ## Why it hurts
-    `hax.shard(x, mesh)` raises `AttributeError: 'Mesh' object has no attribute 'get'` where a mesh is in context. Where
-    none is, it does nothing, and `x` stays on one device. With the mapping in the third place it always raises
-    `AssertionError`, without a message. `hax.axis_mapping` raises `TypeError` when it is entered, and a function of
-    `hax.named_jit` or `hax.fsdp` when it is called.
+    ## Reports
+    - proven: a mesh as `mapping` of `hax.shard`, `hax.shard_with_axis_mapping`, `hax.axis_mapping` or `hax.fsdp`.
+    - proven: a mesh as `axis_resources`, `in_axis_resources` or `out_axis_resources` of `hax.named_jit`.
 
-    ## Fix safety
-    Safe where mesh and mapping are exchanged, for that raised before. Unsafe where the mesh becomes `mesh=`: what was
-    left where it was is sharded then, by the mapping that is in context. Which mapping is meant for a context or a
-    compiled function, nobody but you can say.
-
-    ## Evidence
-    Run with haliax 1.3 on jax 0.4.30, and with 1.4.dev453 on jax 0.6.2 and 0.12.
+    ## Fix
+    Safe if mesh and mapping are exchanged, because that raised before. Unsafe if the mesh becomes `mesh=`: the
+    array is then sharded by the mapping in context. Not offered for contexts and compiled functions, whose mapping
+    shardlint can't know.
     """
 
     code = "SL605"
@@ -75,28 +68,34 @@ def mappings(site: Site) -> Iterator[ast.expr]:
 def elsewhere(site: Site, given: ast.expr) -> Finding:
     """The mapping of a context, or of a compiled function."""
     entered = site.api == "haliax.axis_mapping"
-    raises = "entering this raises TypeError" if entered else "every call of what this makes raises"
+    raises = "Entering this context raises TypeError" if entered else "Every call of the result raises"
     return site.finding(
         given,
-        f"On {site.release('haliax')} {raises}: mesh axes are looked up in it by axis names.",
-        label=LABEL,
-        help="give a dict from axis names to mesh axes",
+        f"{raises}: `{site.shown(given)}` is a mesh, not an axis mapping.",
+        why=f"{site.release('haliax')} looks axis names up in the mapping",
+        help="pass a dict from axis names to mesh axes",
         harm=Harm.CRASH,
     )
 
 
 def in_shard(site: Site, given: ast.expr) -> Finding:
     """The mapping of `hax.shard`, which takes the mesh behind it."""
-    release, mesh = site.release("haliax"), site.argument("mesh")
+    mesh = site.argument("mesh")
     if mesh is not None and is_mapping(site, mesh):
-        what, harm = "raises AssertionError, without a message", Harm.CRASH
+        effect, harm = "raises AssertionError without a message", Harm.CRASH
     elif mesh is not None and is_mesh(site, mesh):
-        what, harm = "raises AttributeError: it looks axis names up in the mesh", Harm.CRASH
+        effect, harm = "raises AttributeError", Harm.CRASH
     else:
-        what, harm = "raises AttributeError under a mesh, and does nothing without one", Harm.SILENT
+        effect, harm = "raises AttributeError under a mesh and does nothing without one", Harm.SILENT
     fix = rewritten(site, given, mesh)
-    help = fix.message.removeprefix("write: ") if fix is not None else "give the mapping first, then the mesh"
-    return site.finding(given, f"On {release} this {what}.", label=LABEL, help=help, harm=harm, fix=fix)
+    return site.finding(
+        given,
+        f"`hax.shard` {effect}: `{site.shown(given)}` is a mesh, not an axis mapping.",
+        why=f"{site.release('haliax')} looks axis names up in the mapping",
+        help="pass the mapping first, then the mesh",
+        harm=harm,
+        fix=fix,
+    )
 
 
 def rewritten(site: Site, given: ast.expr, mesh: ast.expr | None) -> Fix | None:

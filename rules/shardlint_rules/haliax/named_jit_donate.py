@@ -11,36 +11,29 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safe
 from shardlint.rules_api.site import Site
 
 _JIT = "haliax.named_jit"
-_ARGNUMS = "TypeError: jax.jit gets it twice, as named_jit gives its own"
-_ARGNAMES = "ValueError: what named_jit compiles has no arguments of these names"
+_ARGNUMS = "TypeError (named_jit passes its own to jax.jit)"
+_ARGNAMES = "ValueError (its compiled function has other names)"
 _OTHERS = {
-    "static_argnums": (_ARGNUMS, "leave it out: named_jit holds static whatever is not an array"),
-    "static_argnames": (_ARGNAMES, "leave it out: named_jit holds static whatever is not an array"),
+    "static_argnums": (_ARGNUMS, "remove it: named_jit treats everything that is not an array as static"),
+    "static_argnames": (_ARGNAMES, "remove it: named_jit treats everything that is not an array as static"),
     "donate_argnames": (_ARGNAMES, "write donate_kwargs={...: True}"),
-    "donate": ("TypeError: jax.jit does not know it", "write donate_args=, a bool or a tuple of bools"),
+    "donate": ("TypeError", "write donate_args=, a bool or a tuple of bools"),
 }
 
 
 class NamedJitDonate(Rule):
-    """`hax.named_jit` is told what to donate, or what is static, as `jax.jit` is.
+    """`hax.named_jit` gets donation or static arguments in the form of `jax.jit`.
 
-    ## What it does
-    Reports, in calls of `hax.named_jit`, as a decorator or in a `partial` too:
+    The first call raises `ValueError` or `TypeError`, with messages about `filter_spec` and arguments that nobody
+    passed.
 
-    - indexes in `donate_args`, which takes a bool, or a tuple with a bool (or a tree of them) for each argument;
-    - more flags in it than the function has arguments;
-    - `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
+    ## Reports
+    - proven: indexes in `donate_args`, which takes a bool, or a tuple with a bool for each argument.
+    - proven: more flags than the function has arguments.
+    - proven: `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
 
-    ## Why it hurts
-    What named_jit compiles is a function of its own, with the arguments regrouped; everything else it hands on to
-    `jax.jit`. The first call raises `ValueError` or `TypeError`, with messages that speak of `filter_spec` and of
-    arguments nobody gave.
-
-    ## Fix safety
-    Safe: the same arguments are donated. Not offered for numbers that may be meant as flags: `(0, 1)`.
-
-    ## Evidence
-    Run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and 0.12.
+    ## Fix
+    Safe: the same arguments are donated. Not offered for numbers that may be flags, such as `(0, 1)`.
     """
 
     code = "SL603"
@@ -62,8 +55,7 @@ class NamedJitDonate(Rule):
                 raised, instead = _OTHERS[keyword.arg]
                 yield site.finding(
                     keyword,
-                    f"On {site.release('haliax')} the first call raises {raised}.",
-                    label=f"named_jit does not take {keyword.arg}",
+                    f"`named_jit` does not take `{keyword.arg}`: the first call raises {raised}.",
                     help=instead,
                 )
 
@@ -72,8 +64,7 @@ class NamedJitDonate(Rule):
         flags = _as_flags(_indexes(site.value(keyword.value)))
         return site.finding(
             keyword,
-            f"On {site.release('haliax')} the first call raises {_ARGNUMS}.",
-            label="named_jit does not take donate_argnums",
+            f"`named_jit` does not take `donate_argnums`: the first call raises {_ARGNUMS}.",
             help="write donate_args=, a tuple with a bool for each argument",
             fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
         )
@@ -95,8 +86,8 @@ class NamedJitDonate(Rule):
             flags = _as_flags(indexes) if indexes is not None and _surely_indexes(indexes) else None
             yield site.finding(
                 keyword.value,
-                f"On {site.release('haliax')} the first call raises {text}.",
-                label="donate_args takes a bool for each argument, no index",
+                f"The first call raises {text}.",
+                why="donate_args takes a bool for each argument, not an index",
                 help="write True or False for each argument, as in donate_args=(True, False)",
                 fix=None if flags is None else self._fix(site, keyword, flags),
             )
@@ -105,10 +96,8 @@ class NamedJitDonate(Rule):
         if isinstance(value, Items) and not value.open and most is not None and len(value.items) > most:
             yield site.finding(
                 keyword.value,
-                f"On {site.release('haliax')} the first call raises ValueError: Expected {most} donate_args, "
-                f"got {len(value.items)}.",
-                label=f"{len(value.items)} flags for {most} argument{'s' if most != 1 else ''}",
-                help="write a flag for each positional argument, or fewer",
+                f"The first call raises ValueError: Expected {most} donate_args, got {len(value.items)}.",
+                help="write at most one flag for each positional argument",
             )
 
     def _fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:

@@ -9,34 +9,29 @@ from typing import ClassVar
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.haliax.meshes import is_mesh
 
 _AUTO = "haliax.auto_sharded"
 
 
 class ShardWithoutMapping(Rule):
-    """`hax.shard` finds no axis mapping, or no mesh, and does nothing.
+    """`hax.shard` does nothing without an axis mapping or a mesh.
 
-    ## What it does
-    Reports `hax.shard`, `hax.shard_with_axis_mapping` and `hax.auto_sharded`
+    The array stays replicated on one device. Inside jit haliax reports nothing; outside, it warns about a missing
+    mapping.
 
-    - that have a mapping, given or by `hax.axis_mapping`, and surely no mesh: none is given, and neither `with mesh:`
-      nor `jax.set_mesh` is around them, on any way that leads there;
-    - `hax.shard` that surely has no mapping. For `auto_sharded`, which a library may call for whoever has one, this
-      is possible only.
+    ## Reports
+    - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed
+      and no `with mesh:` or `jax.set_mesh` surrounds any call path to it.
+    - proven: `hax.shard` without a mapping, passed or in context.
+    - possible: `hax.auto_sharded` without a mapping, which a library may call for callers that have one.
 
-    A mesh where the mapping belongs, `hax.shard(x, mesh)`, is SL605.
+    ## Write instead
+    Without a context: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
 
-    ## Why it hurts
-    The array stays where it is, whole on one device. Inside jit nothing is said at all. Outside, `hax.shard` warns that
-    it has no mapping; that it has no mesh, only late development releases of haliax 1.4 tell.
-
-    ## Use instead
-    or, without any context, `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
-
-    ## Evidence
-    Run with haliax 1.3 on jax 0.4.30, and with 1.4.dev404 and
-    1.4.dev453 on jax 0.6.2 and 0.12.
+    ## Limits
+    A mesh in the place of the mapping, `hax.shard(x, mesh)`, is SL605.
     """
 
     code = "SL601"
@@ -63,23 +58,25 @@ class ShardWithoutMapping(Rule):
 
     def _unmapped(self, site: Site) -> Finding:
         inside = site.region.proven
-        told = "" if inside or site.api == _AUTO else ", with a RuntimeWarning"
+        warning = "" if inside or site.api == _AUTO else " and warns"
+        name = last_name(site.call.func)
         return site.finding(
             site.call.func,
-            f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
-            label="no axis mapping is given, and none is around it",
-            help="give the mapping, or enter it by `with hax.axis_mapping(...)`",
+            f"`{name}` does nothing{warning}: no axis mapping is passed or in context.",
+            why=f"{site.release('haliax')} leaves the array as it is",
+            help="pass the mapping, or enter it with `with hax.axis_mapping(...)`",
             certainty=Certainty.POSSIBLE if site.api == _AUTO else None,
         )
 
     def _no_mesh(self, site: Site) -> Finding:
         warns = site.allows("haliax", ">=1.4") and not site.region.proven
-        told = ", and at most warns" if warns else ", and nothing says so"
+        warning = " and at most warns" if warns else ""
+        name = last_name(site.call.func)
         return site.finding(
             site.call.func,
-            f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
-            label="it has a mapping and no mesh",
-            help="enter the mesh around it, `with mesh:`, or give it as mesh=",
+            f"`{name}` does nothing{warning}: it has a mapping but no mesh.",
+            why=f"{site.release('haliax')} leaves the array as it is",
+            help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
         )
 
 

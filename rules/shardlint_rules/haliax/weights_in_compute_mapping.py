@@ -20,24 +20,21 @@ _WEIGHTS = regex(r"(?i)(^|_)(model|params?|weights|opt|opt_?state|optim_?state|s
 
 
 class WeightsInComputeMapping(Rule):
-    """Weights come out of `named_jit` in the mapping of activations.
+    """Weights leave `named_jit` in the compute mapping, so FSDP parameters become replicated.
 
-    ## What it does
-    Reports `hax.named_jit(..., axis_resources=compute_mapping)` without `out_axis_resources`, of a function that makes
-    or updates a model (`.init(...)`, `apply_updates`) and returns it, in a program that has a mapping for parameters
-    of the same name (`parameter_mapping` beside `compute_mapping`).
+    Without `out_axis_resources` the results of `named_jit` use `axis_resources`. A compute mapping shards the batch
+    and leaves the axes replicated along which FSDP shards weights.
 
-    ## Why it hurts
-    What `named_jit` returns is laid out by `out_axis_resources`, and without that by `axis_resources`. A compute
-    mapping splits the batch and leaves the axes whole along which FSDP stores its weights: the model and the state of
-    the optimizer are whole on every device from then on. Nothing is raised.
+    ## Reports
+    - `beside` (likely): `hax.named_jit(..., axis_resources=compute_mapping)` without `out_axis_resources`, of a
+      function that returns a model it initializes or updates, in a program that has a `parameter_mapping` next to
+      `compute_mapping`.
 
-    ## Use instead
-    `axis_resources=parameter_mapping` where the model is made, and `out_axis_resources=parameter_mapping` for a step.
+    ## Write instead
+    `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
 
-    ## Evidence
-    Run with haliax 1.4.dev453 on jax 0.12. Left alone: functions that return something else, that shard what they
-    return themselves, and mappings that are known to be equal.
+    ## Limits
+    Functions that shard their results themselves are not reported, nor mappings that are equal.
     """
 
     code = "SL606"
@@ -45,6 +42,9 @@ class WeightsInComputeMapping(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("beside",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "beside": "The mapping with `parameter` in its name is that of the weights."
+    }
     releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     triggers = (Calls(_JIT, file_says=("axis_resources", "ompute", "OMPUTE")),)
     in_tests = False
@@ -71,12 +71,11 @@ class WeightsInComputeMapping(Rule):
         right = site.text(mapping).replace(name, beside)
         yield site.finding(
             mapping,
-            f"On {site.release('haliax')} what named_jit returns is laid out by axis_resources where it has no "
-            "out_axis_resources: axes along which the weights are stored in parts are whole on every device.",
-            label=f"`{kept}` comes out in the layout of activations",
-            help=f"write out_axis_resources={right}, or axis_resources={right} where the model is made",
+            f"`{kept}` leaves `named_jit` in the mapping of activations, so its sharded axes become replicated.",
+            help=f"write out_axis_resources={right}, or axis_resources={right} for an initialization",
             form="beside",
-            why=f"the program has `{beside}` beside `{name}`, and this returns `{kept}`",
+            why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "
+            f"`{beside}` for parameters",
         )
 
     def _function(self, site: Site) -> Function | None:
