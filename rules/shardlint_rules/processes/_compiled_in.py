@@ -32,10 +32,9 @@ def compiled_in(site: Site) -> Compiled | None:
         return None
     axis = _names_axis(site, function.node)
     if axis is not None:
-        return Compiled("mapped", f"`{axis}` beside it runs in a mapped function only")
+        return Compiled("mapped", f"the function calls `{axis}`, so it is mapped")
     if site.wants("compiled") and site.region.traced == "always":
-        told = site.region.describe(site.file)
-        return Compiled("compiled", told[:1].upper() + told[1:])
+        return Compiled("compiled", site.region.describe(site.file))
     return None
 
 

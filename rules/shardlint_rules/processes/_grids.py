@@ -11,15 +11,15 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._quotients import standing_for
-from shardlint_rules.processes._whose import Contradiction, counted_by, uses_of, whole
+from shardlint_rules.processes._count_conflicts import CountConflict, counted_by, uses_of, whole
+from shardlint_rules.processes._count_uses import standing_for
 
 _MAKERS = ("jax.make_mesh", "jax.experimental.mesh_utils.create_device_mesh")
 _SHAPES = ("mesh_shape", "axis_shapes", "shape", "newshape")
 _ARRAYS = ("array", "asarray", "list", "sorted", "create_device_mesh")
 
 
-def grids(site: Site) -> Iterator[Contradiction]:
+def grids(site: Site) -> Iterator[CountConflict]:
     """`jax.make_mesh((jax.local_device_count(),), ...)`, `np.array(jax.devices()).reshape(local_device_count(), 1)`."""
     counted = counted_by(site)
     scale = count(site.program, site.file, counted)
@@ -54,25 +54,29 @@ def _product(site: Site, sizes: list[ast.expr], top: ast.expr, scale: Scale) -> 
     return product
 
 
-def _found(use: ast.expr, product: Scale, scale: Scale) -> Contradiction:
+def _found(use: ast.expr, product: Scale, scale: Scale) -> CountConflict:
     own = product == PROCESS
-    return Contradiction(
+    return CountConflict(
         use,
-        "the devices of one process" if own else "the devices of all processes",
-        "The mesh is made of the devices of all processes, and its shape has room for those of one: with several it "
-        "raises, or leaves out the others."
+        "On several processes this mesh shape fits one process's devices, but the mesh gets all of them."
         if own
-        else "The mesh is made of the devices of this process, and its shape has room for those of all: with several "
-        "it raises.",
+        else "On several processes this mesh shape fits all devices, but the mesh gets those of one process.",
         "mesh",
-        "the devices of the mesh are those of all processes" if own else "the devices are jax.local_devices()",
+        "the mesh is made of the devices of all processes, so it raises or leaves some of them out"
+        if own
+        else "the devices are jax.local_devices(), so building the mesh raises",
         "" if product != scale else "jax.device_count" if own else "jax.local_device_count",
+        help="count the devices that the mesh gets",
     )
 
 
 def _divides(site: Site, size: ast.expr, top: ast.expr) -> bool:
     """Whether another size is what the count was divided by: `(count // model, model)`."""
-    return isinstance(size, ast.Name | ast.Attribute) and site.text(size) in site.text(top) and bool(names_in(size))
+    return (
+        isinstance(size, ast.Name | ast.Attribute)
+        and site.text(size) in site.text(top)
+        and bool(names_in(size))
+    )
 
 
 def _calls(site: Site, shape: ast.Tuple | ast.List | ast.Call) -> Iterator[ast.Call]:
@@ -111,5 +115,7 @@ def _devices(site: Site, call: ast.Call) -> Scale | None:
 def _listed(site: Site, node: ast.expr) -> Scale | None:
     while isinstance(node, ast.Call) and last_name(node.func) in _ARRAYS and node.args:
         node = settled_expression(site.file, node.args[0])
-    found = {LISTS.get(one.api or "") if isinstance(one, CallResult) else None for one in options(site.value(node))}
+    found = {
+        LISTS.get(one.api or "") if isinstance(one, CallResult) else None for one in options(site.value(node))
+    }
     return found.pop() if len(found) == 1 else None

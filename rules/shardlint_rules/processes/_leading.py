@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.scales import DEVICE, named
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 
 _SHAPING = ("reshape", "broadcast_to", "zeros", "ones", "full", "empty", "tile", "repeat")
 _BATCHING = ("batch", "padded_batch")
+_PER_DEVICE = regex(
+    r"(?i)(?:^|_)(?:per_?)?(?:device|core|chip|gpu|tpu)_batch|batch\w*_per_?(?:device|core|chip|gpu|tpu)"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ def leading(site: Site) -> Rows | None:
     for node in named:
         call = _made_of(site.file, node)
         if call is not None and (last_name(call.func) != "split" or _is_random(site, call)):
-            return Rows(last_name(call.func), last_name(call.func) in _BATCHING and _shared_out(site.file, named))
+            return Rows(
+                last_name(call.func), last_name(call.func) in _BATCHING and _shared_out(site.file, named)
+            )
         parent = site.file.parent(node)
         if isinstance(parent, ast.Tuple) and parent.elts[0] is node and _is_shape(site.file, parent, named):
             return Rows(site.shown(parent), True)
@@ -51,13 +56,19 @@ def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
 
 def _is_shape(file: FileFacts, shape: ast.Tuple, counts: list[ast.expr]) -> bool:
     """`(n, batch // n)` under a name: the rows of an array, and how many examples are in each."""
-    if len(shape.elts) < 2 or not isinstance(file.parent(shape), ast.Assign | ast.BinOp | ast.Return | ast.keyword):
+    if len(shape.elts) < 2 or not isinstance(
+        file.parent(shape), ast.Assign | ast.BinOp | ast.Return | ast.keyword
+    ):
         return False
     texts = {file.text(one) for one in counts}
     second = shape.elts[1]
-    if named(last_name(second)) == {DEVICE}:
+    if _PER_DEVICE.search(last_name(second)):
         return True
-    return isinstance(second, ast.BinOp) and isinstance(second.op, ast.FloorDiv) and file.text(second.right) in texts
+    return (
+        isinstance(second, ast.BinOp)
+        and isinstance(second.op, ast.FloorDiv)
+        and file.text(second.right) in texts
+    )
 
 
 def _standing_for(file: FileFacts, count: ast.Call) -> Iterator[ast.expr]:

@@ -1,4 +1,4 @@
-"""Shares of processes that are told by a number of devices: part `process_index()` of `device_count()` parts."""
+"""Shares of data by process that are computed with a number of devices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _INDEX = regex(r"(?i)^(shard_?|process_?|host_?|pipeline_|worker_|input_pipeline
 
 @dataclass(frozen=True)
 class Share:
-    """Where a process takes its part, and in words what the parts are."""
+    """The count that a share is computed with, and what happens, in one sentence."""
 
     node: ast.AST
-    told: str
+    message: str
+
+
+_UNREAD = "Most of the data is never read: there is a part per device, and each process reads one."
+_AS_DEVICE = "Most of the data is never read: each process takes one device's share."
 
 
 def share(site: Site) -> Share | None:
@@ -37,18 +41,24 @@ def share(site: Site) -> Share | None:
                     return _given(site, call, use, name)
             case ast.Call(args=[lower, _, step]) if step is use and last_name(parent.func) in _COUNTING:
                 if any(_index(site, one) for one in (lower, *_terms(lower))):
-                    return Share(use, "every process takes one of as many parts as there are devices")
+                    return Share(use, _UNREAD)
                 return None
             case ast.Call() if use in parent.args:
                 return _given(site, parent, use, "")
-            case ast.Slice(lower=ast.expr() as lower, upper=None, step=step) if step is use and _index(site, lower):
-                return Share(use, "every process takes one of as many parts as there are devices")
+            case ast.Slice(lower=ast.expr() as lower, upper=None, step=step) if step is use and _index(
+                site, lower
+            ):
+                return Share(use, _UNREAD)
             case ast.BinOp(op=ast.Mod(), right=right) if right is use:
                 outer = site.file.parent(parent)
-                if isinstance(outer, ast.Compare) and len(outer.ops) == 1 and isinstance(outer.ops[0], ast.Eq):
+                if (
+                    isinstance(outer, ast.Compare)
+                    and len(outer.ops) == 1
+                    and isinstance(outer.ops[0], ast.Eq)
+                ):
                     other = outer.comparators[0] if outer.left is parent else outer.left
                     if _index(site, other):
-                        return Share(use, "every process takes one of as many parts as there are devices")
+                        return Share(use, _UNREAD)
             case ast.BinOp(op=ast.FloorDiv(), right=right) if right is use and site.api == "jax.device_count":
                 found = _begun(site, parent)
                 if found is not None:
@@ -68,9 +78,9 @@ def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> Share | None
         return None
     others = [one for one in (*call.args, *(one.value for one in call.keywords)) if one is not use]
     if _INDEX.match(name) and any(_count(site, one) for one in others):
-        return Share(use, f"`{name}` is which part of them, and this is a number of devices")
+        return Share(use, f"`{name}` gets a number of devices instead of a process index.")
     if any(_index(site, one) for one in others) and not any(_count(site, one) for one in others):
-        return Share(use, "every process takes one of as many parts as there are devices")
+        return Share(use, _UNREAD)
     return None
 
 
@@ -88,7 +98,7 @@ def _begun(site: Site, size: ast.BinOp) -> Share | None:
         if isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult):
             continue  # times the devices of a process
         if _index(site, outer.left if outer.right is use else outer.right):
-            return Share(site.call, "every process takes as much as one device, and the parts of the others are lost")
+            return Share(site.call, _AS_DEVICE)
     return None
 
 

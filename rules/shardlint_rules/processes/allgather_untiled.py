@@ -11,7 +11,6 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._whole_otherwise import whole_otherwise
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import made_of_spread, spread
 
@@ -20,30 +19,27 @@ _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
 
 
 class AllgatherUntiled(Rule):
-    """`process_allgather` of an array that lies over several processes is not told `tiled=True`.
+    """`process_allgather` of a global array lacks `tiled=True`.
 
-    ## What it does
-    Reports `process_allgather(x)` without `tiled=True` where x is placed by a NamedSharding, comes from a jitted
-    function with out_shardings, stands under `if not x.is_fully_addressable:`, is a parameter annotated as
-    `jax.Array`, or stands as it is in the branch for one process (`device_get(x)` beside
-    `device_get(process_allgather(x))`). Host data, which is what the default is for, is left alone.
+    Since jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` on
+    several processes. With one process it adds a leading axis of size one.
 
-    ## Why it hurts
-    With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
-    tiled=True`, since jax 0.8; older releases take it for tiled. With one process it gives the array with a leading
-    axis of one, and nothing is raised.
+    ## Reports
+    - proven: `process_allgather(x)`, if `x` is placed by a NamedSharding, comes from a jitted function with
+      `out_shardings`, or is gathered under `if not x.is_fully_addressable:`.
+    - `annotated` (likely): the same, if `x` is a parameter annotated as `jax.Array`.
 
-    ## Fix safety
-    Unsafe: with one process the leading axis of one is not there any more. With several it raised.
+    ## Fix
+    Adds `tiled=True`. The fix is unsafe: with one process the leading axis goes away.
 
-    ## Evidence
-    Two processes on jax 0.12, and on 0.4.38, where nothing is raised. Recorded in maxdiffusion and three others.
+    ## Limits
+    Host data, for which the default is meant, is not reported.
     """
 
     code = "SL812"
     name = "allgather-untiled"
     harm = Harm.CRASH
-    likely = ("annotated", "one-process")
+    likely = ("annotated",)
     triggers = (Calls(_GATHER),)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
     fixes = "unsafe"
@@ -59,39 +55,19 @@ class AllgatherUntiled(Rule):
         if given is None or alone(site.program, Place(site.file, site.call)):
             return
         why = spread(site, given) or made_of_spread(site, given) or _elsewhere_too(site, given)
-        form = "" if why else "annotated"
         if not why and not _annotated(site, given):
-            yield from self._beside(site, given, tiled)
             return
         name = site.shown(given)
         yield site.finding(
             site.call,
-            f"With several processes this raises ValueError where `{name}` lies over all of them: only tiled=True "
-            "gathers such an array.",
-            label="without tiled=True",
+            f"On several processes this raises ValueError: `{name}` is a global array, which needs `tiled=True`."
+            if why
+            else f"On several processes this raises ValueError if `{name}` is global: `tiled=True` is missing.",
             help="write tiled=True",
             fix=self._fix(site, tiled),
-            form=form,
+            form="" if why else "annotated",
             certainty=Certainty.PROVEN if why else Certainty.POSSIBLE,
-            why="" if why else f"`{name}` is annotated as an array of jax's",
-        )
-
-    def _beside(self, site: Site, given: ast.expr, tiled: ast.expr | None) -> Iterator[Finding]:
-        """One finding where the same value stands ungathered for the case of one process."""
-        beside, fetched = whole_otherwise(site, given)
-        if not beside:
-            return
-        yield site.finding(
-            site.call,
-            f"With one process `{beside}` stands here; with several this raises ValueError if "
-            f"`{site.text(given)}` lies over all of them, and has one axis more if it does not.",
-            label="without tiled=True",
-            help="write tiled=True",
-            fix=self._fix(site, tiled),
-            form="one-process" if fetched else "returned",
-            certainty=Certainty.POSSIBLE,
-            why="both ways should give the same, whole value"
-            + (", which `jax.device_get` takes from the devices" if fetched else ""),
+            why="" if why else f"`{name}` is annotated as a jax.Array",
         )
 
     def _fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Statements
@@ -28,22 +29,19 @@ _DEPTH = 2
 
 
 class BackendBeforeInitialize(Rule):
-    """Something has started the backend before `jax.distributed.initialize` is called.
+    """The backend starts before `jax.distributed.initialize` is called.
 
-    ## What it does
-    Reports calls of `jax.distributed.initialize`, and of functions and methods of the project that call it, where an
-    earlier statement starts the backend: `jax.devices()`, `jax.process_index()`, a key, an array. It follows what
-    surely runs before: statements, functions and constructors they call, modules they import with their constants,
-    defaults, class bodies and decorators. Branches and loops do not count.
-    Likely: such a call in a method of a class of `jax._src.clusters` by which initialize finds out where it runs.
+    `initialize` then raises RuntimeError. In old releases each process went on as a cluster of its own.
 
-    ## Why it hurts
-    It raises `RuntimeError: jax.distributed.initialize() must be called before any JAX calls that might initialise the
-    XLA backend`. Older releases went on, and each process was a cluster of its own.
+    ## Reports
+    - proven: `jax.distributed.initialize()`, or a function or method of the project that calls it, after a statement
+      that starts the backend: `jax.devices()`, `jax.process_index()`, a key, an array. Functions, constructors and
+      imported modules that surely run before are followed.
+    - `cluster` (likely): such a call in a method of a `jax._src.clusters.ClusterEnv` class, which `initialize` calls
+      to find the cluster.
 
-    ## Evidence
-    Run on jax 0.12 with each of the calls that it takes for a start. Reported for jax itself (issue 12258), flashbax
-    and MaxText.
+    ## Limits
+    Branches and loops do not count as run.
     """
 
     code = "SL803"
@@ -51,6 +49,7 @@ class BackendBeforeInitialize(Rule):
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
     likely = ("cluster",)
+    assumptions: ClassVar[Mapping[str, str]] = {"cluster": "The class is the one that jax chooses for the cluster."}
     triggers = (
         Calls(_INITIALIZE),
         Calls(*_ASKING, file_says=("ClusterEnv", "SlurmCluster", "clusters.")),
@@ -75,13 +74,13 @@ class BackendBeforeInitialize(Rule):
         started = started_before(site, place)
         if started is None:
             return
-        through = "" if site.form == "call" else f" that `{site.text(site.call.func)}` makes"
+        called = "jax.distributed.initialize" if site.form == "call" else site.text(site.call.func)
         yield site.finding(
             site.call,
-            f"The call of jax.distributed.initialize{through} raises RuntimeError: the backend was started by "
-            f"{told(site, started)}.",
-            label="the backend has started",
-            help="call jax.distributed.initialize first, and ask for devices, processes and arrays after it",
+            f"`{called}` raises RuntimeError: the backend has already started.",
+            help="call jax.distributed.initialize first, before devices, processes and arrays",
+            why=f"{told(site, started)} started it"
+            + ("" if site.form == "call" else f", and `{called}` calls jax.distributed.initialize"),
         )
 
     def _cluster(self, site: Site) -> Iterator[Finding]:
@@ -96,13 +95,12 @@ class BackendBeforeInitialize(Rule):
             return
         yield site.finding(
             site.call,
-            f"jax.distributed.initialize calls `{node.name}` to find out where it runs, and this starts the backend: "
-            "it then raises RuntimeError, or the process is a cluster of its own.",
+            f"`jax.distributed.initialize` raises RuntimeError: it calls `{node.name}`, and this starts the backend.",
             label="starts the backend",
-            help="ask the environment, or return None to leave the choice to jax",
+            help="read the environment instead, or return None to leave the choice to jax",
             certainty=Certainty.POSSIBLE,
             form="cluster",
-            why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax asks before it starts the backend",
+            why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax calls before it starts the backend",
         )
 
     def _leads(self, site: Site) -> bool:

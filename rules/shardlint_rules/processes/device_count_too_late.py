@@ -45,28 +45,21 @@ _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
 class DeviceCountTooLate(Rule):
-    """Flags, or the number of simulated devices, are set when they are not read any more.
+    """`XLA_FLAGS`, a `JAX_` variable or the number of simulated devices is set after jax has read it.
 
-    ## What it does
-    Reports, after a statement that has started the backend,
+    The setting is ignored: a mesh of eight simulated devices has one, or the program runs on another platform. Setting
+    `jax_num_cpu_devices` this late raises RuntimeError.
 
-    - `os.environ["XLA_FLAGS"] = ...` and its like (`setdefault`, `update`, `putenv`), also in a function of which every
-      call in sight comes too late;
-    - `jax.config.update("jax_num_cpu_devices", n)` and `"jax_platforms"`, `chex.set_n_cpu_devices(n)`,
-      `numpyro.set_host_device_count(n)`;
+    ## Reports
+    - proven: after a statement that has started the backend: `os.environ["XLA_FLAGS"] = ...` (also `setdefault`,
+      `update`, `putenv`), `jax.config.update("jax_num_cpu_devices", n)`, `"jax_platforms"`,
+      `chex.set_n_cpu_devices(n)` and `numpyro.set_host_device_count(n)`.
+    - proven: after `import jax`, a variable that the import reads, such as `JAX_PLATFORMS` or `JAX_ENABLE_X64`.
+    - proven: the same in a function, if every call in sight comes too late.
 
-    and, where the module has imported jax already, variables that are read by that import: `JAX_PLATFORMS`,
-    `JAX_ENABLE_X64`, `JAX_NUM_CPU_DEVICES`.
-
-    ## Why it hurts
-    `XLA_FLAGS` are read once, when the first call needs a device: set later they change nothing, and a mesh of eight
-    simulated devices has one. (Setting them after `import jax` alone is right.) `jax_num_cpu_devices` raises then.
-    Variables that the import has read are ignored: the program runs on another platform, or in 32 bits. A test that
-    puts the flags back afterwards is about the variable itself, and left alone.
-
-    ## Evidence
-    Run on jax 0.12: one device instead of four, `RuntimeError` of the setting, float32 with `JAX_ENABLE_X64=1`.
-    Recorded in jax issue 6887, pysersic and several others.
+    ## Limits
+    Setting `XLA_FLAGS` between `import jax` and the first use of a device is right. Tests that put the flags back, and
+    variables for another process, are not reported.
     """
 
     code = "SL801"
@@ -111,10 +104,9 @@ class DeviceCountTooLate(Rule):
         raises = name == "jax_num_cpu_devices" or site.api == "chex.set_n_cpu_devices"
         yield site.finding(
             site.call,
-            f"The backend was started by {told(site, started)}: {what} "
-            + ("raises RuntimeError." if raises else "changes nothing any more."),
-            label="the backend has started",
-            help="set it before anything asks for a device or makes an array",
+            f"{what} {'raises RuntimeError' if raises else 'has no effect'}: the backend has already started.",
+            help="set it before any call that needs a device or makes an array",
+            why=f"{told(site, started)} started it",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
 
@@ -127,9 +119,9 @@ class DeviceCountTooLate(Rule):
             return
         yield site.finding(
             site.syntax,
-            f"XLA_FLAGS were read when {told(site, started)} started the backend: this changes nothing any more.",
-            label="the backend has started",
-            help="set them before anything asks for a device or makes an array",
+            "`XLA_FLAGS` has no effect here: the backend has already started.",
+            help="set it before any call that needs a device or makes an array",
+            why=f"{told(site, started)} started it, and XLA reads the flags once",
         )
 
     def _called_too_late(self, site: Site) -> Iterator[Finding]:
@@ -146,10 +138,9 @@ class DeviceCountTooLate(Rule):
         where = f"{calls[0].file.path.name}:{calls[0].line}"
         yield site.finding(
             site.syntax,
-            f"XLA_FLAGS were read when {told(site, first)} started the backend, before {where} calls "
-            f"`{function.name}`: this changes nothing any more.",
-            label=f"the backend has started when {where} calls this",
-            help="call it before anything asks for a device or makes an array, imports of modules that do so included",
+            f"`XLA_FLAGS` has no effect here: the backend starts before `{function.name}` is called.",
+            help=f"call `{function.name}` before any call or import that needs a device or makes an array",
+            why=f"{told(site, first)} starts it, before {where} calls `{function.name}`",
         )
 
     def _read_already(self, site: Site, found: Setting) -> Iterator[Finding]:
@@ -158,9 +149,8 @@ class DeviceCountTooLate(Rule):
             return
         yield site.finding(
             site.syntax,
-            f"{found.name} was read when jax was imported (`{short(Place(site.file, imported))}` on line "
-            f"{imported.lineno}): this changes nothing any more.",
-            label="jax is imported already",
+            f"`{found.name}` has no effect here: jax read it when it was imported.",
+            why=f"`{short(Place(site.file, imported))}` on line {imported.lineno} imports it",
             help=f'set it above that import, or call jax.config.update("{found.name.lower()}", ...)',
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.held import assigned, classes, member
@@ -15,7 +14,6 @@ from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.given import given, given_field
 
 _DEPTH = 8
-_SOURCES_AT_MOST = 8
 _TIMES = (
     "time.time",
     "time.time_ns",
@@ -118,24 +116,11 @@ class Way:
 
     depth: int
     seen: set[ast.AST]
-    but: frozenset[ast.AST] = frozenset()
-    """Calls that are known and not asked for."""
 
     @property
     def deeper(self) -> Way:
         """One step on."""
-        return Way(self.depth + 1, self.seen, self.but)
-
-
-def sources(program: Program, place: Place) -> Iterator[Differing]:
-    """All that makes an expression differ by process, on the ways to it."""
-    known: set[ast.AST] = set()
-    while len(known) < _SOURCES_AT_MOST:
-        found = differing(program, place, Way(0, set(), frozenset(known)))
-        if found is None or found.place.node in known:
-            return  # a factory, which is no call, is found again
-        yield found
-        known.add(found.place.node)
+        return Way(self.depth + 1, self.seen)
 
 
 def differing(program: Program, place: Place, way: Way | None = None) -> Differing | None:
@@ -195,7 +180,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, way: Way) -> Differ
                 return differing(program, Place(file, call.args[at]), way)
             what = _drawn(file, option.name)
             if what is not None:
-                return Differing(Place(file, call), what) if call not in way.but else None
+                return Differing(Place(file, call), what)
         if isinstance(option, Function) and not isinstance(option.node, ast.Lambda):
             inside = option.place.file
             returns = [one.value for one in inside.walked(inside.scope(option.node)).returns if one.value is not None]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, several
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._turned_to_words import array_decoded
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import split, split_by_callers, split_over_a_given_mesh
 
@@ -27,8 +27,8 @@ _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _WHY = {
     "split": "",
-    "handed": ", and the calls in sight give `{}` such an array",
-    "given-mesh": ", and the mesh is handed in",
+    "handed": ", and the calls in sight pass such an array as `{}`",
+    "given-mesh": ", and the mesh of `{}` is a parameter",
 }
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
@@ -39,22 +39,21 @@ _LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
 
 
 class HostReadOfGlobal(Rule):
-    """The host reads an array of which other processes have a part.
+    """The host reads an array that is sharded over the devices of several processes.
 
-    ## What it does
-    Reports, in programs for several processes, `np.asarray(x)`, `np.sum(x)` and other functions of numpy,
-    `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
-    NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map`
-    with such out_specs; also where the mesh is a parameter. So does `jax.tree.map(np.asarray, x)`. Possible: x is a
-    parameter that all calls in sight give such an array, or one annotated as an array of jax whose rows are turned into
-    text one after the other (`[tokenizer.decode(row) for row in tokens]`).
+    On several processes this raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
+    With one process nothing shows.
 
-    ## Why it hurts
-    With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
-    With one nothing shows.
+    ## Reports
+    Only in programs for several processes: `np.asarray(x)`, `np.sum(x)` and other functions of numpy, `np.save(path,
+    x)`, `jax.device_get(x)`, `x.tolist()`, `jax.tree.map(np.asarray, x)`.
 
-    ## Evidence
-    Two processes of four devices on jax 0.12. Recorded in NetKet, EasyLM and gemma.
+    - `split` (likely): `x` is sharded over a mesh of all devices, by its placement, `out_shardings` or `out_specs`.
+    - `given-mesh` (likely): the same, if the mesh is a parameter.
+    - `handed` (possible): `x` is a parameter, and all calls in sight pass such an array.
+
+    ## Write instead
+    `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
     """
 
     code = "SL807"
@@ -62,10 +61,13 @@ class HostReadOfGlobal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("split", "given-mesh")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "split": "The program runs on more than one process.",
+        "given-mesh": "The mesh that is passed has the devices of more than one process.",
+    }
     triggers = (
         Calls(*_READING, *_MAPS, file_says=_NEAR),
         Methods(*_METHODS, file_says=_NEAR),
-        Methods("decode", file_says=("process_", "multihost")),
     )
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
@@ -76,9 +78,6 @@ class HostReadOfGlobal(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
-            return
-        if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "decode":
-            yield from self._decoded(site)
             return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
@@ -95,27 +94,10 @@ class HostReadOfGlobal(Rule):
         what = site.shown(given)
         yield site.finding(
             site.call,
-            f"With several processes this raises RuntimeError: `{what}` is split over the devices of all of them.",
-            label="a part of it is elsewhere",
+            f"On several processes this raises RuntimeError: `{what}` is sharded over the devices of all of them.",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form=form,
-            why="the program is one for several processes" + _WHY[form].format(what),
-        )
-
-    def _decoded(self, site: Site) -> Iterator[Finding]:
-        """Rows of an array that become text, in a file that asks for the processes and never gathers the array."""
-        tokens = array_decoded(site) if site.wants("decoded") else None
-        if tokens is None or alone(site.program, Place(site.file, site.call)) or _gathered(site):
-            return
-        yield site.finding(
-            site.call,
-            f"With several processes this raises RuntimeError where `{tokens.id}` is split over the devices of all of "
-            "them, as a sharded batch is.",
-            label="a part of it may be elsewhere",
-            help=f"gather it on all processes first: multihost_utils.process_allgather({tokens.id}, tiled=True), or "
-            "constrain it to a replicated sharding in jit",
-            form="decoded",
-            why=f"this file asks for the processes there are, and `{tokens.id}` is annotated as an array of jax",
+            why="the program is for several processes" + _WHY[form].format(what),
         )
 
     def _read(self, site: Site) -> Iterator[ast.expr]:

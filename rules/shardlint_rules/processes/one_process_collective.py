@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.model.process.processes import INDEX, First, decorated, first, leaves, may_ask
+from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
 from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
@@ -13,7 +13,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._own_share import uneven
 from shardlint_rules.processes.alone import alone, branches
 from shardlint_rules.processes.starting import short
 
@@ -34,12 +33,9 @@ class OneProcessCollective(Rule):
     where a function of the project makes the call, and in files that name no library and do all by helpers. The
     same call on the other side of the condition is right, and so is one in a program of one process. Also a jitted
     function, or a function of `jax.numpy`, that is given an array of which all processes hold a part, made by
-    `make_array_from_process_local_data` and the like, or placed over the devices of all, and that communicates: a sum
-    over all of it, `x[0]`, or code that is not seen. Elementwise work is left alone; what the layout decides (`x @ w`,
-    a sum over one dimension, `reshape`) is possible. Also where only another
-    file asks for the process, and where an object is called (`pipeline(prompts)`). Likely: such a call in a loop
-    over `files[process_index()::process_count()]`, or one of as many turns, where nothing makes the parts alike.
-    Possible: a manager that only its annotation or name says is Orbax's.
+    `make_array_from_process_local_data` and the like, or placed over the devices of all. Also where only another
+    file asks for the process, and where an object is called (`pipeline(prompts)`). Possible: a
+    manager that only its annotation or name says is Orbax's.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -53,7 +49,7 @@ class OneProcessCollective(Rule):
     name = "one-process-collective"
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
-    likely = ("global-array", "branch", "own-share")
+    likely = ("global-array", "branch")
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
@@ -69,16 +65,12 @@ class OneProcessCollective(Rule):
         ),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
         Methods("save", "restore", "wait_until_finished", file_says=("orbax",)),
-        Calls(*INDEX),
     )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call under the condition."""
         statement = site.syntax
-        if site.api in INDEX:
-            yield from self._shared_out(site)
-            return
         if isinstance(statement, ast.Call):
             yield from self._decorated(site, statement)
         if not isinstance(statement, ast.If):
@@ -103,25 +95,6 @@ class OneProcessCollective(Rule):
                 others = {other.name for other in joined(site.program, site.file, outside)}
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
-
-    def _shared_out(self, site: Site) -> Iterator[Finding]:
-        """A loop over the share of a process, in which all must do something together at each turn."""
-        found = uneven(site) if site.wants("own-share") else None
-        if found is None:
-            return
-        start = (*found.waits.through, found.waits.place)[0]
-        name = found.waits.name if found.waits.computes else found.waits.name.rpartition(".")[2]
-        yield site.finding(
-            found.share,
-            f"The loop at {site.where(found.loop)} takes a turn for each of these, or for so many of them, and "
-            f"{name} at {site.where(start)} waits for all processes: where the parts "
-            "are not alike, one makes a turn more than the others, and hangs.",
-            label="may be one more in one process than in another",
-            help="take as many turns in all processes: count by the whole, and pad the last ones",
-            certainty=Certainty.POSSIBLE,
-            form="own-share",
-            why=found.waits.why or "nothing makes the parts alike",
-        )
 
     def _decorated(self, site: Site, call: ast.Call) -> Iterator[Finding]:
         """A call in a function that a decorator lets one process alone run."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.process.processes import INDEX, guard
 from shardlint.model.process.whole_program import COLLECTIVES
@@ -12,58 +13,48 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
 from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.sharded_datasets import shuffled_before
-from shardlint_rules.processes.starting import at, short
 
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _SPLITTING = ("array_split", "islice", "split")
-_SETS = "collections.defaultdict"
 _NEAR = ("process_index", "host_id()")
-_TOLD = ("process_index", "host_id", "process", "rank", "host", "worker")
 _ITSELF = regex(r"process_(?:index|count)|host_(?:id|count)")
 
 
 class OrderDiffersByProcess(Rule):
-    """Processes share out a list, or go through one together, whose order need not be the same in each of them.
+    """Processes divide a list, or loop over it together, whose order can differ between them.
 
-    ## What it does
-    Reports, where each process takes its part by its index (`files[process_index()::process_count()]`,
-    `np.array_split(files, n)[process_index()]`, `itertools.islice`, `if k % n == process_index()` in a loop over
-    `enumerate(files)`), that the list is a set, the listing of a folder that nobody sorted (`os.listdir`, `glob.glob`,
-    `Path.glob`), or shuffled without a seed, also where a call in sight gives it; and loops over such a list that make
-    a call which all processes must make together (`sync_global_devices(name)`). Likely: an order that is drawn with a
-    seed of the process' own, and then shared out by its index; and `dataset.shuffle(n).shard(count, index)` without a
-    seed, or of `list_files`, which shuffles. Possible: sets that devices are
-    collected in, in a function that asks them for their process.
+    Each process then takes its part of another order: some files are read twice and others never. In a loop with a
+    collective the processes exchange different things, or stop because the names differ.
 
-    ## Why it hurts
-    Each process takes its part of another order: some files are read twice and others never, and nothing says so. In a
-    loop the processes exchange different things, or stop because the names differ. On one host, or a shared folder
-    that lists its files alike, nothing shows.
+    ## Reports
+    - `shared-out` (likely): `files[process_index()::process_count()]`, `np.array_split(files, n)[process_index()]`,
+      `itertools.islice` or `if k % n == process_index()`, if `files` is a set, an unsorted listing of a folder
+      (`os.listdir`, `glob.glob`, `Path.glob`) or shuffled without a seed.
+    - `together` (likely): a loop over such a list with a call that all processes must make together.
+    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed, or of `list_files`, which shuffles.
 
-    ## Use instead
-    `sorted(...)` before it is shared out; a seed that all processes have for what is shuffled.
-
-    ## Evidence
-    Two processes share out a set of four names, each with a hash seed of its own as Python draws one: some are read
-    twice and others never. Recorded in t5x.
+    ## Write instead
+    `sorted(...)` before the list is divided; the same seed in all processes for what is shuffled.
     """
 
     code = "SL818"
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("devices", "own-order", "shuffled")
+    likely = ("shared-out", "together", "shuffled")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "shared-out": "The order differs: hosts list folders differently, and PYTHONHASHSEED is not set.",
+        "together": "The order differs: hosts list folders differently, and PYTHONHASHSEED is not set.",
+        "shuffled": "No seed of tensorflow is set elsewhere.",
+    }
     triggers = (
         Calls(*INDEX, *COLLECTIVES),
-        Calls(*_SHUFFLES, _SETS, file_says=_NEAR),
-        Calls(*KEYED, file_says=_TOLD),
-        Methods(*DRAWS, file_says=_TOLD),
+        Calls(*_SHUFFLES, file_says=_NEAR),
         Methods("shard", file_says=_NEAR),
     )
     in_tests = False
@@ -74,39 +65,18 @@ class OrderDiffersByProcess(Rule):
         """At most one finding for a call."""
         if self._of_one(site):
             return
-        if site.form == "method" and last_name(site.call.func) == "shard":
+        if site.form == "method":
             yield from self._sharded(site)
-        elif site.form == "method" or site.api in KEYED:
-            yield from self._own_order(site)
         elif site.api in INDEX:
             yield from self._shared_out(site)
         elif site.api in _SHUFFLES:
             yield from self._shuffled(site)
-        elif site.api == _SETS:
-            yield from self._devices(site)
         else:
             yield from self._together(site)
 
     def _of_one(self, site: Site) -> bool:
         place = Place(site.file, site.call)
         return guard(site.program, site.file, site.call) is not None or alone(site.program, place)
-
-    def _own_order(self, site: Site) -> Iterator[Finding]:
-        """An order that each process draws with a seed of its own."""
-        found = own_order(site) if site.wants("own-order") else None
-        if found is None:
-            return
-        taken = site.shown(found.taken)
-        yield site.finding(
-            found.seed,
-            f"Each process draws an order of its own (`{short(found.own.place)}`"
-            f"{at(found.own.place, site.file, found.seed)} is {found.own.what}), and takes its part of that, `{taken}` "
-            f"at line {found.taken.lineno}: some rows are taken twice and others never.",
-            label="another seed in each process, another order",
-            help="draw the order with a seed that all processes have, or take the part first and shuffle that",
-            form="own-order",
-            why="what it is drawn with is made of the index of the process",
-        )
 
     def _sharded(self, site: Site) -> Iterator[Finding]:
         """A dataset that each process shuffles for itself, and then takes its part of."""
@@ -117,9 +87,10 @@ class OrderDiffersByProcess(Rule):
         what = last_name(shuffled.func)
         yield site.finding(
             index,
-            f"`{what}` has no seed, so each process takes its part of an order of its own: some examples are read "
-            "twice and others never.",
-            label=f"its part of what {what} at line {shuffled.end_lineno} has in another order in each process",
+            "Some examples are read twice and others never: `shuffle` has no seed and comes before `shard`."
+            if what == "shuffle"
+            else "Some files are read twice and others never: `list_files` shuffles differently in each process.",
+            label=f"takes a part of what line {shuffled.end_lineno} shuffles",
             help="take the part first (.shard), then shuffle"
             if what == "shuffle"
             else "write list_files(pattern, shuffle=False), take the part, then shuffle",
@@ -157,14 +128,11 @@ class OrderDiffersByProcess(Rule):
         text = site.shown(listed)
         return site.finding(
             listed,
-            f"Each process takes its part of `{text}` by its index, and this is {what}, whose order need not be the "
-            "same in each of them: some parts are taken twice and others never.",
-            label="in another order in each process",
-            help=f"share out sorted({text})"
-            if "shuffled" not in what
-            else "shuffle with a seed that all processes have",
+            f"Some parts are taken twice and others never: the order of `{text}` differs between processes.",
+            label=what,
+            help=f"divide sorted({text})" if "shuffled" not in what else "shuffle with the same seed in all processes",
             form="shared-out",
-            why="its order is that of the machine or of the run",
+            why=f"each process takes its part by its index, and this is {what}",
         )
 
     def _together(self, site: Site) -> Iterator[Finding]:
@@ -178,57 +146,17 @@ class OrderDiffersByProcess(Rule):
             what = unordered(site.program, Place(site.file, iterated)) if iterated is not None else None
             if iterated is not None and what is not None:
                 text = site.shown(iterated)
+                name = site.api.rpartition(".")[2]
                 yield site.finding(
                     iterated,
-                    f"All processes must make this call of {site.api.rpartition('.')[2]} for the same thing, and "
-                    f"`{text}` is {what}, whose order need not be the same in each of them.",
-                    label="in another order in each process",
-                    help=f"go through sorted({text})",
+                    f"`{name}` hangs or mixes up values: the order of `{text}` differs between processes.",
+                    label=what,
+                    help=f"loop over sorted({text})",
                     form="together",
-                    why="its order is that of the machine or of the run",
+                    why=f"all processes must make each call of {name} for the same item, and this is {what}",
                 )
                 return
             inner = outer
-
-    def _devices(self, site: Site) -> Iterator[Finding]:
-        """`defaultdict(set)` to which devices are added, in a function that asks them for their process."""
-        given = site.call.args[0] if site.call.args else None
-        function = site.scope.function()
-        target = site.file.parent(site.call)
-        if not isinstance(given, ast.Name) or given.id != "set" or function is None:
-            return
-        if not isinstance(target, ast.Assign) or not isinstance(target.targets[0], ast.Name):
-            return
-        name = target.targets[0].id
-        if not _collects(site, function, name) or f"sorted({name}" in site.text(function.node):
-            return
-        yield site.finding(
-            site.call,
-            f"`{name}` collects devices, or what is on them, in sets: whoever goes through them has them in another "
-            "order in each process.",
-            label="sets have no order",
-            help="collect them in lists, or go through them sorted",
-            form="devices",
-            why=f"`{function.name}` goes through devices and asks for their process, and gives it away",
-        )
-
-
-def _collects(site: Site, function: Scope, name: str) -> bool:
-    """Whether a loop over devices that asks for their process adds to an entry, and the function returns the whole."""
-    returned = any(
-        isinstance(part, ast.Name) and part.id == name
-        for one in site.file.walked(function).returns
-        if one.value is not None
-        for part in (one.value.elts if isinstance(one.value, ast.Tuple) else [one.value])
-    )
-    if not returned:
-        return False
-    for loop in (one for one in function.statements if isinstance(one, ast.For)):
-        text = site.text(loop)
-        if ".process_index" in text and f"{name}[" in text and ".add(" in text:
-            return True
-    return False
-
 
 def _readings(file: FileFacts, call: ast.Call) -> Iterator[ast.expr]:
     """The call itself, and the reads of the name that it is bound to."""

@@ -22,27 +22,20 @@ _GLUED = regex(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
 
 
 class XlaFlagsOverwritten(Rule):
-    """XLA_FLAGS are put together so that flags are lost, or run into each other.
+    """Flags in `XLA_FLAGS` run into each other, are misspelled, or are overwritten.
 
-    ## What it does
-    Reports, of `os.environ["XLA_FLAGS"]` and `LIBTPU_INIT_ARGS`,
+    XLA ends the process at a flag it does not know. Flags that are overwritten are lost without a message.
 
-    - flags that are added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."`, `+= "--xla_..."`;
-    - flags with a comma, a semicolon or nothing between them, and with a dash that is not a hyphen (`\u2013`);
-    - an assignment that replaces what an earlier one in the same block has set.
+    ## Reports
+    - proven: flags added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."` or `+= "--xla_..."`.
+    - proven: flags with a comma, a semicolon or nothing between them, or with a dash that is not a hyphen (`\u2013`).
+    - proven: an assignment that replaces what an earlier one in the same block has set.
 
-    One that keeps nothing of what the environment says is left alone: scripts mean it.
+    ## Fix
+    Adds the missing blank or writes hyphens. The fix is safe: XLA refused the flags before. A lost flag has no fix.
 
-    ## Why it hurts
-    XLA ends the process for a flag it does not know, and two that run together are one such flag. Flags that are
-    replaced are lost without a word: a dump that was asked for is not written, a mesh has one device.
-
-    ## Fix safety
-    Safe: a blank or a hyphen is added where the flags were refused before.
-
-    ## Evidence
-    Run on jax 0.12: `Unknown flags in XLA_FLAGS` ends the process for two flags that run together, for a comma and for
-    a dash. Two blanks are missing in paxml.
+    ## Limits
+    An assignment that ignores the environment on purpose is not reported.
     """
 
     code = "SL802"
@@ -77,8 +70,7 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     part,
-                    f"XLA ends the process: it finds {what} in {found.name}.",
-                    label="refused by XLA",
+                    f"XLA ends the process at a flag it doesn't know: `{found.name}` has {what}.",
                     help="write two hyphens before each flag, and a blank between flags",
                     fix=self._fix(site, part, fixed) if fixed != text else None,
                 )
@@ -105,9 +97,8 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     right,
-                    f"Where {found.name} is set already, its last flag and this one run together, and XLA ends the "
-                    "process.",
-                    label="no blank before it",
+                    f"XLA ends the process if `{found.name}` is already set: two flags run together.",
+                    label="no blank before this flag",
                     help="begin with a blank",
                     fix=fix,
                 )
@@ -133,9 +124,8 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     found.value,
-                    f"The {found.name} of line {before.lineno} are lost: this replaces them.",
-                    label="replaces what was set",
-                    help="put all flags into one text",
+                    f"The `{found.name}` of line {before.lineno} are lost: this replaces them.",
+                    help="put all flags into one string",
                     harm=Harm.SILENT,
                 )
             ]

@@ -1,4 +1,4 @@
-"""Batches that are divided by a count of devices: of all processes by those of one, or of one by those of all."""
+"""Rows of a batch divided by a count of devices that is not the number of rows, and the uses of a count."""
 
 from __future__ import annotations
 
@@ -7,28 +7,12 @@ from collections.abc import Iterator
 
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
 
 _OWN = "jax.local_device_count"
-# Whoever counts the processes in the same function may divide by them elsewhere in it.
-_PROCESSES = regex(r"(?i)process_(?:count|index)|num_process|n_process|host|node|world|n_?proc(?:s|\b)")
 _CAST = ("int", "max", "round")
-
-
-def shared_by_one(site: Site) -> ast.BinOp | None:
-    """The quotient of something by the devices of this process alone, where nothing near counts the processes."""
-    function = site.scope.function()
-    for count in standing_for(site.file, site.call):
-        divided = _divided_by(site.file, count)
-        if divided is None or _rounds(site.file, divided):
-            continue
-        around = site.text(function.node if function is not None else site.file.statement(divided))
-        if not _PROCESSES.search(around):
-            return divided
-    return None
 
 
 def rows_lost(site: Site) -> ast.BinOp | None:
@@ -113,7 +97,9 @@ def _in_rows_for_own(site: Site, size: ast.expr, whose: str) -> bool:
     """Whether a size is the second in a `reshape` of an array to as many rows as this process has devices."""
     file = site.file
     parent = file.parent(size)
-    sizes = parent.elts if isinstance(parent, ast.Tuple) else parent.args if isinstance(parent, ast.Call) else []
+    sizes = (
+        parent.elts if isinstance(parent, ast.Tuple) else parent.args if isinstance(parent, ast.Call) else []
+    )
     call: ast.AST | None = parent
     while call is not None and not isinstance(call, ast.Call | ast.stmt):
         call = file.parent(call)
