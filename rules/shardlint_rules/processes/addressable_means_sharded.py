@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -26,28 +27,28 @@ class _Meaning:
 
 
 class AddressableMeansSharded(Rule):
-    """That an array lies on other processes too is taken for its being sharded.
+    """`is_fully_addressable` is used to find out whether an array is sharded.
 
-    ## What it does
-    Reports `not x.is_fully_addressable` that gets a name such as `is_sharded`, `x.is_fully_addressable` that gets one
-    such as `is_replicated` (of a variable, a function or an argument), and either where it decides whether the sharding
-    of the array is kept (`x.sharding if not x.is_fully_addressable else None`) or an array is saved as a whole
-    (`SaveArgs(aggregate=x.is_fully_addressable)`), also through a function of the project.
+    With one process every array is fully addressable, however it is sharded. An array over its eight devices is then
+    taken for an unsharded one: it is placed again, gathered, or saved and restored as one array.
 
-    ## Why it hurts
-    With one process every array is fully addressable, however it is sharded: one that lies over its eight devices is
-    taken for one that is not, is placed again, gathered, or saved and restored as a whole. With several processes the
-    same program does what was meant.
+    ## Reports
+    - `kept` (likely): the answer decides whether the sharding is kept (`x.sharding if not x.is_fully_addressable else
+      None`) or an array is saved as one (`SaveArgs(aggregate=x.is_fully_addressable)`), also through a function of the
+      project.
+    - `named` (possible): `not x.is_fully_addressable` gets a name such as `is_sharded`, or `x.is_fully_addressable` one
+      such as `is_replicated`.
 
-    ## Evidence
-    One process of eight devices: an array split over all of them is fully addressable. Recorded in t5x and flax.
+    ## Write instead
+    `is_fully_replicated`, or a comparison of shardings with `is_equivalent_to`.
     """
 
     code = "SL816"
     name = "addressable-means-sharded"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "kept")
+    likely = ("kept",)
+    assumptions: ClassVar[Mapping[str, str]] = {"kept": "The program also runs as one process with several devices."}
     triggers = (Attributes(_ASKED, file_says=(_ASKED,)), Calls("builtins.getattr", file_says=(_ASKED,)))
     in_tests = False
     fixes = "none"
@@ -61,23 +62,19 @@ class AddressableMeansSharded(Rule):
         name = _name(site.file, meaning.node)
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
         if wanted.search(name) and not _ELSEWHERE.search(name):
-            yield self._finding(site, asked, f"is called `{name}`", "named", f"the name `{name}`")
+            yield self._finding(site, asked, f"is named `{name}`", "named")
             return
         kept = _kept(site.file, meaning) or self._through(site, meaning)
         if kept:
-            yield self._finding(site, asked, kept, "kept", "what the answer decides")
+            yield self._finding(site, asked, kept, "kept")
 
-    def _finding(self, site: Site, asked: ast.expr, what: str, form: str, why: str) -> Finding:
-        text = site.shown(asked)
+    def _finding(self, site: Site, asked: ast.expr, use: str, form: str) -> Finding:
         return site.finding(
             asked,
-            f"The answer {what}, and with one process `{text}` is true of sharded arrays too: it asks whether other "
-            "processes hold a part.",
-            label="true of every array of one process",
-            help="ask for is_fully_replicated, or compare the sharding with the one that is wanted "
-            "(sharding.is_equivalent_to(wanted, ndim))",
+            f"With one process `{site.shown(asked)}` is true of every array, sharded or not.",
+            help="use is_fully_replicated, or sharding.is_equivalent_to(wanted, ndim)",
             form=form,
-            why=why,
+            why=f"it says whether other processes hold a part, and the answer {use}",
         )
 
     def _through(self, site: Site, meaning: _Meaning) -> str:
@@ -143,7 +140,7 @@ def _kept(file: FileFacts, meaning: _Meaning) -> str:
     no: ast.AST | None = None
     match parent:
         case ast.keyword(arg="aggregate") if not meaning.elsewhere:
-            return "decides what is saved as a whole"
+            return "decides what is saved as one array"
         case ast.IfExp(test=test, body=yes, orelse=no) if test is meaning.node:
             pass
         case ast.If(test=test, body=[ast.Return(value=yes)]) if test is meaning.node:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.process.all_devices import mesh_of_all
 from shardlint.model.process.processes import asks_itself, several
@@ -25,25 +26,20 @@ _FLAT = ("flatten", "ravel", "reshape", "tolist", "items", "keys", "copy")
 
 
 class ArraysForAllDevices(Rule):
-    """An array is put together of a part for each device of all processes, and takes those of this process alone.
+    """`make_array_from_single_device_arrays` gets an array for each device of all processes.
 
-    ## What it does
-    Reports `jax.make_array_from_single_device_arrays(shape, sharding, arrays)` where `arrays` has one for each of
-    `jax.devices()`, of the devices of a mesh of all of them, or of `sharding.devices_indices_map(shape)`: in a list
-    that a loop fills or a comprehension makes, or of `jax.device_put(parts, devices)`, also through names and helpers.
-    Only in programs for several processes, and where nothing in the function tells its own devices from the others.
-    Possible: where only another file asks which process it is.
+    It takes those of this process only. On several processes it raises `ValueError: Expected 4 per-device arrays (this
+    is how many devices are addressable by the sharding), but got 8`. With one process nothing shows.
 
-    ## Why it hurts
-    With several processes it raises `ValueError: Expected 4 per-device arrays (this is how many devices are addressable
-    by the sharding), but got 8`; in old releases `device_put` raises before. With one process nothing shows.
+    ## Reports
+    Only in programs for several processes, and if nothing in the function selects the devices of its own process:
 
-    ## Use instead
-    `sharding.addressable_devices_indices_map(shape)`, `mesh.local_devices`, or `jax.make_array_from_callback`, which
-    asks for the parts of this process.
+    - `each` (likely): `arrays` has one for each of `jax.devices()`, of the devices of a mesh of all of them, or of
+      `sharding.devices_indices_map(shape)`; a loop, a comprehension or `jax.device_put(parts, devices)` makes them.
+    - `asked` (possible): the same, if only another file asks for the process.
 
-    ## Evidence
-    Two processes of two devices on jax 0.4.38 and 0.12.
+    ## Write instead
+    `sharding.addressable_devices_indices_map(shape)`, `mesh.local_devices`, or `jax.make_array_from_callback`.
     """
 
     code = "SL822"
@@ -51,6 +47,7 @@ class ArraysForAllDevices(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("each",)
+    assumptions: ClassVar[Mapping[str, str]] = {"each": "The program runs on more than one process."}
     triggers = (Calls(_MAKES),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -72,14 +69,10 @@ class ArraysForAllDevices(Rule):
         what = " ".join(devices.text().split())
         yield site.finding(
             given,
-            f"With several processes this raises: `{what}` are the devices of all of them, and it takes one array for "
-            "each device of this process.",
-            label="one for each device of all processes",
-            help="go over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
+            "On several processes this raises ValueError: there is an array for each device of all processes.",
+            help="loop over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
             form="each" if told == "initialized" else "asked",
-            why="the program is one for several processes"
-            if told == "initialized"
-            else "a file that runs with this one asks for the processes there are",
+            why=f"they are made for `{what}`, and the function takes one array for each device of this process",
         )
 
 

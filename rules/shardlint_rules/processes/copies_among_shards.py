@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import readers
 from shardlint.model.values import Place, options
@@ -23,36 +24,23 @@ _ADDING = ("sum", "fsum")
 _TOLD = regex(
     r"replica_id|\bset\(|unique|dedup|seen|visited|\.index\]|\.index\)?\s*:|\{[^{}\n]*\.index\b[^{}\n]*for "
 )
-_SEVERAL = regex(
-    r"(?:Mesh|make_mesh|device_mesh|mesh_axes|axis_names|mesh_axis_names)\b[\s\S]{0,160}?"
-    r"[(\[]\s*[\"']\w+[\"']\s*,\s*[\"']\w+[\"']"
-)
 
 
 class CopiesAmongShards(Rule):
-    """The shards of an array are put together, and some of them are copies of others, or are missing.
+    """The shards of an array are concatenated or added, though some are copies of others or are missing.
 
-    ## What it does
-    Reports `np.concatenate([shard.data for shard in x.addressable_shards])`, also with `stack` and the like, a sum of
-    the shards, a sorted list, a name or a loop that appends, where x is split over some axes of its mesh and not over
-    others, by the sharding that it was placed with or that its callers give. Possible where the sharding is not in
-    sight, and the program makes a mesh of several axes.
+    Each device has a shard. Along a mesh axis that the spec doesn't name they are copies: with 2 devices along it every
+    row occurs twice, and a sum is twice as large.
 
-    Likely, too, where one process alone writes what is so put together (`if jax.process_index() == 0: np.save(...)`),
-    and nothing else reads it: what the other processes have of the array is written by none.
+    ## Reports
+    - `split` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, also `stack`, `sum`, a sorted
+      list or a loop that appends, if `x` is sharded over some axes of its mesh and not over others.
+    - `first-process` (likely): one process alone writes what is concatenated (`if jax.process_index() == 0:
+      np.save(...)`), and nothing else reads it: the shards of the other processes are never written.
 
-    ## Why it hurts
-    Each device has a shard. Along an axis that the spec does not name they are copies: with 2 devices along it every
-    row occurs twice, in an array of twice the size; a sum is twice as large. It works as long as that axis has one
-    device.
-
-    ## Use instead
-    `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`; over one process `np.asarray(x)`, over
-    several `multihost_utils.process_allgather(x, tiled=True)`. Where a replica lies on several processes, the shards
-    with `replica_id == 0` may all be another's: then one shard for each `shard.index`.
-
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: 8 rows split over 4 of 8 devices come back as 16. Found in MLLM-JAX.
+    ## Write instead
+    `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`; on one process `np.asarray(x)`, on
+    several `multihost_utils.process_allgather(x, tiled=True)`.
     """
 
     code = "SL823"
@@ -60,6 +48,10 @@ class CopiesAmongShards(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("split", "first-process")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "split": "The mesh has several devices along the axis.",
+        "first-process": "The program runs on more than one process.",
+    }
     triggers = (Attributes(_SHARDS, file_says=(_SHARDS,)),)
     in_tests = False
     fixes = "none"
@@ -79,34 +71,30 @@ class CopiesAmongShards(Rule):
         if _tells_copies(site, node):
             return
         left = _left(site, node.value)
-        if left == ():
-            return
-        if left is None and not (site.wants("sharding-unknown") and _several_axes(site)):
+        if not left:
             return
         adds = last_name(joined.func) in _ADDING
-        along = " and ".join(f'"{one}"' for one in left) if left else "the axes that its spec does not name"
+        along = " and ".join(f'"{one}"' for one in left)
+        name = last_name(joined.func)
         yield site.finding(
             node,
-            f"`{last_name(joined.func)}` at {site.where(Place(site.file, joined))} takes {'the' if left else 'such'} "
-            f"copies too: {'the sum counts them all' if adds else 'each block occurs once for each of them'}.",
-            label=f"{'has' if left else 'may have'} a copy of each shard for each device along {along}",
+            f"`{name}` counts each shard of `{site.shown(node.value)}` once per device along {along}."
+            if adds
+            else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
             help="take each block once: for shard in x.addressable_shards if shard.replica_id == 0",
-            form="split" if left else "sharding-unknown",
-            why="the spec names the other axes of the mesh"
-            if left
-            else "the program makes a mesh of several axes",
+            form="split",
+            why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )
 
     def _part(self, site: Site, node: ast.Attribute, written: Place) -> Finding:
         what = site.text(node.value)
         return site.finding(
             node,
-            f"`{short(written)}` at {site.where(written)} is left to one process, and of `{what}` it has "
-            "what lies on its own devices: what the others have is never written.",
-            label="what this process has of it",
+            f"The shards of `{what}` on other processes are never written.",
+            label="the shards of this process",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
             form="first-process",
-            why="one process alone comes to what is made of them, and the program is one for several",
+            why=f"only one process runs `{short(written)}` at {site.where(written)}, which gets these shards",
         )
 
 
@@ -226,7 +214,3 @@ def _tells_copies(site: Site, node: ast.AST) -> bool:
     """Whether the function around asks for the replica, or takes each index once."""
     function = site.file.home(node).function()
     return _TOLD.search(site.text(function.node if function is not None else site.file.tree)) is not None
-
-
-def _several_axes(site: Site) -> bool:
-    return any(_SEVERAL.search(file.source.text) for file in (site.file, *site.program.together(site.file)))

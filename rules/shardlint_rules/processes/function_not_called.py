@@ -48,24 +48,19 @@ class _Wrong:
 
 
 class FunctionNotCalled(Rule):
-    """A function of jax stands where its result is meant: the parentheses are missing.
+    """A function of jax is used without its parentheses, where its result is meant.
 
-    ## What it does
-    Reports `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
-    `default_backend` and `jax.distributed.is_initialized` without a call where they are compared with a value, tested
-    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list. And
-    `is_integer` of a quotient that is tested for truth without a call: `assert size.is_integer`.
+    A function equals no number and is always true: with `if jax.process_index == 0:` no process writes the checkpoint,
+    and no error is raised. In a file name it is an address that differs between processes. Arithmetic raises TypeError.
 
-    ## Why it hurts
-    A function is equal to no number, and is always true: with `if jax.process_index == 0:` no process writes the
-    checkpoint, and nothing says so. In a name of a file it is an address that differs from process to process. What
-    counts with it, indexes it or goes through it raises TypeError.
+    ## Reports
+    - proven: `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
+      `default_backend` or `jax.distributed.is_initialized` without a call, if it is compared, tested for truth, used in
+      arithmetic, indexed, iterated, formatted, or passed to a function that takes a number or a list.
+    - proven: `is_integer` of a quotient, tested for truth without a call: `assert size.is_integer`.
 
-    ## Fix safety
-    Safe where it raised before. Unsafe where the program ran: it takes the other branch from then on.
-
-    ## Evidence
-    What python does with functions, on every release. `if jax.process_index == 0:` stands in public trainers.
+    ## Fix
+    Adds `()`. The fix is safe if the program raised before, and unsafe if it ran: it takes the other branch then.
     """
 
     code = "SL821"
@@ -91,7 +86,7 @@ class FunctionNotCalled(Rule):
         why = "the program takes another way from then on" if safety is Safety.UNSAFE else ""
         yield site.finding(
             wrong.node,
-            f"`{text}` is the function, not what it returns: {wrong.message}.",
+            f"`{text}` is not called, so {wrong.message}.",
             label=wrong.label,
             help=f"write {text}()",
             fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
@@ -138,9 +133,9 @@ def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
         case ast.Subscript() if parent.value is node:
             return _raises(node, "cannot be indexed")
         case ast.Subscript() | ast.Slice():
-            return _raises(node, "is no index")
+            return _raises(node, "is not an index")
         case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is node:
-            return _raises(node, "cannot be gone through")
+            return _raises(node, "cannot be iterated")
         case ast.Starred() | ast.Tuple() | ast.List() | ast.Call():
             return _given(site, node)
     return None
@@ -151,7 +146,7 @@ def _true(node: ast.expr) -> _Wrong:
 
 
 def _raises(node: ast.expr, what: str) -> _Wrong:
-    return _Wrong(node, what, f"it {what}, and this raises TypeError", Harm.CRASH)
+    return _Wrong(node, what, f"this raises TypeError: a function {what}", Harm.CRASH)
 
 
 def _tested(site: Site, node: ast.expr) -> bool:
@@ -179,8 +174,8 @@ def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
         if searched and not isinstance(site.value(other), Items | Constant):
             continue
         if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
-            return _raises(node, "is in no order with a number")
-        said = "it is in no collection of numbers" if searched else "it is equal to no number"
+            return _raises(node, "has no order")
+        said = "it is never found" if searched else "it never equals a value"
         return _Wrong(parent, f"always {isinstance(op, ast.NotEq | ast.NotIn)}", said)
     return None
 
@@ -207,7 +202,7 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
         return None
     called = outer.func
     if isinstance(called, ast.Attribute) and called.attr == "reshape":
-        return _raises(node, "is no size")
+        return _raises(node, "is not a size")
     if (
         isinstance(called, ast.Attribute)
         and called.attr == "format"
@@ -219,7 +214,7 @@ def _given(site: Site, node: ast.expr) -> _Wrong | None:
         return _shown(node)
     entry = inner is not node
     takes = names <= {one for one in _TAKE if not (entry and one.startswith("builtins."))}
-    return _raises(node, "is no number and no list") if names and takes else None
+    return _raises(node, "is neither a number nor a list") if names and takes else None
 
 
 def _formats(node: ast.BinOp) -> bool:
@@ -230,5 +225,5 @@ def _formats(node: ast.BinOp) -> bool:
 
 def _shown(node: ast.expr) -> _Wrong:
     return _Wrong(
-        node, "shows the function", "what is shown is its address, which differs from process to process"
+        node, "the function", "the text has an address, which differs between processes"
     )

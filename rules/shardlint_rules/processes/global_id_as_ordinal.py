@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.process.processes import asks_itself, several
 from shardlint.model.reach import lookup, readers
@@ -26,28 +27,21 @@ _DEVICE = regex(rf"(?i){_GPU}:$")
 
 
 class GlobalIdAsOrdinal(Rule):
-    """The id of a device, which counts those of all processes, is taken for its number on this host.
+    """The id of a device, which counts those of all processes, is used as its number on this host.
 
-    ## What it does
-    Reports `device.id` of a device of `jax.local_devices()` or `jax.devices()` where it becomes
+    On the second host of four GPUs the ids are 4 to 7, and a function that takes the number of a GPU there knows 0 to
+    3. It raises, or uses another GPU. With one process both are the same.
 
-    - an index of a list of `jax.local_devices()`;
-    - an argument that is a GPU's number on its host: of a parameter such as `gpu_id` or `ordinal`, of NVML, CuPy and
-      torch (`torch.device("cuda", d.id)`, `f"cuda:{d.id}"`), or `CUDA_VISIBLE_DEVICES`.
+    ## Reports
+    - `ordinal` (likely): `device.id` of a device of `jax.local_devices()` or `jax.devices()` that becomes the number of
+      a GPU on its host: a parameter such as `gpu_id`, an argument of NVML, CuPy or torch (`f"cuda:{d.id}"`), or
+      `CUDA_VISIBLE_DEVICES`.
+    - `index` (possible): `device.id` as an index of `jax.local_devices()`.
+    - `process` (likely): `jax.local_devices()[jax.process_index()]`.
+    - `process-of-all` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
 
-    So it does `jax.local_devices()[jax.process_index()]` (likely), and `jax.devices()[jax.process_index()]` (possible:
-    right where each process has one device).
-
-    ## Why it hurts
-    Ids go on where those of the process before end: on the second host of four GPUs they are 4 to 7, and what takes
-    the number of a GPU there knows 0 to 3. It raises, or asks another GPU. With one process both are the same.
-
-    ## Use instead
-    `device.local_hardware_id`, or the place in the list: `for ordinal, device in enumerate(jax.local_devices())`.
-
-    ## Evidence
-    Two processes of four devices on jax 0.12: the ids of the second begin at a higher number. Recorded in
-    TransformerEngine.
+    ## Write instead
+    `device.local_hardware_id`, or the place in the list: `enumerate(jax.local_devices())`.
     """
 
     code = "SL817"
@@ -55,6 +49,10 @@ class GlobalIdAsOrdinal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("ordinal", "process")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "ordinal": "The program runs on more than one host.",
+        "process": "The program runs on more than one process.",
+    }
     triggers = (
         Attributes("id", file_says=("local_devices(", "jax.devices(")),
         Calls("jax.process_index", file_says=("local_devices(", "jax.devices(")),
@@ -87,12 +85,10 @@ class GlobalIdAsOrdinal(Rule):
             return
         yield site.finding(
             node,
-            f"`{site.text(node)}` counts the devices of all processes, and {what} the number of one on this host: with "
-            "several processes they are the same on the first only.",
-            label="counts the devices of all processes",
-            help=f"write {site.text(node.value)}.local_hardware_id, or take the place in jax.local_devices()",
+            f"On the second host `{site.text(node)}` is too large: it counts the devices of all processes.",
+            help=f"write {site.text(node.value)}.local_hardware_id, or use the place in jax.local_devices()",
             form=form,
-            why=f"the device is one of {source}()",
+            why=f"{what} the number of a device on this host, and the device is one of {source}()",
         )
 
     def _by_process(self, site: Site) -> Iterator[Finding]:
@@ -107,15 +103,12 @@ class GlobalIdAsOrdinal(Rule):
             text = site.text(parent.value)
             yield site.finding(
                 parent,
-                f"`{text}` has the devices of this process alone: the second process takes its second one, and raises "
-                "IndexError where each has one."
+                f"On the second process this raises IndexError or takes another device: `{text}` lists local devices."
                 if own
-                else f"`{text}` has the devices of all processes: where each has several, this takes one of another "
-                "process, which cannot be addressed here.",
-                label="the index of a process is no number of a device",
-                help="take a device of this process: jax.local_devices()[0]",
+                else f"If a process has several devices, this takes a device of another process from `{text}`.",
+                help="write jax.local_devices()[0]",
                 form="process" if own else "process-of-all",
-                why="it is right with one process only" if own else "each process may have several devices",
+                why="the index of a process is not the number of a device",
             )
 
     def _taken(self, site: Site, node: ast.Attribute) -> tuple[str, str] | None:
@@ -126,7 +119,7 @@ class GlobalIdAsOrdinal(Rule):
             inner, parent = parent, site.file.parent(parent)
         match parent:
             case ast.Subscript(value=value, slice=index) if index is inner and _made(site, value, _OWN):
-                return "index", f"`{site.text(value)}` has"
+                return "index", f"`{site.text(value)}[...]` takes"
             case ast.FormattedValue():
                 return self._formatted(site, parent)
             case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str() as key))]):

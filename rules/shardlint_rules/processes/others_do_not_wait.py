@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.process.processes import first, guard
 from shardlint.model.values import Place
@@ -23,24 +24,19 @@ _LISTS = regex(
 
 
 class OthersDoNotWait(Rule):
-    """One process moves what all have written, and the others go on as if it were done.
+    """One process moves files after the last barrier, and the others go on as if it were done.
 
-    ## What it does
-    Reports, in a function that meets at a barrier (`sync_global_devices`), a file or folder that one process
-    alone renames after the last barrier (below `if jax.process_index() == 0:`, or after
-    `if jax.process_index() != 0: return`); and
-    loops over the listing of a folder whose whole body is left to one process and renames or deletes there.
+    The other processes return first: they don't find the checkpoint under its final name, or restore the one before.
 
-    ## Why it hurts
-    The other processes return first: they look for the checkpoint under its last name and do not find it, or
-    restore the one before. A process that lists the folder while another one moves what is in it meets paths that are
-    gone.
+    ## Reports
+    - `moved` (likely): in a function with a barrier (`sync_global_devices`), a rename or move that one process alone
+      makes after the last barrier, under `if jax.process_index() == 0:` or after
+      `if jax.process_index() != 0: return`.
+    - `listed` (likely): a loop over the listing of a folder, if all of its body is left to one process and moves or
+      deletes there: the other processes meet paths that are gone.
 
-    ## Use instead
-    A barrier after the move as well, and the question for the process around the loop.
-
-    ## Evidence
-    Two processes: the second does not find the folder that the function has saved. Recorded twice in t5x.
+    ## Write instead
+    A barrier after the move, and the condition on the process around the loop.
     """
 
     code = "SL824"
@@ -48,6 +44,10 @@ class OthersDoNotWait(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("moved", "listed")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "moved": "The processes share the file system.",
+        "listed": "The processes share the file system.",
+    }
     triggers = (
         Lines(
             r"(?:if|for)\b[^\n]*",
@@ -91,12 +91,10 @@ class OthersDoNotWait(Rule):
         last = max(barriers)
         yield site.finding(
             statement.test,
-            f"One process alone moves what was written (line {move.lineno}), after the last barrier (line {last}): the "
-            "others return first, and look for it under a name that it does not have yet.",
-            label="the others do not wait for it",
-            help="meet once more after it: sync_global_devices on all processes",
+            f"The other processes don't wait for `{last_name(move.func)}`: no barrier follows it.",
+            help="call sync_global_devices after it on all processes",
             form="moved",
-            why="the function waits for all processes before, and not after",
+            why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
         )
 
     def _listed(self, site: Site, loop: ast.For) -> Iterator[Finding]:
@@ -122,12 +120,10 @@ class OthersDoNotWait(Rule):
             return
         yield site.finding(
             loop.iter,
-            f"All processes list the folder while one of them takes what is in it (line {takes.lineno}): the others "
-            "meet paths that are gone.",
-            label="all processes list it, and one moves what is there",
-            help="ask for the process around the loop",
+            f"`{last_name(listing.func)}` can raise on the other processes: one process removes the files meanwhile.",
+            help="put the condition on the process around the loop",
             form="listed",
-            why="the whole body of the loop is left to one process",
+            why=f"all processes list the folder, and one of them moves or deletes what is in it at line {takes.lineno}",
         )
 
 

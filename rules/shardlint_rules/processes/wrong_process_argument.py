@@ -18,25 +18,17 @@ _CONVERTING = (f"{_UTILS}host_local_array_to_global_array", f"{_UTILS}global_arr
 
 
 class WrongProcessArgument(Rule):
-    """A function about processes and their devices is given what it does not take.
+    """A function about processes and their devices gets an argument that it doesn't take, and raises.
 
-    ## What it does
-    Reports
+    ## Reports
+    - proven: `jax.local_devices("cpu")`; the first parameter is the index of a process. Raises TypeError.
+    - proven: `host_local_array_to_global_array(x, mesh)` or its reverse without specs. Raises TypeError.
+    - proven: `make_array_from_single_device_arrays(shape, sharding, arrays)` with numpy arrays, or with several arrays that
+      are all on one device. Raises TypeError or ValueError.
+    - proven: `dataset.shard(process_index(), process_count())` of tf.data, or `num_shards=process_index()`. Raises.
 
-    - `jax.local_devices("cpu")`: the first parameter is the index of a process;
-    - `host_local_array_to_global_array(x, mesh, None)` and its reverse without the specs (SL319 has None);
-    - `make_array_from_single_device_arrays(shape, sharding, arrays)` with arrays of numpy, or made on one device all
-      of them (SL822 has one for each device of all processes);
-    - `dataset.shard(process_index(), process_count())` of tf.data, or with `num_shards=process_index()`.
-
-    ## Why it hurts
-    Each of them raises: `TypeError` for the name of a platform and for arrays of numpy, `ValueError` for the others.
-
-    ## Fix safety
-    Safe: the keyword that was meant, in a call that raised.
-
-    ## Evidence
-    Each form was run on jax 0.12.
+    ## Fix
+    Writes the keyword `backend=`. The fix is safe: the call raised before. The other forms have none.
     """
 
     code = "SL815"
@@ -64,9 +56,9 @@ class WrongProcessArgument(Rule):
         if given is not None:
             yield site.finding(
                 given,
-                "This raises ValueError, or the equivalent of tensorflow: the index is not smaller than the number "
-                "of parts, which is 0 on process 0.",
-                label="the index where the number of parts must stand",
+                "`shard` raises: the process index and the number of parts are swapped.",
+                label="must be the number of parts",
+                why="`shard(num_shards, index)` needs an index smaller than the number, which is 0 on process 0 here",
                 help="write .shard(jax.process_count(), jax.process_index())",
             )
 
@@ -83,9 +75,8 @@ class WrongProcessArgument(Rule):
             fix = site.fix(Safety.SAFE, f"write backend={site.text(given)}", [Edit(start, start, "backend=")])
         yield site.finding(
             given,
-            "This raises TypeError: the first parameter of jax.local_devices is the index of a process.",
-            label="the index of a process",
-            help="give the platform as backend=",
+            "`jax.local_devices` raises TypeError: its first parameter is a process index, not a platform.",
+            help="pass the platform as backend=",
             fix=fix,
         )
 
@@ -96,9 +87,8 @@ class WrongProcessArgument(Rule):
         if given is None:
             yield site.finding(
                 site.call,
-                "This raises TypeError: the specs are missing.",
-                label="without specs",
-                help="give a PartitionSpec, P() where all processes have the same",
+                f"`{site.text(site.call.func)}` raises TypeError: the specs are missing.",
+                help="pass a PartitionSpec, or P() if all processes have the same array",
             )
 
     def _arrays(self, site: Site) -> Iterator[Finding]:
@@ -110,17 +100,15 @@ class WrongProcessArgument(Rule):
             return
         element = site.value(made.elt)
         if _of(element, "numpy."):
-            yield self._found(site, given, "arrays of numpy", "raises TypeError: these are arrays of numpy")
+            yield self._found(site, given, "TypeError: `{}` are numpy arrays")
         elif _of(element, "jax.numpy."):
-            says = "raises ValueError: these arrays are all on the default device"
             if _several_elements(site, made.generators[0].iter):
-                yield self._found(site, given, "all on one device", says)
+                yield self._found(site, given, "ValueError: all of `{}` are on the default device")
 
-    def _found(self, site: Site, given: ast.expr, label: str, says: str) -> Finding:
+    def _found(self, site: Site, given: ast.expr, what: str) -> Finding:
         return site.finding(
             given,
-            f"This {says}.",
-            label=label,
+            f"This raises {what.format(site.shown(given))}.",
             help="put one part on each device of sharding.addressable_devices",
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.held import classes
 from shardlint.model.process.processes import INDEX
@@ -22,31 +23,28 @@ _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 
 
 class ZeroIsFalsy(Rule):
-    """Zero is asked for where it says nothing: the count of processes never is, and process 0 counts as not given.
+    """A process count is compared with zero, or process index 0 is treated as missing.
 
-    ## What it does
-    Reports `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`;
-    and `count > processes and processes % count != 0`, of which the second part holds whenever the first does; and
-    `index or jax.process_index()` where a call in sight gives 0 for it; likely: where it is an index or a rank by its
-    name, and None by default. So it does `index if index else ...` and `if not index: index = ...`. Possible: where a
-    loop over a range gives it.
+    There is always one process, so the branch runs always or never, and a file is written by all processes or by none.
+    After `or`, 0 counts as missing, and a process that is given index 0 uses its own instead.
 
-    ## Why it hurts
-    There is always one process, so the branch never runs, or always: what process 0 should write is written by none,
-    or by all. Mostly `process_index` was meant. After `or`, 0 is as if nothing was given: every process but the first
-    takes its own index instead.
+    ## Reports
+    - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`.
+    - proven: `count > processes and processes % count != 0`, whose second part holds whenever the first does.
+    - proven: `index or jax.process_index()`, if a call in sight passes 0; also `index if index else ...` and
+      `if not index: index = ...`.
+    - `index` (likely): the same for a parameter or field that is named as an index or rank and is None by default.
+    - `counted` (possible): the same, if a loop over a range gives the index.
 
-    ## Fix safety
-    Unsafe: `process_index` may not be what was meant.
-
-    ## Evidence
-    `jax.process_count()` is 1 in a program of one process, on every release. Recorded in NetKet.
+    ## Fix
+    Writes `jax.process_index()` for the count. The fix is unsafe: the index may not be what is meant.
     """
 
     code = "SL811"
     name = "zero-is-falsy"
     harm = Harm.SILENT
     likely = ("index",)
+    assumptions: ClassVar[Mapping[str, str]] = {"index": "A caller passes 0, which is the first index."}
     triggers = (
         Calls(*_COUNTS, *INDEX),
         Lines(r"(?:if|and|assert|elif)\b[^#\n]*\S % \S", file_names=_COUNTING, saying=(" % ",), on="any"),
@@ -74,9 +72,8 @@ class ZeroIsFalsy(Rule):
         text = site.shown(parent)
         yield site.finding(
             parent,
-            f"`{text}` is always {answer}: there is at least one.",
-            label=f"always {answer}",
-            help="ask for jax.process_index() == 0, or for == 1",
+            f"`{text}` is always {answer}: there is at least one process.",
+            help="compare jax.process_index() with 0, or the count with 1",
             fix=self._fix(site, parent),
         )
 
@@ -96,10 +93,9 @@ class ZeroIsFalsy(Rule):
                     if any(_orders(site, one) == names for one in test.values):
                         yield site.finding(
                             part,
-                            f"`{names[1]}` is larger than `{names[0]}` here, so the remainder is `{names[0]}` itself: "
-                            "the branch is taken where nothing is wrong, and what should be refused is let through.",
-                            label="always True here",
-                            help=f"ask for {names[0]} > {names[1]}",
+                            f"`{site.shown(part)}` is always True here, so the check refuses the wrong cases.",
+                            help=f"write {names[0]} > {names[1]}",
+                            why=f"`{names[1]}` is larger than `{names[0]}`, so the remainder is `{names[0]}` itself",
                         )
 
     def _not_given(self, site: Site) -> Iterator[Finding]:
@@ -116,18 +112,16 @@ class ZeroIsFalsy(Rule):
             where = f"line {getattr(place.node, 'lineno', 0)}"
             if place.file is not site.file:
                 where += f" of {place.file.path.name}"
-            label, form = f"0 is given for it at {where}", "" if sure else "counted"
-            why = "" if sure else "a loop begins to count at 0"
+            form = "" if sure else "counted"
+            why = f"0 is passed at {where}" if sure else f"the loop at {where} starts at 0"
         elif _INDEX.search(last_name(asked)) and _none_by_default(site, asked):
-            label, form = "0 counts as not given", "index"
-            why = f"`{text}` is an index by its name and None by default, and 0 is the first one"
+            form, why = "index", f"`{text}` is None by default, and 0 is the first index"
         else:
             return
         yield site.finding(
             parent,
-            f"`{text}` may be 0, which counts as false: every process but the first takes its own index instead.",
-            label=label,
-            help=f"ask whether it was given: jax.process_index() if {text} is None else {text}",
+            f"Index 0 is ignored: `{text}` counts as false, and the process uses its own index.",
+            help=f"write jax.process_index() if {text} is None else {text}",
             certainty=Certainty.PROVEN if not form else Certainty.POSSIBLE,
             form=form,
             why=why,
