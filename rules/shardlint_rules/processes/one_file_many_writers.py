@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from shardlint.model.process.processes import first, guard, several, starts_one
+from shardlint.model.process.processes import first, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint.syntax.enclosing import block_of
+from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes._paths import OWN, contents, made_in, names_process
-from shardlint_rules.processes._trackers import (
-    LOGGING,
-    beside_the_process,
-    by_one,
-    first_of_its_kind,
-    flag_of_process,
-    flagged,
-    joined_before,
-    started_by_another,
-    started_by_one,
-)
-from shardlint_rules.processes._writers import (
-    WRITES,
-    beside,
-    maybe_one,
-    of_own_shards,
-    parts_of,
-    printed_beside,
-)
-from shardlint_rules.processes.alone import BARRIER, alone
+from shardlint_rules.processes._paths import contents, made_in, names_process
+from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.own_data import own_data
 from shardlint_rules.processes.starting import at, short
@@ -47,13 +28,9 @@ _OPEN = {
 }
 _SAVES = ("numpy.save", "numpy.savez", "numpy.savez_compressed")
 _NEAR = ("process_index()", "host_id()")
-_FAMILY = (
-    r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
-)
 _ROLE = (
     r"(?:)\b(?:is|on|am|if)_?(?:the_)?(?:main|master|chief|lead|primary|coordinator|first|rank_?(?:zero|0))"
 )
-_TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
 _TORCH = ("torch", "torch_xla", "accelerate", "lightning", "pytorch_lightning", "deepspeed")
 _JAX = ("jax", "flax", "orbax")
@@ -63,58 +40,55 @@ _STARTS_TORCH = regex(
     r"|^\s*from\s+torch\s+import\s[^\n]*\bdistributed\b|\btorch\.distributed\."
 )
 _WHOSE = ("the index of the process", "the name of the host", "the id of the process")
-_COUNTED = ("process_count()", "host_count()")
-_JOINED = "distributed.initialize("
+_JOIN = "jax.distributed.initialize"
+_WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
+_ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
+_STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
 _WHY = {
-    "barrier": "meets at a barrier, and asks for the index of the process",
+    "barrier": "has a barrier and a condition on the process",
     "beside": "leaves another write to one process",
 }
 
 
 class OneFileManyWriters(Rule):
-    """Every process writes the same file, in a function where another write is left to one of them.
+    """Every process writes the same file.
 
-    ## What it does
-    Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
-    function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
-    So it does (likely) for such a write right beside a barrier where nothing asks for the process, for the call of a
-    function that writes, which a barrier follows, for files that code writes on all processes after it has called
-    `jax.distributed.initialize`, for `wandb.init` on all processes where one of them alone comes to another call of it
-    or the file asks for the index, and for `wandb.log` under the flag of a start that also asks for the process; and
-    (likely) for what each process has of its own, made of its index, that all write to one path. A path that names the
-    process, the host or a shard is left alone, and so are files of
-    PyTorch's processes. Possible: such a write where a caller leaves another write to one
-    process, or another class of the same base (`CheckpointHandler`) meets at a barrier; `wandb.init` that all
-    processes come to where only another file asks for the index; `wandb.log` that all come to where one of them alone
-    starts the run; and a write, also one that adds to a file, or `np.savez`, where the function or a caller prints and
-    logs on one process only.
-
-    ## Why it hurts
     On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
-    write, and a marker that says "done" stands there before the last one is. After the barrier nobody waits for it.
+    write, and a file that marks the end exists before the last process is done.
 
-    ## Evidence
-    Two processes write the same path; the proof counts the writers. Recorded in t5x and twice in orbax.
+    ## Reports
+    `open(path, "w")`, `gfile.GFile(path, "w")` and `path.write_text(...)` that all processes run:
+
+    - `barrier` (likely): in a function that has a barrier (`sync_global_devices`) and a condition on the process.
+    - `beside` (possible): in a function that leaves another write to one process.
+    - `launch` (likely): after `jax.distributed.initialize()` in the same function or module.
+    - `own-content` (likely): what is written is made of the index of the process, and the path is not.
+
+    ## Write instead
+    `if jax.process_index() == 0:` around the write, or the process in the path.
+
+    ## Limits
+    A path that names the process, the host or a shard is not reported, nor are files of PyTorch's processes.
     """
 
     code = "SL814"
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = (
-        "barrier", "family", "printed", "same-flag", "met", "met-call", "other-start", "launch", "tracker",
-        "own-content",
-    )  # fmt: skip
+    likely = ("barrier", "launch", "own-content")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "barrier": "The processes share the file system.",
+        "launch": "The processes share the file system.",
+        "own-content": "The processes share the file system.",
+    }
     triggers = (
-        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
-        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY, "sync_", _ROLE)),
+        Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, "sync_", _ROLE)),
+        Methods("write_text", "write_bytes", file_says=(*_NEAR, "sync_", _ROLE)),
         Lines(
             r"with\s+[\w.]*open\(.*[\"'][wx]b?\+?[\"']\s*[,)]",
             file_says=r"distributed\.initialize\(",
             saying=("with ", "with("),
         ),
-        Calls(*_TRACKERS),
-        Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
     forms = ("call", "method", "line")
@@ -122,16 +96,10 @@ class OneFileManyWriters(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
-        if _is_of_torch(site):
+        if _uses_torch_processes(site):
             return
         if site.form == "line":
             yield from self._launched(site)
-            return
-        if site.api in _TRACKERS:
-            yield from self._tracked(site, function)
-            return
-        if site.api in LOGGING:
-            yield from self._logged(site)
             return
         if function is None or site.program.project.is_test(site.file.path):
             return
@@ -144,70 +112,21 @@ class OneFileManyWriters(Rule):
             return
         added = site.form == "call" and (site.api in _SAVES or self._adds(site))
         form = self._shared(site, function) if not added else ""
-        why = f"`{function.name}` {_WHY.get(form, '')}"
-        if not form and not maybe_one(site) and self._meets(site):
-            form, why = (
-                "met",
-                f"`{function.name}` meets the other processes at a barrier, and this is on all of them",
-            )
-        met = self._met_by_caller(site, function) if not form and not added and not maybe_one(site) else None
-        if met is not None and not self._by_one(site, function):
-            yield self._called_there(site, function, met)
-            return
-        if not form and not added and site.wants("called", "family"):
-            form, why = beside(site, function)
-        if not form and site.wants("printed") and not maybe_one(site) and not of_own_shards(site):
-            if several(site.program, site.file) == "initialized" and not OWN.search(_called(site, function)):
-                form, why = "printed", printed_beside(site, function)
-        if not (form and why) or self._by_one(site, function):
+        if not form or self._by_one(site, function):
             return
         what = site.shown(path)
         yield site.finding(
             site.call,
-            f"All processes write `{what}` here, where other work is left to one by its index: they write over each "
-            "other.",
-            label="all processes write it",
+            f"All processes write `{what}`: on a shared file system they write over each other.",
             help="put it under `if jax.process_index() == 0:`"
             + (", in front of the barrier" if form == "barrier" else ""),
             form=form,
-            why=why,
-        )
-
-    def _met_by_caller(self, site: Site, function: Scope) -> ast.Call | None:
-        """The call of a function that writes, behind which its caller, which asks for the process, waits for all."""
-        if not site.wants("met-call") or OWN.search(_called(site, function)):
-            return None
-        written = function.node
-        ends = (
-            site.program.flow.in_sight(site.file, written).found
-            if isinstance(written, ast.FunctionDef)
-            else ()
-        )
-        for end in ends:
-            call = end.place.node
-            if end.kind != "called" or end.place.file is not site.file or not isinstance(call, ast.Call):
-                continue
-            caller = site.file.home(call).function()
-            if caller is None or guard(site.program, site.file, call) is not None:
-                continue
-            if self._asking(site, caller) and _waits_behind(site.file, call):
-                return call
-        return None
-
-    def _called_there(self, site: Site, function: Scope, call: ast.Call) -> Finding:
-        return site.finding(
-            call,
-            f"`{function.name}` writes a file, all processes call it here, and then wait for each other: they write "
-            "over each other.",
-            label="all processes come here and write",
-            help="put it under `if jax.process_index() == 0:`, in front of the barrier",
-            form="met-call",
-            why="a barrier follows, as it does where one process writes for all",
+            why=f"`{function.name}` {_WHY[form]}",
         )
 
     def _own(self, site: Site) -> Differing | None:
         """What makes what is written another in each process."""
-        if not site.wants("own-content") or maybe_one(site) or not several(site.program, site.file):
+        if not site.wants("own-content") or _maybe_one(site) or not several(site.program, site.file):
             return None
         found = (own_data(site.program, Place(site.file, one)) for one in contents(site, self._written(site)))
         return next((one for one in found if one is not None and one.what in _WHOSE), None)
@@ -215,16 +134,14 @@ class OneFileManyWriters(Rule):
     def _torn(self, site: Site, path: ast.expr, own: Differing) -> Finding:
         made = made_in(site, path)
         what = site.shown(path)
-        where = f" at line {site.call.lineno}" if made is not None else ""
+        where = f" of line {site.call.lineno}" if made is not None else ""
         return site.finding(
             made if made is not None else site.call,
-            f"All processes write `{what}`{where}, each what is of "
-            f"itself (`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}): what the last one "
-            "wrote is left, and all read that back.",
-            label="one path for all processes",
-            help="name the process in the path: jax.process_index()",
+            f"Only one process's data survive in `{what}`: each process writes its own to the same path.",
+            help="put jax.process_index() into the path",
             form="own-content",
-            why="the path is the same in all processes, as far as the text tells",
+            why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
+            "same on all processes",
         )
 
     def _launched(self, site: Site) -> Iterator[Finding]:
@@ -240,8 +157,8 @@ class OneFileManyWriters(Rule):
         path = opened.args[0]
         if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
             path = opened.func.value if isinstance(opened.func, ast.Attribute) else path  # `path.open("w")`
-        started = joined_before(site)
-        if started is None or maybe_one(site) or names_process(site.program, Place(site.file, path)):
+        started = _joined_before(site)
+        if started is None or _maybe_one(site) or names_process(site.program, Place(site.file, path)):
             return
         place = Place(site.file, statement)
         if guard(site.program, site.file, statement) is not None or alone(site.program, place):
@@ -249,78 +166,11 @@ class OneFileManyWriters(Rule):
         what = site.shown(path)
         yield site.finding(
             opened,
-            f"All processes write `{what}` here: on a shared file system they write over each other.",
-            label="all processes write it",
+            f"All processes write `{what}`: on a shared file system they write over each other.",
             help="put it under `if jax.process_index() == 0:`",
             form="launch",
-            why=f"jax.distributed.initialize on line {started.lineno} joins them, and nothing here depends on which "
-            "process this is",
-        )
-
-    def _tracked(self, site: Site, function: Scope | None) -> Iterator[Finding]:
-        """A run of an experiment tracker that all processes start."""
-        if site.program.project.is_test(site.file.path) or any(
-            one.arg == "group" for one in site.call.keywords
-        ):
-            return
-        mode = site.keyword("mode")
-        asked = site.text(mode.value) if mode is not None else ""
-        if maybe_one(site) or "index" in asked or "main" in asked:
-            return
-        if function is not None and self._by_one(site, function):
-            return
-        if function is None and guard(site.program, site.file, site.call) is not None:
-            return
-        other = started_by_another(site)
-        asks = any(map(site.file.says, (*_NEAR, *_COUNTED)))
-        asks = asks or (site.file.says(_JOINED) and not starts_one(site.file))
-        if other is None and (site.file.source.in_cells or not site.file.says("jax")):
-            return  # of one host, or of another library's processes
-        if (
-            other is None
-            and not asks
-            and not (site.wants("tracker-beside") and several(site.program, site.file))
-        ):
-            return
-        if other is None and flag_of_process(site):
-            return
-        yield site.finding(
-            site.call,
-            f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
-            label="all processes start a run",
-            help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
-            form="other-start" if other is not None else "tracker" if asks else "tracker-beside",
-            why=f"{'this file asks' if asks else 'files that run with this one ask'} for the processes, and nothing "
-            "here depends on which one this is"
-            if other is None
-            else f"one process alone starts the run of line {other.lineno}",
-        )
-
-    def _logged(self, site: Site) -> Iterator[Finding]:
-        """What all processes log to a run that one of them starts."""
-        if site.program.project.is_test(site.file.path):
-            return
-        start = started_by_one(site)
-        if start is None:
-            return
-        same = beside_the_process(site, start)
-        if maybe_one(site, same) or by_one(site):
-            return
-        around = flagged(site, same)
-        flag = min(same & set(parts_of(site, around.test)), default="") if around is not None else ""
-        if around is not None and not first_of_its_kind(site, around):
-            return  # one call tells it for all of the branch
-        called = site.text(site.call.func)
-        yield site.finding(
-            around.test if around is not None else site.call,
-            f"With several processes this raises on all but one: they come to `{called}` without a run.",
-            label=f"the run is started by one process, at line {start.lineno}",
-            help="ask for `jax.process_index() == 0` here too",
-            harm=Harm.CRASH,
-            form="same-flag" if flag else "not-started",
-            why=f"wandb.init asks for `{flag}` and for the process, and here only the former is asked for"
-            if flag
-            else "only one process comes to wandb.init, and nothing here depends on which one this is",
+            why=f"jax.distributed.initialize at line {started.lineno} joins them, and nothing here depends on the "
+            "process",
         )
 
     def _adds(self, site: Site) -> bool:
@@ -360,14 +210,7 @@ class OneFileManyWriters(Rule):
         if meets and tests:
             return "barrier"
         others = (one for test in tests for one in walk(test) if isinstance(one, ast.Call))
-        return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
-
-    def _meets(self, site: Site) -> bool:
-        """Whether a function waits for the other processes right before a write, or right after it."""
-        statement = site.file.statement(site.call)
-        block = block_of(site.file, statement)
-        at = block.index(statement)
-        return any(_is_barrier(one) for one in block[max(at - 2, 0) : at + 3])
+        return "beside" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
 
     def _asking(self, site: Site, function: Scope) -> list[ast.If]:
         """The statements by which a function leaves something to one process."""
@@ -384,11 +227,10 @@ class OneFileManyWriters(Rule):
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
 
 
-def _is_of_torch(site: Site) -> bool:
-    """Whether the processes of a file are those of PyTorch alone.
+def _uses_torch_processes(site: Site) -> bool:
+    """True if the processes of a file are those of PyTorch alone.
 
-    They are where it imports what starts them and no jax, and where something that runs with it imports PyTorch and
-    nothing imports jax.
+    The file imports what starts them and no jax, or code that runs with it imports PyTorch and nothing imports jax.
     """
     source = site.file.source.text
     if _IMPORTS_JAX.search(source):
@@ -399,29 +241,29 @@ def _is_of_torch(site: Site) -> bool:
     return any(imported(path, one) for one in _TORCH) and not any(imported(path, one) for one in _JAX)
 
 
-def _waits_behind(file: FileFacts, call: ast.Call) -> bool:
-    """Whether a barrier follows a call soon, in its block or behind the `if` that it stands in."""
-    inner: ast.stmt = file.statement(call)
-    while True:
-        block = block_of(file, inner)
-        at = block.index(inner)
-        if any(_is_barrier(one) for one in block[at + 1 : at + 3]):
-            return True
-        outer = file.parent(inner)
-        if not isinstance(outer, ast.If | ast.With):
-            return False
-        inner = outer
+def _joined_before(site: Site) -> ast.Call | None:
+    """The call of `jax.distributed.initialize` that ran before a place, in its own function or module."""
+    here = site.file.home(site.syntax)
+    for node in walk(site.file.tree):
+        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("initialize"):
+            callee = options(site.value(node.func))
+            known = bool(callee) and all(isinstance(one, Api) and one.name == _JOIN for one in callee)
+            if known and site.file.home(node) is here and node.lineno < getattr(site.syntax, "lineno", 0):
+                return node
+    return None
 
 
-def _is_barrier(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and BARRIER.match(last_name(call.func)) is not None
+def _maybe_one(site: Site) -> bool:
+    """True if a condition around a site may be about processes, by its words."""
+    return any(
+        isinstance(outer, ast.If | ast.IfExp)
+        and "__name__" not in site.text(outer.test)
+        and any(_ONE.search(one) and not _STEP.search(one) for one in _parts_of(site, outer.test))
+        for outer in site.file.ancestors(site.syntax)
+    )
 
 
-def _called(site: Site, function: Scope) -> str:
-    """What a function is called, and what it binds the open file to."""
-    statement = site.file.statement(site.call)
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    items = statement.items if isinstance(statement, ast.With | ast.AsyncWith) else []
-    names = [*targets, *(one.optional_vars for one in items if one.optional_vars is not None)]
-    return " ".join((function.name, *(site.text(one) for one in names)))
+def _parts_of(site: Site, test: ast.expr) -> list[str]:
+    """The conditions that must all hold for one to do so, as text."""
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return [site.text(one) for one in parts]

@@ -23,8 +23,8 @@ class WrongProcessArgument(Rule):
     ## Reports
     - proven: `jax.local_devices("cpu")`; the first parameter is the index of a process. Raises TypeError.
     - proven: `host_local_array_to_global_array(x, mesh)` or its reverse without specs. Raises TypeError.
-    - proven: `make_array_from_single_device_arrays(shape, sharding, arrays)` with numpy arrays, or with several arrays that
-      are all on one device. Raises TypeError or ValueError.
+    - proven: `make_array_from_single_device_arrays(shape, sharding, arrays)` with numpy arrays, or with
+      several arrays that are all on one device. Raises TypeError or ValueError.
     - proven: `dataset.shard(process_index(), process_count())` of tf.data, or `num_shards=process_index()`. Raises.
 
     ## Fix
