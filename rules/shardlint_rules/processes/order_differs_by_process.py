@@ -15,13 +15,16 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
 from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.sharded_datasets import shuffled_before
+from shardlint_rules.processes.starting import at
 
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _SPLITTING = ("array_split", "islice", "split")
 _NEAR = ("process_index", "host_id()")
+_OWN_SEED = ("process_index", "host_id", "process", "rank", "host", "worker")
 _ITSELF = regex(r"process_(?:index|count)|host_(?:id|count)")
 
 
@@ -36,6 +39,7 @@ class OrderDiffersByProcess(Rule):
       `itertools.islice` or `if k % n == process_index()`, if `files` is a set, an unsorted listing of a folder
       (`os.listdir`, `glob.glob`, `Path.glob`) or shuffled without a seed.
     - `together` (likely): a loop over such a list with a call that all processes must make together.
+    - `own-order` (likely): an order drawn with a seed of the process index and then divided by that index.
     - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed, or of `list_files`, which shuffles.
 
     ## Write instead
@@ -46,15 +50,18 @@ class OrderDiffersByProcess(Rule):
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("shared-out", "together", "shuffled")
+    likely = ("shared-out", "together", "shuffled", "own-order")
     assumptions: ClassVar[Mapping[str, str]] = {
         "shared-out": "The order differs: hosts list folders differently, and PYTHONHASHSEED is not set.",
         "together": "The order differs: hosts list folders differently, and PYTHONHASHSEED is not set.",
         "shuffled": "No seed of tensorflow is set elsewhere.",
+        "own-order": "The program runs on more than one process.",
     }
     triggers = (
         Calls(*INDEX, *COLLECTIVES),
         Calls(*_SHUFFLES, file_says=_NEAR),
+        Calls(*KEYED, file_says=_OWN_SEED),
+        Methods(*DRAWS, file_says=_OWN_SEED),
         Methods("shard", file_says=_NEAR),
     )
     in_tests = False
@@ -65,8 +72,10 @@ class OrderDiffersByProcess(Rule):
         """At most one finding for a call."""
         if self._of_one(site):
             return
-        if site.form == "method":
+        if site.form == "method" and last_name(site.call.func) == "shard":
             yield from self._sharded(site)
+        elif site.form == "method" or site.api in KEYED:
+            yield from self._own_order(site)
         elif site.api in INDEX:
             yield from self._shared_out(site)
         elif site.api in _SHUFFLES:
@@ -77,6 +86,20 @@ class OrderDiffersByProcess(Rule):
     def _of_one(self, site: Site) -> bool:
         place = Place(site.file, site.call)
         return guard(site.program, site.file, site.call) is not None or alone(site.program, place)
+
+    def _own_order(self, site: Site) -> Iterator[Finding]:
+        """An order that each process draws with its own seed and then divides by its index."""
+        found = own_order(site) if site.wants("own-order") else None
+        if found is not None:
+            own = found.own
+            yield site.finding(
+                found.seed,
+                "Some rows are taken twice and others never: each process draws its own order.",
+                help="draw the order with the same seed in all processes, or take the part first and shuffle that",
+                form="own-order",
+                why=f"the seed is made of {own.what}{at(own.place, site.file, found.seed)}, and line "
+                f"{found.taken.lineno} takes the part of this process: `{site.shown(found.taken)}`",
+            )
 
     def _sharded(self, site: Site) -> Iterator[Finding]:
         """A dataset that each process shuffles for itself, and then takes its part of."""
