@@ -80,7 +80,7 @@ class CallbackIgnoresIndex(Rule):
             given,
             f"Every shard gets the same data: the callback ignores its parameter `{ignoring.index}`.",
             label=f"returns `{what}`",
-            help=f"return the part that is asked for: {what}[{ignoring.index}]",
+            help=f"return the part of the shard: {what}[{ignoring.index}]",
             form="unused",
             why="make_array_from_callback calls it once for each shard and expects that shard's part",
         )
