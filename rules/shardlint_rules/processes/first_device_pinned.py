@@ -55,14 +55,23 @@ class FirstDevicePinned(Rule):
     the devices of a mesh, or over a parameter that callers give those of all processes. Also a device that is taken
     from `jax.devices(kind)` by the number in a name as "cuda:1".
 
-    ## Why it hurts
-    `jax.devices()` lists the devices of all processes, those of process 0 first. On every other process
-    `jax.devices()[0]` is a device that it cannot address: `device_put` and computations on it return an array, and
-    reading that array raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
-    `memory_stats()` of the device raises at once. In a program of one process nothing shows.
+    ## Reports
+    Only in programs for several processes: code that runs with the file calls `jax.distributed.initialize` or asks
+    which process it is. Names, attributes, helpers and their parameters are followed.
 
-    CPUs are listed that way since jax 0.4.21, once `jax.distributed.initialize` has run. Before that release
-    `jax.devices("cpu")` lists the CPUs of its own process alone, in every program, and the rule leaves it alone.
+    - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
+      `SingleDeviceSharding`, `device=` or as the default device.
+    - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
+    - `all` (possible): before jax 0.10, `jax.devices()` in `device_put_sharded`, `device_put_replicated`,
+      `flax.jax_utils.replicate` or `prefetch_to_device`.
+    - `asked`, `listed` (likely): the same, if only another file asks for the process; for `listed` another file uses
+      `jax.local_devices()`.
+    - `cpu-asked` (likely), `cpu-alone` (possible): the same for `jax.devices("cpu")`, if another file, or nothing in
+      sight, asks for the process, and `jax.distributed.initialize` is not in sight.
+    - `cpu-listed` (possible): `jax.devices("cpu")` in a file that asks for the process.
+    - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or of a parameter that gets those
+      of all processes.
+    - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
 
     ## Fix safety
     Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.

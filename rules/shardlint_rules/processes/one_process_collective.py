@@ -37,12 +37,27 @@ class OneProcessCollective(Rule):
     file asks for the process, and where an object is called (`pipeline(prompts)`). Possible: a
     manager that only its annotation or name says is Orbax's.
 
-    ## Why it hurts
-    The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
-    With one process nothing shows.
+    ## Reports
+    Calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
+    `restore`, and flax's `save_checkpoint` (since flax 0.6.11, unless configured otherwise), also through functions of the
+    project.
 
-    ## Evidence
-    The proof runs two processes on jax 0.12, which do not end. Recorded in NetKet (three times), DeepQMC and paxml.
+    - proven: such a call under `if jax.process_index() == 0:`, a flag, property, function or decorator that asks it
+      (`is_main_process()`), or after `if jax.process_index() != 0: return`.
+    - `branch` (likely): the same, if another condition around the call may skip it.
+    - `global-array` (likely): a jitted function or a function of `jax.numpy` that one process alone runs on a global
+      array and that communicates: a sum over all of it, `x[0]`, or code that is not in sight.
+    - `global-array-by-layout` (possible): the same, if the layout decides: `x @ w`, a sum over one dimension,
+      `reshape`.
+    - `maybe`, `by-name`, `global-array-by-name` (possible): the same, if only a name or an annotation says that one
+      process runs the code, or that the call waits.
+
+    ## Write instead
+    Make the call on all processes, and let one of them use the result.
+
+    ## Limits
+    Elementwise work on a global array needs no other process and is not reported, nor is a call that the other branch
+    of the condition makes too.
     """
 
     code = "SL809"
