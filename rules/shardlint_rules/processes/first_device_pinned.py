@@ -240,10 +240,8 @@ class FirstDevicePinned(Rule):
             beside = runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
-            f"`{site.shown(site.call)}` lists the devices of all processes{_once(basis)}: {use.what}{where} raises for "
-            "those of another process.",
-            label="the devices of all processes",
-            help="use jax.local_devices()",
+            f"On several processes this raises: `{site.shown(site.call)}` has devices of other processes{_once(basis)}.",
+            help="write jax.local_devices()",
             fix=self._fix(site, site.call),
             form="listed" if beside else basis.form or use.kind,
             why="files that run with this one take jax.local_devices()" if beside else basis.why,

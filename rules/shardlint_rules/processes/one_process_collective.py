@@ -39,8 +39,8 @@ class OneProcessCollective(Rule):
 
     ## Reports
     Calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
-    `restore`, and flax's `save_checkpoint` (since flax 0.6.11, unless configured otherwise), also through functions of the
-    project.
+    `restore`, and flax's `save_checkpoint` (since flax 0.6.11, unless configured otherwise), also through functions of
+    the project.
 
     - proven: such a call under `if jax.process_index() == 0:`, a flag, property, function or decorator that asks it
       (`is_main_process()`), or after `if jax.process_index() != 0: return`.
