@@ -240,7 +240,7 @@ class FirstDevicePinned(Rule):
             beside = runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
-            f"On several processes this raises: `{site.shown(site.call)}` has devices of other processes{_once(basis)}.",
+            f"On several processes this raises: `{site.shown(site.call)}` has devices of other ones{_once(basis)}.",
             help="write jax.local_devices()",
             fix=self._fix(site, site.call),
             form="listed" if beside else basis.form or use.kind,
