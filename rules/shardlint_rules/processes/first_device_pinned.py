@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
 from shardlint.model.process.patches import calls_replacement
 from shardlint.model.process.processes import asks_itself, guard, process_question, runs_code_with, several
@@ -38,22 +38,11 @@ class _Basis(NamedTuple):
 
 
 class FirstDevicePinned(Rule):
-    """An array is placed on the first of all devices, which is one of another process everywhere but on process 0.
+    """An array is placed on a device that belongs to process 0, or memory is asked of devices of other processes.
 
-    ## What it does
-    Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
-    array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
-    asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
-    their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
-    `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or asks which process it is; comments and strings are no evidence.
-    `jax.devices("cpu")` only for jax 0.4.21 and later. Where nothing in sight calls `jax.distributed.initialize`,
-    without which a process knows no CPUs but its own, the finding says so; it is possible where nothing asks for the
-    process either. Not where the program replaces `jax.devices` (`mock.patch`, `monkeypatch.setattr`, `jax.devices =
-    jax.local_devices`). Possible,
-    too: `jax.devices("cpu")` itself in a file that asks for the processes, and `device.memory_stats()` in a loop over
-    the devices of a mesh, or over a parameter that callers give those of all processes. Also a device that is taken
-    from `jax.devices(kind)` by the number in a name as "cuda:1".
+    `jax.devices()` lists the devices of all processes, those of process 0 first. On every other process an array on
+    `jax.devices()[0]` can't be read (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`),
+    and `memory_stats()` raises. With one process nothing shows.
 
     ## Reports
     Only in programs for several processes: code that runs with the file calls `jax.distributed.initialize` or asks
@@ -73,14 +62,12 @@ class FirstDevicePinned(Rule):
       of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
 
-    ## Fix safety
-    Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.
+    ## Fix
+    Writes `jax.local_devices()`. The fix is safe: with one process these are all devices.
 
-    ## Evidence
-    Two processes of four devices on jax 0.12: process 0 computes, process 1 raises where it reads the array. On 0.5.3
-    and 0.8.3 the functions that put a part on each device raise on every process ("Cannot copy array to
-    non-addressable device"); with flax 0.12.12 on jax 0.12 they make one array over all of them. Recorded
-    in scenic, big_vision, paxml, EasyDeL, skrl and torch_xla, of which most fixed several places.
+    ## Limits
+    `jax.devices("cpu")` is reported for jax 0.4.21 and later, which lists the CPUs of all processes. Programs that
+    replace `jax.devices` are not reported.
     """
 
     code = "SL808"
@@ -88,6 +75,10 @@ class FirstDevicePinned(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("asked", "cpu-asked", "placed", "mesh", "by-number", "listed")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "mesh": "The mesh has devices of more than one process.",
+        "listed": "The program runs on more than one process.",
+    }
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
@@ -133,12 +124,11 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             node,
-            "jax.devices() lists the devices of all processes, those of process 0 first: with several this is "
-            "mostly a device of another one, and the ids of devices need not count from 0.",
-            label="the number in a name is no place in this list",
-            help="look among jax.local_devices() for the one with this id",
+            f"`{site.shown(node)}` can be a device of another process, which this one can't address.",
+            help="choose the device with this id from jax.local_devices()",
             form=basis.form or "by-number",
-            why=f"the number comes from a name with a colon, and {basis.why}",
+            why="jax.devices() lists the devices of all processes, the number comes from a name with a colon, and "
+            f"{basis.why}",
         )
 
     def _cpus(self, site: Site) -> Iterator[Finding]:
@@ -152,9 +142,8 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             site.call,
-            f"`{site.text(site.call)}` lists the CPUs of all processes{_once(basis)}, those of process 0 first.",
-            label="the CPUs of all processes",
-            help="use `jax.local_devices(backend=\"cpu\")`, if the CPUs of this process are meant",
+            f"`{site.text(site.call)}` lists the CPUs of all processes{_once(basis)}.",
+            help='write jax.local_devices(backend="cpu") if the CPUs of this process are meant',
             fix=self._fix(site, site.call),
             form="cpu-listed",
             why=basis.why,
@@ -169,10 +158,8 @@ class FirstDevicePinned(Rule):
             return
         yield site.finding(
             site.call,
-            "With several processes some of these devices are another process's, and asking them for their memory "
-            "raises.",
-            label="some of these devices are another process's",
-            help="leave out those whose process_index is not jax.process_index()",
+            f"On several processes `{site.shown(site.call)}` raises for devices of other processes.",
+            help="skip devices whose process_index is not jax.process_index()",
             form="mesh",
             why=whose,
         )
@@ -215,36 +202,29 @@ class FirstDevicePinned(Rule):
 
     def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
         """One device of the list, and what is done with it."""
-        owner, where = _owner(node), _where(site, node, use)
-        belongs = f"`{site.shown(node)}` belongs to {owner}{_once(basis)}"
-        says = (
-            f"{belongs}: on other processes {use.what}{where} raises."
-            if use.kind == "own"
-            else f"{belongs}; other processes can't read it. {use.what}{where} raises RuntimeError where another "
-            "process reads it."
-        )
+        where = f"{use.what}{_where(site, node, use)}"
         return site.finding(
             node,
-            says,
-            label=f"a device of {owner}",
-            help="use the first of jax.local_devices()",
+            f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes can't read it.",
+            help="write jax.local_devices()[0]",
             fix=self._fix(site, node),
             form=basis.form or use.kind,
-            why=basis.why,
+            why=f"{where} raises on other processes, and {basis.why}"
+            if use.kind == "own"
+            else f"reading {where} raises RuntimeError on other processes, and {basis.why}",
         )
 
     def _listed(self, site: Site, use: Use, basis: _Basis) -> Finding:
-        """The list itself, given to what needs devices of this process."""
-        where, beside = _where(site, site.call, use), False
-        if basis.form == "asked":
-            beside = runs_code_with(site.program, site.file, _LOCAL)
+        """The list itself, passed to a function that needs devices of this process."""
+        local = basis.form == "asked" and runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
             f"On several processes this raises: `{site.shown(site.call)}` has devices of other ones{_once(basis)}.",
             help="write jax.local_devices()",
             fix=self._fix(site, site.call),
-            form="listed" if beside else basis.form or use.kind,
-            why="files that run with this one take jax.local_devices()" if beside else basis.why,
+            form="listed" if local else basis.form or use.kind,
+            why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and "
+            + ("files that run with this one use jax.local_devices()" if local else basis.why),
         )
 
     def _fix(self, site: Site, node: ast.expr) -> Fix | None:
@@ -259,7 +239,7 @@ class FirstDevicePinned(Rule):
         given = f"backend={site.text(backend)}" if backend is not None else ""
         edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
         whole = site.text(node).replace(site.text(call), f"{spelled}({given})", 1)
-        return site.fix(Safety.SAFE, f"use `{' '.join(whole.split())}`", edits)
+        return site.fix(Safety.SAFE, f"write {' '.join(whole.split())}", edits)
 
 
 def _speaks_of_processes(site: Site) -> bool:

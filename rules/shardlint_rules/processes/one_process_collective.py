@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from shardlint.model.process.processes import First, decorated, first, leaves, may_ask
 from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
@@ -23,19 +24,9 @@ _FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 
 
 class OneProcessCollective(Rule):
-    """A call that all processes must make together stands where only one of them comes.
+    """Only one process makes a call that all processes must make together, so the program hangs.
 
-    ## What it does
-    Reports `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
-    `restore`, and flax's `save_checkpoint` (since 0.6.11 it saves by Orbax, unless configured otherwise) under `if
-    jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
-    of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also
-    where a function of the project makes the call, and in files that name no library and do all by helpers. The
-    same call on the other side of the condition is right, and so is one in a program of one process. Also a jitted
-    function, or a function of `jax.numpy`, that is given an array of which all processes hold a part, made by
-    `make_array_from_process_local_data` and the like, or placed over the devices of all. Also where only another
-    file asks for the process, and where an object is called (`pipeline(prompts)`). Possible: a
-    manager that only its annotation or name says is Orbax's.
+    The process waits for the others until a timeout ends it. With one process nothing shows.
 
     ## Reports
     Calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
@@ -65,6 +56,10 @@ class OneProcessCollective(Rule):
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
     likely = ("global-array", "branch")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "global-array": "The program runs on more than one process.",
+        "branch": "The condition around the call holds.",
+    }
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
@@ -126,13 +121,11 @@ class OneProcessCollective(Rule):
         text = site.text(guard.test)
         yield site.finding(
             call,
-            f"`@{text}` lets one process alone run `{function.name}`, and {one.name.rpartition('.')[2]} waits for all "
-            "of them: the program hangs.",
-            label="one process alone",
-            help="make this call on all processes, and let one of them use what it gives",
+            _hangs(one),
+            help="make this call on all processes, and let one of them use the result",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=why or f"`@{text}` says so by its name" if form else "",
+            why=f"`@{text}` lets only one process run `{function.name}`" + (f"; {why}" if why else ""),
         )
 
     def _form(self, site: Site, proven: bool, one: Together) -> tuple[str, str]:
@@ -153,40 +146,30 @@ class OneProcessCollective(Rule):
 
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
-        name = one.name.rpartition(".")[2]
-        where = (
-            f" (`{short(one.place)}`, {one.place.file.path.name}:{one.place.line})"
-            if one.through and one.place.file is not site.file
-            else f" (line {one.place.line})"
-            if one.through
-            else ""
-        )
-        test = site.shown(statement.test)
+        form, why = self._form(site, found.proven, one) if not one.computes else ("", one.why)
         if one.computes:
-            return site.finding(
-                start.node,
-                f"By `{test}` one process alone comes here, and {one.name}{where} computes with an array of which all "
-                "processes hold a part: they must all run it, and this one waits for them.",
-                label="one process alone",
-                help="compute on all processes, and let one of them use the result",
-                certainty=Certainty.POSSIBLE,
-                form="global-array-by-layout"
-                if one.by_layout
-                else "global-array"
-                if found.proven
-                else "global-array-by-name",
-                why=one.why,
-            )
-        form, why = self._form(site, found.proven, one)
+            by_name = "global-array" if found.proven else "global-array-by-name"
+            form = "global-array-by-layout" if one.by_layout else by_name
+        reason = f"`{site.shown(statement.test)}` lets only one process get here"
+        if one.through:
+            reason += f", and `{short(one.place)}` at {site.where(one.place)} makes the call"
         return site.finding(
             start.node,
-            f"By `{test}` one process alone comes here, and {name}{where} waits for all of them: the program hangs.",
-            label="one process alone",
-            help="make this call on all processes, and let one of them use what it gives",
+            _hangs(one),
+            help="make this call on all processes, and let one of them use the result",
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=why or f"`{test}` asks for the process by its name" if form else "",
+            why=f"{reason}; {why}" if why else reason,
         )
+
+
+def _hangs(one: Together) -> str:
+    """The message for a call that one process alone makes."""
+    name = one.name if one.computes else one.name.rpartition(".")[2]
+    name = name if "`" in name or " " in name else f"`{name}`"
+    if one.computes:
+        return f"The program hangs: only one process runs {name} on a global array, which needs all of them."
+    return f"The program hangs: only one process calls {name}, which waits for all of them."
 
 
 def _waits(site: Site, one: Together) -> bool:
