@@ -1,4 +1,4 @@
-"""Arguments of a pmapped function that are one thing and not one for each device: a key, an unreplicated state."""
+"""Arguments of a pmapped function without a device dimension: a single key, an unreplicated state."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SPLIT = "jax.random.split"
 _ONE = ("flax.jax_utils.unreplicate",)
 
 
-def one_of(site: Site, node: ast.expr) -> tuple[str, str, int] | None:
-    """The form, what is said of it, and the line where it is made."""
+def one_of(site: Site, node: ast.expr) -> tuple[str, int] | None:
+    """The form (`key` or `unreplicated`) and the line that makes the value; None for other values."""
     if isinstance(node, ast.Call):
         return _made(site, node, None)
     if not isinstance(node, ast.Name):
@@ -51,7 +51,7 @@ def _comes(site: Site, use: ast.Name, binding: Binding) -> bool:
     return not any(made.lineno < line <= end or loop.lineno <= line < call.lineno for line in lines)
 
 
-def _bound(site: Site, binding: Binding) -> tuple[str, str, int] | None:
+def _bound(site: Site, binding: Binding) -> tuple[str, int] | None:
     value = binding.value
     if not isinstance(value, ast.Call):
         return None
@@ -62,14 +62,14 @@ def _bound(site: Site, binding: Binding) -> tuple[str, str, int] | None:
     return None
 
 
-def _made(site: Site, call: ast.Call, unpacked: Binding | None) -> tuple[str, str, int] | None:
+def _made(site: Site, call: ast.Call, unpacked: Binding | None) -> tuple[str, int] | None:
     name = api_name(site.value(call.func))
-    if name in _KEYS and unpacked is None:
-        return "key", "one key, for all devices", call.lineno
-    if name == _SPLIT and unpacked is not None and _into_few(site, call):
-        return "key", "one key, for all devices", call.lineno
+    if (name in _KEYS and unpacked is None) or (
+        name == _SPLIT and unpacked is not None and _into_few(site, call)
+    ):
+        return "key", call.lineno
     if name in _ONE and unpacked is None:
-        return "unreplicated", "one copy, for all devices", call.lineno
+        return "unreplicated", call.lineno
     return None
 
 
@@ -79,7 +79,11 @@ def _into_few(site: Site, call: ast.Call) -> bool:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(target, ast.Tuple) or any(isinstance(one, ast.Starred) for one in target.elts):
         return False
-    many = call.args[1] if len(call.args) > 1 else next((one.value for one in call.keywords if one.arg == "num"), None)
+    many = (
+        call.args[1]
+        if len(call.args) > 1
+        else next((one.value for one in call.keywords if one.arg == "num"), None)
+    )
     if many is None:
         return len(target.elts) == 2
     value = site.value(many)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.collectives import AXIS_AT
 from shardlint.model.values import Api, Constant, Function, Place, options
@@ -13,8 +14,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map._siblings import REDUCES, axis_left_out, sum_among_means
-from shardlint_rules.shard_map.beside_means import GRADS, SAYS, unaveraged
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")
@@ -26,46 +25,37 @@ _MOST = 60
 
 
 class AxisNeverAveraged(Rule):
-    """A training step is mapped over a named axis, and its gradients are not averaged over it.
+    """Gradients are never averaged over a mapped axis.
 
-    ## What it does
-    Reports `pmap` and `vmap` with an `axis_name` over code that takes gradients and applies them to parameters, where
-    collectives name another axis that the code is mapped over too, and none names this one (SL402 reports code that
-    averages over none). So it does for gradients that a function applies as they are, while it averages its loss or
-    other measures over the devices; and for gradients that are averaged over one axis, where those beside them are
-    averaged over that and another one, or that are added up, where those are averaged.
+    Each copy along the axis trains on its own data, and the parameters drift apart. Usually the first copy is saved:
+    the work of the others is lost. Nothing raises.
 
-    ## Why it hurts
-    Each copy along the axis trains on its own part of the data, and their parameters drift apart. What is saved or
-    shown is usually that of the first copy: the rest of the work is lost. Nothing is raised.
+    ## Reports
+    - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them, if
+      collectives average over another mapped axis and nothing in the code names this one. SL402 reports code that
+      averages over no axis.
 
-    ## Use instead
-    `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`: the mean over both.
+    ## Write instead
+    `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`
 
-    ## Evidence
-    The proof compares the parameters with those of one device. Left alone: code that calls what may average out of
-    sight, by its name, and axes that anything else mentions.
+    ## Limits
+    Not reported: code that calls a function which may average by its name, and axes that anything else mentions.
     """
 
     code = "SL423"
     name = "axis-never-averaged"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("other-axis", "beside", "sibling")
+    likely = ("other-axis",)
+    assumptions: ClassVar[Mapping[str, str]] = {"other-axis": "The copies along the axis train one model."}
     behind = ("SL402", "SL403")
-    triggers = (Calls(*_MAPS, file_says=("axis_name",)), Calls(*GRADS, file_says=SAYS), REDUCES)
+    triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
     forms = ("call", "partial")
     in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for an axis of a file, or for the gradients of a function."""
-        if site.api in GRADS:
-            yield from self._beside(site)
-            return
-        if site.api not in _MAPS:
-            yield from self._sibling(site)
-            return
+        """One finding for an axis of a file."""
         axis = _axis(site)
         if axis is None or not site.file.says("grad"):
             return
@@ -89,68 +79,18 @@ class AxisNeverAveraged(Rule):
         if others and not any(_ELSEWHERE.search(name) for name in names - _JAX):
             yield self._finding(site, axis, others)
 
-    def _beside(self, site: Site) -> Iterator[Finding]:
-        """Gradients that are applied where a mean over the devices is taken of something else alone."""
-        found = unaveraged(site) if site.wants("beside") else None
-        if found is None:
-            return
-        yield site.finding(
-            found.applied,
-            f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of the "
-            "batch: they drift apart, and what is saved is the first one's.",
-            label=f"`{found.gradients}` is not averaged, and `{found.what}` is (line {found.mean.lineno})",
-            help=f"average the gradients as well: {found.gradients} = jax.lax.pmean({found.gradients}, axis_name)",
-            form="beside",
-            why=f"the function runs on each device: it reduces `{found.what}` over them",
-        )
-
-    def _sibling(self, site: Site) -> Iterator[Finding]:
-        """Gradients that are averaged over fewer axes than others of the step."""
-        found = axis_left_out(site) if site.form == "call" and site.wants("sibling") else None
-        if found is not None:
-            yield site.finding(
-                site.call,
-                f'On {site.release("jax")} the copies that are mapped over "{found.axis}" each update these parameters '
-                "with the gradients of their own part of the data: they drift apart, and nothing is raised.",
-                label=f'`{found.names}` is not averaged over "{found.axis}", as others are (line {found.other.call.lineno})',
-                help=f'average it over that too: jax.lax.pmean(..., axis_name="{found.axis}")',
-                form="sibling",
-                why="the step averages the gradients beside it over both axes",
-            )
-        added = sum_among_means(site) if site.form == "call" and site.wants("sibling") else None
-        if added is not None:
-            yield site.finding(
-                site.call.func,
-                f"On {site.release('jax')} these gradients are as many times those of the others as there are copies "
-                f'along "{added.axis}", and so is each step of plain SGD.',
-                label=f"adds up `{added.names}`, and line {added.other.call.lineno} takes a mean",
-                help="write jax.lax.pmean",
-                form="sibling",
-                why="the step averages gradients otherwise, and nothing divides this sum",
-            )
-
     def _finding(self, site: Site, axis: str, others: list[tuple[FileFacts, ast.Call, str]]) -> Finding:
-        here = [one for one in others if one[0] is site.file and "grad" in site.text(one[1])]
-        help = f'average the gradients over it too: jax.lax.pmean(grads, axis_name="{axis}")'
-        if here:
-            _, call, other = min(here, key=lambda one: one[1].lineno)
-            return site.finding(
-                call,
-                f'On {site.release("jax")} the copies that are mapped over "{axis}" at line {site.call.lineno} each '
-                "train on their own part of the data, and their parameters drift apart.",
-                label=f'over "{other}" and not over "{axis}"',
-                help=help,
-                form="other-axis",
-                why=f'this runs mapped over both axes, and nothing names "{axis}"',
-            )
+        here = [other for other in others if other[0] is site.file and "grad" in site.text(other[1])]
+        _, call, reduced = (
+            min(here, key=lambda other: other[1].lineno) if here else (None, site.call, others[0][2])
+        )
         return site.finding(
-            site.call,
-            f"On {site.release('jax')} the mapped copies each train on their own part of the data, and their "
-            f'parameters drift apart: gradients are averaged over "{others[0][2]}" only.',
-            label=f'nothing is averaged over "{axis}"',
-            help=help,
+            call,
+            f"The parameters drift apart along `{axis}`: gradients are averaged over `{reduced}` only.",
+            label=f"not over `{axis}`" if here else "",
+            help=f'average the gradients over it too: jax.lax.pmean(grads, axis_name="{axis}")',
             form="other-axis",
-            why=f'this runs mapped over both axes, and nothing names "{axis}"',
+            why=f"line {site.call.lineno} maps the step over `{axis}`, and no collective names it",
         )
 
 

@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.varying import leaves
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._bias_inside import BIAS, OTHER, bias_inside
-from shardlint_rules.shard_map.runs import IN_BODIES, devices, elsewhere, events, shown
+from shardlint.source.patterns import regex
+from shardlint_rules.shard_map.runs import IN_BODIES, describe_location, events, join_reasons, shown
 
-# What hands its first argument on as it is.
+_BIAS = regex(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", 2)
+_OTHER = regex(r"grad|local|scaled|partial|shard", 2)
+# Calls that return their first argument unchanged.
 _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
 
 
 class BiasBeforeSum(Rule):
-    """A bias is added on every device, and then the devices are summed: it counts once for each of them.
+    """A replicated term, such as a bias, is added on every device before `psum` adds up the devices.
 
-    ## What it does
-    Reports `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added just before; also where
-    a function of the project does both (`psum(dense(params, x), axis)`). So does any other term that the in_specs of a
-    `shard_map`, or `in_axes=None` of a `pmap`, leave the same on all devices: a residual, a penalty on the weights.
-    Not where it is divided, masked or chosen by `axis_index`, nor `pmean`.
+    If a matrix product is sharded over its inner dimension, each device holds a partial sum and the full bias. Eight
+    devices add it eight times. Shapes are right and nothing raises; it shows if a model that was trained on one
+    device runs on several.
 
-    ## Why it hurts
-    Where a matrix product is split over its inner dimension, each device holds a part of the sum and all of the bias.
-    Eight devices add it eight times; shapes are right and nothing raises. It shows when a model that was trained
-    on one device, where the bias counted once, is run on several.
+    ## Reports
+    - `bias` (likely): `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added.
+    - `term` (likely): the same for any term that `in_specs` of a `shard_map`, or `in_axes=None` of a `pmap`, leave
+      replicated: a residual, a penalty on the weights.
 
-    ## Use instead
-    Add the bias to the sum: `jax.lax.psum(x @ w, axis) + bias`.
+    ## Write instead
+    `jax.lax.psum(x @ w, axis) + bias`
 
-    ## Evidence
-    Run on jax 0.12 with 8 devices: a bias of 1 gives 8.
+    ## Limits
+    Not reported: terms that are divided, masked or selected by `axis_index`, and `pmean`.
     """
 
     code = "SL421"
     name = "bias-before-sum"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("bias", "inside", "term")
+    likely = ("bias", "term")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "bias": "An array called bias is replicated over the axis.",
+        "term": "The sum is meant to count the term once.",
+    }
     assumes = True
     triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), *IN_BODIES)
     forms = ("call", "partial", "keyword")
@@ -63,29 +68,15 @@ class BiasBeforeSum(Rule):
             name, collective = site.text(bias), site.api.rpartition(".")[2]
             yield site.finding(
                 whole,
-                f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
-                label=f"`{name}` is added on every device, and summed at line {site.call.lineno}",
-                help=f"add `{name}` to what {collective} returns",
+                f"`{name}` counts once per device: it is added before `{collective}` sums over the devices.",
+                label="added on every device",
+                help=f"add `{name}` to the result of {collective}",
                 form="bias",
-                why=f"`{name}` is called a bias",
-            )
-        call = _called(site, operand, 0) if operand is not None else None
-        inside = bias_inside(site, call) if call is not None else None
-        if call is not None and inside is not None:
-            name, function = inside
-            collective = site.api.rpartition(".")[2]
-            where = f"{function.place.file.path.name}:{function.node.lineno}"
-            yield site.finding(
-                call,
-                f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
-                label=f"adds `{name}` on every device ({where}), and is summed at line {site.call.lineno}",
-                help=f"sum the product alone, and add `{name}` to what {collective} returns",
-                form="inside",
-                why=f"`{name}` is called a bias",
+                why=f"line {site.call.lineno} sums over the devices, and each of them adds the full bias",
             )
 
     def _terms(self, site: Site) -> Iterator[Finding]:
-        """What is no bias by its name, and the same on all devices by the specs."""
+        """Terms without the name of a bias that the specs leave replicated."""
         done: set[ast.AST] = set()
         for ran, event, node in events(site, "counted for each") if site.wants("term") else ():
             number = ran.events.index(event)
@@ -95,16 +86,18 @@ class BiasBeforeSum(Rule):
             sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []
             if isinstance(node, ast.AugAssign):
                 sides = [node.value]
-            if any(BIAS.search(_named(site, one)) for one in sides):
-                continue  # told at the sum
+            if any(_BIAS.search(_named(site, one)) for one in sides):
+                continue  # reported at the sum
             yield site.finding(
                 node,
-                f"On {site.release('jax')} the sum at line {event.note} adds up what the devices hold: what all "
-                f"of them hold counts {devices(ran, event.axes)} times.",
-                label=f"one of the two is the same on all devices along {shown(event.axes)}{elsewhere(site, event)}",
-                help="sum the part that differs, and add the other to the sum",
+                f"A replicated term counts once per device: it is added before `psum` over {shown(event.axes)}.",
+                label="adds a replicated term",
+                help="psum the sharded operand alone, and add the replicated one to the result",
                 form="term",
-                why="its in spec does not split it over that axis, or it was reduced over it before",
+                why=join_reasons(
+                    f"line {event.note} sums; the term is replicated by its in spec or by a collective",
+                    describe_location(site, event),
+                ),
             )
 
 
@@ -113,7 +106,7 @@ def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, as
     match node:
         case ast.BinOp(op=ast.Add()):
             for one, other in ((node.right, node.left), (node.left, node.right)):
-                if BIAS.search(_named(site, one)) and not isinstance(other, ast.Constant):
+                if _BIAS.search(_named(site, one)) and not isinstance(other, ast.Constant):
                     yield node, one
         case ast.Call(func=ast.Attribute(value=inner, attr="astype" | "reshape")):
             yield from _added(site, inner, depth)
@@ -127,24 +120,8 @@ def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, as
                 elif binding.kind == "augment":
                     statement = site.file.statement(binding.node)
                     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-                        if BIAS.search(_named(site, statement.value)):
+                        if _BIAS.search(_named(site, statement.value)):
                             yield statement, statement.value
-
-
-def _called(site: Site, node: ast.expr, depth: int) -> ast.Call | None:
-    """The call that what is summed is the result of."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=inner, attr="astype")):
-            return _called(site, inner, depth)
-        case ast.Call(args=[inner, *_]) if site.text(node.func).rpartition(".")[2] in _KEEPING:
-            return _called(site, inner, depth)
-        case ast.Call():
-            return node
-        case ast.Name() if depth < 4:
-            bindings, _ = lookup(site.file, node, node.id)
-            if len(bindings) == 1 and bindings[0].kind == "assign" and bindings[0].value is not None:
-                return _called(site, bindings[0].value, depth + 1)
-    return None
 
 
 def _named(site: Site, node: ast.expr) -> str:
@@ -154,7 +131,7 @@ def _named(site: Site, node: ast.expr) -> str:
 
 def _plain(site: Site, bias: ast.expr) -> bool:
     """Whether a bias is added as it came: not divided, masked, or a part of it."""
-    if OTHER.search(site.text(bias)):
+    if _OTHER.search(site.text(bias)):
         return False
     if not isinstance(bias, ast.Name):
         return True

@@ -11,22 +11,20 @@ from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import IN_BODIES, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, describe_location, events, join_reasons, shown
 
 
 class ConstraintOnManualAxis(Rule):
-    """A sharding constraint in the body of a `shard_map` names an axis that is manual there.
+    """A sharding constraint in the body of a `shard_map` names a manual axis.
 
-    ## What it does
-    Reports `with_sharding_constraint` and `eqx.filter_shard` in the body of a `shard_map`, also in helpers that it
-    calls, whose spec names an axis of the map's mesh. Not where `axis_names` leaves axes to the compiler.
+    In the body each device has its own shard. jax raises ValueError when the function is traced.
 
-    ## Why it hurts
-    In the body each device sees its own shard: there is nothing to split over an axis that is manual already. jax
-    raises when the function is traced.
+    ## Reports
+    - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map`, or in a helper that it
+      calls, whose spec names an axis of the mesh.
 
-    ## Evidence
-    Run on jax 0.12: ValueError.
+    ## Limits
+    A `shard_map` with `axis_names` is not reported: its other axes are not manual.
     """
 
     code = "SL413"
@@ -48,10 +46,12 @@ class ConstraintOnManualAxis(Rule):
             if axes and not _asks(event):
                 yield site.finding(
                     node,
-                    f"On {site.release('jax')} this raises ValueError when the function is traced: each device sees "
-                    f"only its own shard along {shown(axes)}.",
-                    label=f"{shown(axes)} is manual here{elsewhere(site, event)}",
-                    help="leave the constraint out: in_specs and out_specs say what is split",
+                    f"Tracing raises ValueError: the constraint names {shown(axes)}, a manual axis of this shard_map.",
+                    label=f"{shown(axes)} is manual here",
+                    help="leave the constraint out: in_specs and out_specs set the sharding",
+                    why=join_reasons(
+                        "in the body each device has its own shard", describe_location(site, event)
+                    ),
                 )
 
 

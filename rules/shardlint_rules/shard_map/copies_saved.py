@@ -24,23 +24,17 @@ _READING = ("device_get", "to_state_dict")
 
 
 class CopiesSaved(Rule):
-    """A checkpoint holds a copy of each array for every device.
+    """A checkpoint stores a replicated tree, with one copy of each array per device.
 
-    ## What it does
-    Reports what `replicate` or a pmapped function returned where it is given to `checkpoints.save_checkpoint`,
-    `serialization.to_bytes`, `pickle.dump` or `safetensors`, as it is, in a dict or through `jax.device_get`.
+    The file is larger by the number of devices. A program with another number of devices, or without `pmap`, cannot
+    restore it. Restored and replicated again, the arrays have two device dimensions.
 
-    ## Why it hurts
-    Each array in the file has a first dimension of as many entries as there were devices: the file is as many times as
-    large, and is restored by no program that runs on another number of devices or has no `pmap`. Restored and
-    replicated again, arrays have two such dimensions.
+    ## Reports
+    - `saved` (likely): a result of `replicate` or a pmapped function that is passed to `checkpoints.save_checkpoint`,
+      `serialization.to_bytes`, `pickle.dump` or `safetensors`, directly, in a dict or through `jax.device_get`.
 
-    ## Use instead
-    `flax.jax_utils.unreplicate(state)`, after what differs from device to device (the statistics of batch norms) was
-    averaged.
-
-    ## Evidence
-    Run on jax 0.12 with 8 devices: weights of shape (3,) are (8, 3) in the file. Recorded in flax and scenic.
+    ## Write instead
+    `flax.jax_utils.unreplicate(state)`, after averaging what differs on each device (batch norm statistics).
     """
 
     code = "SL427"
@@ -69,12 +63,11 @@ class CopiesSaved(Rule):
             by = "replicate" if made.by == "replicate" else "pmap"
             yield site.finding(
                 one,
-                f"On {site.release('jax')} each array in the file has a first dimension of as many entries as there "
-                "are devices: it is restored by no program that has another number.",
-                label="has a copy for each device",
-                help=f"save one copy: flax.jax_utils.unreplicate({site.text(one)})",
+                f"The checkpoint stores one copy of `{site.shown(one)}` per device, for this device count only.",
+                label="replicated",
+                help=f"save one copy: flax.jax_utils.unreplicate({site.shown(one)})",
                 form="saved",
-                why=f"{by} at line {made.call.lineno} of {made.file.path.name} made it",
+                why=f"{by} at line {made.call.lineno} of {made.file.path.name} adds a leading device dimension",
             )
             return
 

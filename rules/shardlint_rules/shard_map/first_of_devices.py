@@ -18,22 +18,17 @@ _OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
 
 
 class FirstOfDevices(Rule):
-    """`x[0]` of what `pmap` returned is spread over all devices again.
+    """`x[0]` of a `pmap` result runs on every device and leaves a copy on each.
 
-    ## What it does
-    Reports `jax.tree.map(lambda x: x[0], tree)` where `tree` is what a pmapped function or `replicate` gave, or where
-    the names and the docstring around it say so (`unreplicate`, `_unpmap`), in a project that uses `pmap`.
+    `pmap` is built on `jax.shard_map` since jax 0.8.1, and its results are global arrays. Indexing one compiles a
+    program for all devices, once for every leaf.
 
-    ## Why it hurts
-    `pmap` is built on `jax.shard_map` since jax 0.8.1, and its results are global arrays. Indexing one is a program
-    that runs on all devices and leaves the entry on each of them, once for every leaf.
+    ## Reports
+    - `first` (likely): `jax.tree.map(lambda x: x[0], tree)` of a result of a pmapped function or `replicate`, or of a
+      tree whose name or docstring says that it is replicated, in a project that uses `pmap`.
 
-    ## Use instead
-    `x.addressable_shards[0].data.squeeze(0)` takes the first device's entry from where it is.
-
-    ## Evidence
-    Run on jax 0.8.1 to 0.12 with 8 devices: `x[0]` of a pmapped result lies on 8 devices, the shard's data on one.
-    JAX's guide to the new `pmap` names the pattern.
+    ## Write instead
+    `x.addressable_shards[0].data.squeeze(0)` reads the first device's entry without a program.
     """
 
     code = "SL415"
@@ -58,21 +53,16 @@ class FirstOfDevices(Rule):
         said = "" if made is not None else _said(site, tree)
         if made is None and not said:
             return
-        why = (
-            f"`{said}` says that it has one entry for each device"
-            if said
-            else f"{made.by} made it"
-            if made
-            else ""
+        source = (
+            f"{made.by} made `{site.shown(tree)}`" if made is not None else f"`{said}` names such an array"
         )
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them "
-            "and leaves the entry there.",
-            label="a program over all devices for each leaf",
+            "`x[0]` on a pmap output runs on every device and leaves a full copy on each.",
+            label="one program per leaf",
             help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
             form="first",
-            why=why,
+            why=f"since jax 0.8.1 a pmap output is one global array; {source}",
         )
 
     def _knows_both(self, site: Site) -> bool:

@@ -7,32 +7,28 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import IN_BODIES, devices, events, shown
+from shardlint_rules.shard_map.runs import IN_BODIES, events, shown, too_large
 
-_HELP = (
-    "reduce the loss inside the function that is differentiated (`jax.lax.pmean(loss, axis)`) and leave the gradients "
-    "alone, or take the gradient outside of shard_map"
-)
+_HELP = "reduce the loss inside the differentiated function (jax.lax.pmean(loss, axis)), not its gradients"
 
 
 class GradCountedPerDevice(Rule):
-    """A gradient inside `shard_map` is summed over the devices by jax, and averaged as if it were not.
+    """A gradient inside `shard_map` is already summed over the devices, and then reduced again.
 
-    ## What it does
-    Reports `jax.grad` or `value_and_grad` in the body of a `shard_map` whose check is on, of a loss of one device's
-    data with respect to an argument that is the same on all of them, where the gradient is then given to
-    `pmean` or `psum`. Possible: where nothing is done with the gradient, and the loss is a mean.
+    Since jax 0.6.1, `shard_map` with `check_vma=True` sums the gradient of a replicated argument over all devices.
+    `pmean` of it changes nothing and `psum` adds up equal sums, so each step is too large by the number of devices.
+    jax 0.5.3 and earlier, and `check_vma=False`, do not sum it.
 
-    ## Why it hurts
-    Since jax 0.6.1 the gradient of a replicated argument is the sum of those of all devices. `pmean` of it changes
-    nothing, and `psum` adds up equal sums: each step is as many times too long as there are devices, with no error.
-    Until 0.5.3 the same code was right.
+    ## Reports
+    - proven: `jax.grad` or `jax.value_and_grad` of a per-device loss with respect to a replicated argument, if the
+      gradient goes to `pmean` or `psum`.
+    - `in-calls` (likely): the same, if the arguments of the call sites decide it.
+    - `not-reduced` (possible): such a gradient of a mean, if nothing reduces it.
 
-    ## Evidence
-    Run on jax 0.5.3 to 0.12 with 8 devices: the gradient is 8.0 times the right one on 0.6.1 and newer (64 times with
-    `psum`), and 1.0 times on 0.5.3 and with the check off. Turning the check on or off is no fix by itself: without it
-    a gradient that is not reduced differs from device to device. A gradient that is divided, a loss that is reduced
-    before it is differentiated, and arguments made varying with `jax.lax.pcast` are left alone.
+    ## Limits
+    Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made
+    varying with `jax.lax.pcast`. Changing `check_vma` alone is no fix: without the check the gradients differ on each
+    device.
     """
 
     code = "SL401"
@@ -40,39 +36,30 @@ class GradCountedPerDevice(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
     likely = ("in-calls",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "in-calls": "The program calls the function as a call site shows."
+    }
     assumes = True
     triggers = IN_BODIES
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each gradient."""
-        found = set()
-        for ran, event, node in events(site, "reduced gradient"):
-            if node in found:
+        reported = set()
+        for ran, event, node in sorted(
+            events(site, "reduced gradient", "summed gradient"), key=lambda found: found[1].kind
+        ):
+            reduced = event.kind == "reduced gradient"
+            if node in reported or not (reduced or event.note == "mean"):
                 continue
-            found.add(node)
-            times = devices(ran, event.axes)
-            again = " squared" if event.note == "psum" else ""
+            reported.add(node)
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this gradient is the sum over all devices, since what it is taken of is "
-                f"the same on each and the check is on; {event.note} after it does not undo that: it is "
-                f"{times}{again} times too large."
-                if event.note == "pmean"
-                else f"On {site.release('jax')} this gradient is the sum over all devices already; psum after it adds "
-                f"up {times} equal sums.",
-                label=f"already summed over {shown(event.axes)}",
+                f"This gradient is {too_large(ran, event.axes)}: jax already sums it over {shown(event.axes)}.",
+                label="already summed over the devices",
                 help=_HELP,
+                why="it is taken with respect to a replicated argument, and check_vma is on"
+                + (f"; {event.note} of equal sums does not undo that" if reduced else ""),
+                certainty=Certainty.PROVEN if reduced else Certainty.POSSIBLE,
+                form="" if reduced else "not-reduced",
             )
-        for ran, event, node in events(site, "summed gradient"):
-            if node not in found and event.note == "mean":
-                found.add(node)
-                yield site.finding(
-                    node,
-                    f"On {site.release('jax')} jax sums this gradient over the devices: it is "
-                    f"{devices(ran, event.axes)} times that of the mean of all data.",
-                    label=f"summed over {shown(event.axes)}, of a mean of one device's data",
-                    help=_HELP,
-                    certainty=Certainty.POSSIBLE,
-                    form="not-reduced",
-                )

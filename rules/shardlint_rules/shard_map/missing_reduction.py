@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran, against, definition
@@ -14,7 +15,16 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.returned import returned
-from shardlint_rules.shard_map.runs import IN_BODIES, as_argument, elsewhere, runs, shown, told_there
+from shardlint_rules.shard_map.runs import (
+    IN_BODIES,
+    as_argument,
+    describe_location,
+    function_name,
+    join_reasons,
+    runs,
+    shown,
+    told_there,
+)
 
 # Axes along which the examples of one batch are split; members of a population have another.
 _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)($|_)")
@@ -23,28 +33,25 @@ _MAKE_SAME = ("psum", "pmean", "pmax", "pmin", "all_gather")
 
 
 class MissingReduction(Rule):
-    """A result of `shard_map` is declared the same on all devices, and each computes its own.
+    """A value that differs on each device is declared replicated, or updates replicated parameters.
 
-    ## What it does
-    Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from
-    the arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec
-    does not name, where no collective over that axis is on its way. Likely: where collectives that make values the
-    same are on its way, and each device computes with its own part again behind them. And gradients in the body of
-    a `pmap` with an axis name that are given to the optimizer as each device has them, where the file makes copies
-    of a state for all devices, or takes one of them, or the axis is called that of a batch, data or devices;
-    possible elsewhere: each device may train a model of its own. Likely too: such gradients in the body of a
-    `shard_map` whose check is off, of a loss that calls a model which is not seen; and, reported at the `psum`, a
-    sum over the axis that the out spec names in place of the one along which the result differs.
+    The array says that it is replicated and holds other numbers on each device. Printing shows the first copy, a
+    later jit reads any of them, and parameters updated this way drift apart.
 
-    ## Why it hurts
-    The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
-    one; a later jit reads whichever copy is at hand; parameters updated so drift apart. With the check on, jax
-    raises instead.
+    ## Reports
+    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis which its out spec does not
+      name, without a collective over that axis. The values are followed through helpers, loops and tree maps.
+    - `again` (likely): the same, if the devices compute with their own shard after the last collective.
+    - `gradients` (likely): such a result made of the gradients of a loss through a model that is not in sight.
+    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another one.
+    - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
+      replicates a state.
+    - `pmap-named` (likely): the same, if the axis is named after the batch, the data or the devices.
+    - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Values that go through code which is not seen, that are gathered, permuted or exchanged,
-    or that depend on a branch, are left alone. Where the check is given by a configuration, the finding says what that
-    most likely is.
+    ## Limits
+    Not reported: values that go through code that is not in sight, values that are gathered, permuted or exchanged,
+    and values that depend on a branch.
     """
 
     code = "SL402"
@@ -53,6 +60,12 @@ class MissingReduction(Rule):
     assumes = True
     behind = ("SL403",)
     likely = ("pmap", "pmap-named", "gradients", "other-axis", "again")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "pmap-named": "The devices along an axis with this name train one model.",
+        "gradients": "The model in the loss does not reduce gradients.",
+        "other-axis": "The program calls the function as a call site shows.",
+        "again": "The shards differ on the devices.",
+    }
     triggers = IN_BODIES
     fixes = "none"
 
@@ -86,16 +99,15 @@ class MissingReduction(Rule):
                 if event.kind in _UNREDUCED and axes and place is not None:
                     yield site.finding(
                         place.node,
-                        f"On {site.release('jax')} each device updates its parameters with the gradients of its own "
-                        "part of the batch, and the check that would raise is off: they drift apart.",
-                        label=(
-                            f"gradients that were reduced over no axis{elsewhere(site, event)}, declared the same along "
-                            f"{shown(axes)}"
-                        ),
+                        f"The parameters drift apart: each device applies its own gradients along {shown(axes)}.",
+                        label="unreduced gradients",
                         help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(axes)})",
                         certainty=Certainty.POSSIBLE,
                         form="gradients",
-                        why="what the loss calls and is not seen does not reduce gradients, as models do not",
+                        why=join_reasons(
+                            f"the out spec does not name {shown(axes)}, and check_vma is off",
+                            describe_location(site, event),
+                        ),
                     )
                     return
 
@@ -114,18 +126,20 @@ class MissingReduction(Rule):
             reduced = {axis for one in ran.events if one.kind == "collective" for axis in one.axes}
             if not copied and reduced - {ran.mapped.axis}:
                 continue  # over an axis that nothing binds, as SL406 says, or one bound inside
-            split = any(_SPLIT.search(str(axis)) for axis in event.axes)
+            if not copied and not any(_SPLIT.search(str(axis)) for axis in event.axes):
+                continue  # each device may train a model of its own
             yield site.finding(
                 place.node,
-                f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of "
-                "the batch: they drift apart, and what is saved is the first one's.",
-                label=f"gradients that were reduced over no axis{elsewhere(site, event)}",
+                f"The parameters drift apart: each device applies its own gradients along {shown(event.axes)}.",
+                label="unreduced gradients",
                 help=f"average them first: grads = jax.lax.pmean(grads, {as_argument(event.axes)})",
                 certainty=Certainty.POSSIBLE,
-                form="pmap" if copied else "pmap-named" if split else "pmap-alone",
-                why="the pmap has an axis name"
-                + (", and its state is copied to all devices" if copied else "")
-                + (", that of the batch" if split and not copied else ""),
+                form="pmap" if copied else "pmap-named",
+                why=join_reasons(
+                    "no collective reduces them over the axis of the pmap",
+                    "the file replicates the state" if copied else "",
+                    describe_location(site, event),
+                ),
             )
             return
 
@@ -134,43 +148,23 @@ class MissingReduction(Rule):
     ) -> Finding:
         off, assumed = ran.mapped.check == "off", isinstance(site.program.evaluator, Assuming)
         updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
-        updated = updated and not site.text(node).startswith(
-            ("jax.lax.axis_index", "lax.axis_index", "axis_index")
-        )
-        what = "gradients that were reduced over no axis" if updated else "a result that differs along"
-        label = f"{what}, declared the same along {shown(axes)}" if updated else f"varies over {shown(axes)}"
+        updated = updated and "axis_index" not in site.text(node).partition("(")[0]
+        again = other is None and not updated and bool(axes & leaf.reduced)
         if other is not None:
-            over = shown(other.axes)
-            return site.finding(
-                node,
-                f"On {site.release('jax')} the result is declared split over {over} and the same along {shown(axes)}: "
-                f"it is the same along {over} now, every device along {shown(axes)} holds its own, and the check that "
-                "would raise is off.",
-                label=f"sums over {over} what differs along {shown(axes)}",
-                help=f"reduce it over {shown(axes)}",
-                certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
-                form="check-not-known" if not off else "other-axis" if assumed else "",
-                why="the out spec names the axis that it is summed over, and not the one along which it differs",
-            )
-        again = not updated and bool(axes & leaf.reduced)
-        on_the_way = (
-            "each device computes with its own part again" if again else "no collective is on its way"
-        )
+            evidence = f"the out spec names {shown(other.axes)}, over which this sums"
+        elif again:
+            evidence = "each device computes with its own shard after the last collective"
+        else:
+            evidence = f"no collective over {shown(axes)} reduces it"
+        form = "again" if again else "other-axis" if other is not None else "gradients" if updated else ""
         return site.finding(
             node,
-            f"On {site.release('jax')} the result counts as replicated over {shown(axes)}, and every device holds its "
-            f"own: {on_the_way}, and the check that would raise is off.",
-            label=label,
-            help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
+            f"A result of {function_name(ran)} is declared replicated over {shown(axes)} but differs on each device.",
+            label=f"differs along {shown(axes)}",
+            help=f"reduce it over {shown(axes)} with jax.lax.psum or pmean, or name the axis in its out spec",
             certainty=Certainty.PROVEN if off and not again else Certainty.POSSIBLE,
-            form="check-not-known"
-            if not off
-            else "again"
-            if again
-            else "gradients"
-            if updated and assumed
-            else "",
-            why="the collectives over it stand before that" if again else "",
+            form="check-not-known" if not off else form if again or assumed else "",
+            why=f"{evidence}; check_vma is {'off' if off else 'not known to be on'}",
         )
 
 

@@ -30,16 +30,15 @@ _SMAP = ("in_axes", "out_axes", "axis_name")
 
 
 class NeverAKeyword(Rule):
-    """`pmap`, `shard_map` or a collective is called with a keyword that no release takes.
+    """`pmap`, `shard_map` or a collective is called with a keyword that no jax release accepts.
 
-    ## What it does
-    Reports keywords that none of these functions ever had, such as `in_axis` for `in_axes` or `axis` for `axis_name`.
+    The call raises `TypeError` at run time, late if it is behind a flag or in the last step.
 
-    ## Why it hurts
-    The call raises `TypeError` when it is reached: behind a flag or on the way to the last step, that is late.
+    ## Reports
+    - proven: a keyword that these functions never had, such as `in_axis` for `in_axes` or `axis` for `axis_name`.
 
-    ## Evidence
-    The signatures of jax 0.4.30 to 0.12. What a release renamed is SL903.
+    ## Limits
+    SL903 reports keywords that a release renamed.
     """
 
     code = "SL422"
@@ -57,12 +56,12 @@ class NeverAKeyword(Rule):
             if keyword.arg is None or keyword.arg in taken:
                 continue
             name = site.api.rpartition(".")[2]
-            close = difflib.get_close_matches(keyword.arg, taken, 1) or [
-                one for one in taken if one.startswith(keyword.arg)
-            ]
+            word = keyword.arg.partition("_")[0]
+            alike = [parameter for parameter in taken if parameter.partition("_")[0] == word]
+            close = difflib.get_close_matches(keyword.arg, alike or taken, 1) or alike
             yield site.finding(
                 keyword,
-                f"On {site.release('jax')} this raises TypeError.",
-                label=f"{name} takes no `{keyword.arg}`",
-                help=f"write {close[0]}=" if close else f"it takes {', '.join(taken)}",
+                f"The call raises TypeError: `{name}` has no parameter `{keyword.arg}`.",
+                help=f"write {close[0]}=" if close else f"use one of {', '.join(taken)}",
+                why="no jax release since 0.4 accepts this keyword",
             )

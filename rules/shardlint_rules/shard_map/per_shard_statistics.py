@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.collectives import REDUCING
 from shardlint.model.manual.elsewhere import defined_around
@@ -15,63 +16,57 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map._ranks import of_another_rank
-from shardlint_rules.shard_map.runs import as_argument, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import as_argument, describe_location, events, join_reasons, shown
 
 # Asked where they stand, also in another file than that of the map. What everybody calls is left out.
 _NORMS = ("jax.numpy.linalg.norm", "optax.global_norm")
-
-
 _SUM = "jax.numpy.sum"
 
 
 class PerShardStatistics(Rule):
-    """A softmax, a sort or a running sum goes along a dimension that is split over the devices.
+    """A softmax, norm, sort or shift runs along a dimension that is sharded over the devices.
 
-    ## What it does
-    Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
-    an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Likely:
+    Each device normalizes, sorts or shifts its own piece of the dimension. Shapes are right and nothing raises.
 
-    - a `softmax` of a matrix product whose columns are split, and one whose result alone is summed over the axis;
-    - `psum` of `exp(x - m)` where `m` is the maximum of each device's own shard;
-    - a mean, sum or variance along the last dimension that meets it again, as a layer norm takes it;
-    - a division by the norm or spread of each device's part, also by the root of a mean of squares, as a layer norm
-      over the columns of a product takes it, and what `psum_scatter` gave, scaled by such a norm;
-    - `roll`, `flip`, `diff` along such a dimension beyond the first, and `x[:, 1:]`, where nothing but sums goes over
-      the axis: the neighbour at the border is another device's. So do convolutions along it, and along the first one
-      `roll` both ways, as a stencil has it;
-    - the `batch_stats` that a pmapped step updates on each device, where nothing averages them and one device's are
-      kept.
+    ## Reports
+    - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and similar functions in a `shard_map` body
+      along a dimension that its in spec shards, if nothing in the body communicates over that axis.
+    - `product` (likely): a `softmax` of a matrix product with sharded columns.
+    - `reduced-later` (likely): a `softmax` whose result alone is summed over the axis.
+    - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
+    - `features` (likely): a mean, sum or variance along the last dimension, combined with it again (a layer norm).
+    - `norm` (likely): a division by the norm or spread of each device's own piece.
+    - `own-norm` (likely): the result of `psum_scatter`, scaled by the norm of each device's own piece.
+    - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along such a dimension, if no neighbor
+      exchange goes over the axis.
+    - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and
+      one device's copy is saved or evaluated.
+    - `normalised`, `last`, `shifted-last` (possible): the same along another dimension, or along the last one if the
+      last entry of the spec is assumed to belong to it.
 
-    Possible: such a statistic along another dimension, and what goes along the last one, where the spec's last entry is
-    taken for it.
+    ## Write instead
+    Leave the dimension unsharded (`None` in the spec), gather it, or reduce over the axis: for a softmax,
+    `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
 
-    ## Why it hurts
-    Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
-    are put together. Shapes are right and nothing raises.
-
-    ## Use instead
-    Leave the dimension whole (`None` in the spec), gather it, or reduce over the axis as well: for a softmax the
-    maximum with `jax.lax.pmax` and the sum with `jax.lax.psum`.
-
-    ## Evidence
-    Run on jax 0.12 with 8 devices: the rows of such a softmax add up to 8. Bodies with any collective over
-    the axis are left alone.
+    ## Limits
+    Bodies with a collective over the axis are not reported, except for the likely forms above.
     """
 
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
     likely = (
-        "reduced-later",
-        "own-maximum",
-        "product",
-        "features",
-        "norm",
-        "own-norm",
-        "batch-stats",
-        "shifted",
-    )
+        "reduced-later", "own-maximum", "product", "features", "norm", "own-norm", "batch-stats", "shifted"
+    )  # fmt: skip
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "reduced-later": "The sums over the axis do not renormalize the softmax.",
+        "own-maximum": "The shards have different maxima.",
+        "product": "The columns of the product are the classes of one softmax.",
+        "features": "The last dimension has the last entry of the spec.",
+        "norm": "The norm is meant for the unsharded dimension.",
+        "own-norm": "The norm is meant for all gradients.",
+        "shifted": "The array is longer than one shard.",
+    }
     assumes = True
     triggers = (
         *MAPPING,
@@ -105,26 +100,26 @@ class PerShardStatistics(Rule):
             done.add(node)
             sure = not event.note.endswith(("?", "+")) and not later
             again = event.note.endswith("+")
+            evidence = (
+                f"nothing in the body communicates over {shown(event.axes)}"
+                if sure
+                else "the result is combined with the sharded dimension again"
+                if again
+                else "psum runs after the softmax, and no pmax over the axis"
+                if later
+                else "the last entry of the spec is taken for the last dimension"
+            )
             yield site.finding(
                 node,
-                f"On {site.release('jax')} each device does this to its own piece of the dimension, and nothing in "
-                f"the body communicates over {shown(event.axes)}."
-                if not later
-                else f"On {site.release('jax')} each device divides by the norm or spread of its own piece alone."
-                if norm
-                else f"On {site.release('jax')} each device normalises its own piece of the dimension by itself: "
-                f"nothing of what it divides by goes over {shown(event.axes)}.",
-                label=f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
-                help="leave the dimension whole in in_specs, or reduce over the axis too",
+                f"Each device divides by the norm or spread of its own shard along {shown(event.axes)}."
+                if later and norm
+                else f"Each device computes `{event.note.rstrip('?+')}` of its own shard only; "
+                f"the dimension is sharded over {shown(event.axes)}.",
+                label=f"sharded over {shown(event.axes)}",
+                help="leave the dimension unsharded in in_specs, or reduce over the axis",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                 form="" if sure else _form(event, again, later),
-                why=""
-                if sure
-                else "it meets the dimension again"
-                if again
-                else "the sums over the axis come after it, and no maximum goes over it"
-                if later
-                else "the spec's last entry is taken for the last dimension",
+                why=join_reasons(evidence, describe_location(site, event)),
             )
 
     def _running(self, site: Site) -> Iterator[Finding]:
@@ -137,14 +132,13 @@ class PerShardStatistics(Rule):
             what = "batch_stats" if linen else site.text(kept)
             yield site.finding(
                 kept,
-                "Nothing brings them together: what is evaluated and saved is the first device's, of its share of "
-                "each batch.",
-                label="each device keeps the batch statistics of its own data",
-                help=f"average them before they are kept: jax.lax.pmean({what}, axis), or give BatchNorm that "
-                f"{'axis_name' if linen else 'cross_replica_axis'}",
+                f"`{what}` differs on each device; only the first device's batch statistics are saved or evaluated.",
+                label="per-device batch statistics",
+                help=f"average them: jax.lax.pmean({what}, axis), or pass "
+                f"{'axis_name' if linen else 'cross_replica_axis'} to BatchNorm",
                 certainty=Certainty.POSSIBLE,
                 form="batch-stats",
-                why="the step is pmapped, and the state is taken from the first device",
+                why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
             )
 
     def _shifted(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
@@ -163,13 +157,15 @@ class PerShardStatistics(Rule):
             bodies.add(body)
             yield site.finding(
                 node,
-                f"On {site.release('jax')} each device does this to its own piece: what would come over its border, "
-                "from the piece of the next device, does not, and nothing in the body brings it.",
-                label=f"moves entries along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
-                help=f"bring the border with jax.lax.ppermute over {shown(event.axes)}, or do this outside of the body",
+                f"Entries at shard borders are wrong: each device shifts its own shard along {shown(event.axes)}.",
+                label=f"sharded over {shown(event.axes)}",
+                help=f"exchange the borders with jax.lax.ppermute over {shown(event.axes)}, or shift outside the body",
                 certainty=Certainty.POSSIBLE,
                 form="shifted-last" if event.note == "?" else "shifted",
-                why="the in_specs split that dimension",
+                why=join_reasons(
+                    "in_specs shard this dimension, and nothing in the body exchanges neighbors",
+                    describe_location(site, event),
+                ),
             )
 
     def _own_norms(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
@@ -180,14 +176,16 @@ class PerShardStatistics(Rule):
             done.add(node)
             yield site.finding(
                 node,
-                f"On {site.release('jax')} psum_scatter left each device a part: each scales its own by another norm "
-                "than that of the whole, and clips too little.",
-                label=f"the norm of one device's part along {shown(event.axes)}{elsewhere(site, event)}",
+                f"Each device scales its shard by its own norm along {shown(event.axes)}, and clips too little.",
+                label="norm of one shard",
                 help="sum the squares over the axis: "
                 f"jnp.sqrt(jax.lax.psum(jnp.sum(g * g), {as_argument(event.axes[:1])}))",
                 certainty=Certainty.POSSIBLE,
                 form="own-norm",
-                why="nothing reduces it over the axis that psum_scatter split",
+                why=join_reasons(
+                    "psum_scatter left a shard on each device, and nothing reduces the norm",
+                    describe_location(site, event),
+                ),
             )
 
     def _own_maximum(self, site: Site) -> Iterator[Finding]:
@@ -198,13 +196,12 @@ class PerShardStatistics(Rule):
             return
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} each device sums exp(x - m) with the largest of its own shard as m: the sums "
-            "are not on one scale, and their total is that of no softmax.",
-            label="adds up exponentials that each device took by a maximum of its own",
-            help="take the maximum over the axis too: jax.lax.pmax(m, axis), before it is subtracted",
+            "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
+            label="exp with a per-device maximum",
+            help="reduce the maximum first: m = jax.lax.pmax(m, axis)",
             certainty=Certainty.POSSIBLE,
             form="own-maximum",
-            why="no maximum goes over the axis before it is subtracted",
+            why=f"`{site.shown(largest)}` is the maximum of one shard",
         )
 
 

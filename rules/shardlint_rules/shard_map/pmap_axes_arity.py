@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
-from shardlint.model.reach import assigned_once
 from shardlint.model.signatures import Jitted, numbers, wrappings
-from shardlint.model.values import Function, Items, Value
+from shardlint.model.values import Items
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.sharded import SeenCall, calls, count_of, named, several, value_of
 from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
 
 _SETTINGS = ("in_axes", "out_axes")
+_ONE_FOR_EACH = "write one entry for each {0}, or a single number for all"
+_POSITIONAL = "a tuple has one entry for each argument passed by position"
 
 
 class PmapAxesArity(Rule):
-    """`in_axes` or `out_axes` of `pmap` has another structure than the arguments or results of the function.
+    """`in_axes` or `out_axes` of `pmap` does not match the arguments or results of the function.
 
-    ## What it does
-    Reports a tuple for `in_axes` with more entries than the function has parameters, or with another number of them
-    than a call gives arguments by position; one with fewer than the function must be given, where no call is in sight
-    (likely); a list for `in_axes`; and a tuple or list for `out_axes` whose length or
-    kind is not that of what every `return` of the function gives. Possible: a tuple where the function returns an
-    attribute that it also sets to a dict.
+    The call raises ValueError ("pytree structure error"). This often remains after an argument or result is added or
+    removed.
 
-    ## Why it hurts
-    The call raises ValueError: "pytree structure error: different lengths of tuple". It is often left behind when an
-    argument or a result is added or taken away.
+    ## Reports
+    - proven: a tuple for `in_axes` with more entries than the function has parameters, or with another number than a
+      call passes by position.
+    - proven: a list for `in_axes`.
+    - proven: a tuple or list for `out_axes` whose length or kind differs from that of every `return`.
+    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is in sight.
 
-    ## Use instead
-    A single number goes for all arguments, or all results.
+    ## Write instead
+    A single number applies to all arguments, or all results.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Arguments given by keyword have no entry: they are split along their first dimension. A
-    default that is not given has none either. Entries for static arguments may be there or not.
+    ## Limits
+    Arguments passed by keyword and omitted defaults have no entry. Entries for static arguments are optional.
     """
 
     code = "SL420"
     name = "pmap-axes-arity"
     harm = Harm.CRASH
     likely = ("too-few",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "too-few": "The callers pass all required arguments by position."
+    }
     triggers = (Calls(PMAP, file_says=_SETTINGS),)
     in_version_checks = False
 
@@ -64,10 +66,9 @@ class PmapAxesArity(Rule):
         if value.kind == "list":
             yield site.finding(
                 keyword,
-                f"On {site.release('jax')} every call raises ValueError: in_axes is matched with the tuple of "
-                f"arguments.",
-                label="a list, where pmap takes a tuple",
+                "Every call raises ValueError: `in_axes` is a list, and `pmap` needs a tuple.",
                 help=f"write a tuple of {len(value.items)}",
+                why="in_axes is a tree prefix of the tuple of arguments",
             )
             return
         given = len(value.items)
@@ -75,10 +76,10 @@ class PmapAxesArity(Rule):
             most = len(functions[0].parameters.positional) if functions[0].parameters is not None else 0
             yield site.finding(
                 keyword,
-                f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
-                "given by position.",
-                label=f"{several(given, 'entry')}, and {named(functions[0])} takes {several(most, 'argument')}",
-                help="give one entry for each argument, or one number for all",
+                f"Every call raises ValueError: `in_axes` has {several(given, 'entry')}, but "
+                f"{named(functions[0])} takes {several(most, 'argument')}.",
+                help=_ONE_FOR_EACH.format("argument"),
+                why=_POSITIONAL,
             )
             return
         called = list(calls(site, (PMAP,), _SETTINGS))
@@ -94,13 +95,12 @@ class PmapAxesArity(Rule):
         least = function.parameters.required
         return site.finding(
             keyword,
-            f"On {site.release('jax')} a call with all of them by position raises ValueError: a tuple has one entry "
-            "for each.",
-            label=f"{several(given, 'entry')}, and {named(function)} must be given {several(least, 'argument')}",
-            help="give one entry for each argument, None for what all devices share",
+            f"A call raises ValueError: `in_axes` has {several(given, 'entry')}, but {named(function)} requires "
+            f"{several(least, 'argument')}.",
+            help="add an entry for each argument, None for what all devices share",
             certainty=Certainty.POSSIBLE,
             form="too-few",
-            why="no call in sight gives the others by keyword, which would split them along their first dimension",
+            why=_POSITIONAL,
         )
 
     def _unfit(self, site: Site, seen: SeenCall, given: int) -> Finding:
@@ -110,14 +110,14 @@ class PmapAxesArity(Rule):
         arguments = several(seen.count or 0, "argument")
         return site.finding(
             seen.call if here else keyword,
-            f"On {site.release('jax')} this call raises ValueError.",
-            label=(
-                f"{arguments}, and in_axes at line {keyword.value.lineno} has {several(given, 'entry')}"
+            f"The call raises ValueError: `in_axes` has {several(given, 'entry')}, but the call passes {arguments}.",
+            help=_ONE_FOR_EACH.format("argument"),
+            why=f"{_POSITIONAL}; "
+            + (
+                f"in_axes is at line {keyword.value.lineno}"
                 if here
-                else f"{several(given, 'entry')}, and {arguments} given by position at "
-                f"{seen.file.path.name}:{seen.call.lineno}"
+                else f"{seen.file.path.name}:{seen.call.lineno} calls it"
             ),
-            help="a tuple has one entry for each argument given by position, defaults only when they are given",
         )
 
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -128,49 +128,14 @@ class PmapAxesArity(Rule):
             return
         returned = [returned_by(site, function.inner) for function in functions]
         if not all(found and all(differ(value, one) for one in found) for found in returned):
-            if isinstance(value, Items):
-                yield from self._of_dict(site, functions, keyword)
             return
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} every call raises ValueError: out_axes has the structure of the results.",
-            label=f"{kind_of(value)}, and {named(functions[0])} returns {kind_of(returned[0][0])}",
-            help="give one entry for each result, or one number for all",
+            f"Every call raises ValueError: `out_axes` is {kind_of(value)}, but {named(functions[0])} returns "
+            f"{kind_of(returned[0][0])}.",
+            help=_ONE_FOR_EACH.format("result"),
+            why="out_axes is a tree prefix of the results",
         )
-
-    def _of_dict(self, site: Site, functions: list[Jitted], keyword: ast.keyword) -> Iterator[Finding]:
-        """Several entries for what an object holds that is a dict elsewhere in the function."""
-        found = [_held_dict(function.inner) for function in functions]
-        if all(found):
-            yield site.finding(
-                keyword,
-                f"On {site.release('jax')} every call raises ValueError where that is a dict: out_axes has the "
-                "structure of the results.",
-                label=f"a tuple, and {named(functions[0])} returns `{found[0]}`, one dict",
-                help="give one entry for each result, or one number for all",
-                certainty=Certainty.POSSIBLE,
-                form="held-dict",
-                why=f"`{found[0]} = {{}}` stands in the function",
-            )
-
-
-def _held_dict(inner: Value) -> str:
-    """The attribute that a function returns and also sets to a dict: `params = ctx.params; ctx.params = {}`."""
-    if not isinstance(inner, Function) or not isinstance(inner.node, ast.FunctionDef):
-        return ""
-    file = inner.place.file
-    returns = file.walked(file.scope(inner.node)).returns
-    node = returns[0].value if len(returns) == 1 else None
-    if isinstance(node, ast.Name):
-        node = assigned_once(file, node)
-    if not isinstance(node, ast.Attribute):
-        return ""
-    written = file.text(node)
-    for part in walk(inner.node):
-        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Dict | ast.DictComp):
-            if any(file.text(target) == written for target in part.targets):
-                return written
-    return ""
 
 
 def _too_many(function: Jitted, given: int) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted, numbers
@@ -19,38 +20,41 @@ _SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
 _NUMBERS = ("int", "float", "bool")
 # Bases whose makers call no method of their own accord that is not theirs.
 _PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing.NamedTuple")
-_LABEL = "a number has no dimension to split"
-_RAISES = (
-    "On {} this raises ValueError: each argument of a pmapped function is split along its first dimension."
-)
-_HELP = "name its position in static_broadcasted_argnums, or write None for it in in_axes"
+_NUMBER = "`{}` is a number: the pmapped call raises ValueError, since a number has no dimension to split."
+_SPLITS = "pmap splits each argument along its first dimension"
+_HELP = "add its position to static_broadcasted_argnums, or write None for it in in_axes"
 
 
 class PmapUnmappedArgument(Rule):
-    """A pmapped function is given what has no entry for each device.
+    """A pmapped function gets an argument without a leading device dimension.
 
-    ## What it does
-    Looks at the calls of what `pmap` made, and at the arguments that are split over the devices (no `None` in
-    `in_axes`, not static). Reports numbers of Python, also those that a command line flag or an annotation gives, one
-    random key, what `unreplicate` made of copies, also on the turn of a loop before, and arrays of one entry
-    (`jnp.asarray([x])`) where there are several processes.
+    A Python number raises ValueError at the call. A single key or copy raises with more than one device. One entry
+    runs on one device, and raises on several processes with more than one device each.
 
-    ## Why it hurts
-    A number raises ValueError when the function is called, a key or a single copy where there are several devices. One
-    entry runs on one device, and raises where there are several processes and a host has more than one device.
+    ## Reports
+    Arguments that `in_axes` splits over the devices and that are not static:
 
-    ## Use instead
-    `static_broadcasted_argnums`, `in_axes=None`, or `functools.partial` for settings; `[x] * jax.local_device_count()`
-    for one entry on each device.
+    - proven: a literal number.
+    - `number` (likely): a variable that an annotation, a flag or `int()` makes a number.
+    - `key` (likely): a single random key.
+    - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
+    - `one-entry` (likely): an array of one entry (`jnp.asarray([x])`) in code for several processes.
 
-    ## Evidence
-    Run on jax 0.12.
+    ## Write instead
+    `static_broadcasted_argnums`, `in_axes=None` or `functools.partial` for settings;
+    `[x] * jax.local_device_count()` for one entry on each device.
     """
 
     code = "SL419"
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
     likely = ("one-entry", "number", "key", "unreplicated")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "one-entry": "A host has more than one device.",
+        "number": "The annotation or flag is right.",
+        "key": "The program runs on more than one device.",
+        "unreplicated": "The program runs on more than one device.",
+    }
     triggers = (Calls(PMAP), Uses(PMAP), CALLED)
     forms = ("call", "partial", "line", "name")
     fixes = "none"
@@ -79,47 +83,46 @@ class PmapUnmappedArgument(Rule):
     def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
         value = site.value(node)
         if isinstance(value, Constant) and isinstance(value.value, int | float):
-            yield site.finding(node, _RAISES.format(site.release("jax")), label=_LABEL, help=_HELP)
+            yield site.finding(node, _NUMBER.format(site.shown(node)), help=_HELP, why=_SPLITS)
         elif _one_entry(site, node) and "devices" not in function.settings.keywords and _several(site, node):
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this raises where a host has more than one device: with several processes "
-                "pmap takes one entry for each local device.",
-                label="one entry, for all devices",
+                f"`{site.shown(node)}` has one entry: the pmapped call raises if a host has more than one device.",
+                label="one entry for all devices",
                 help="repeat it: jnp.asarray([x] * jax.local_device_count())",
                 certainty=Certainty.POSSIBLE,
                 form="one-entry",
-                why="the code asks for the number of processes",
+                why="with several processes, pmap needs one entry for each local device",
             )
 
     def _one_of(self, site: Site, node: ast.expr) -> Iterator[Finding]:
         """One random key, or one copy of what was replicated."""
-        form, told, at = one_of(site, node) or ("", "", 0)
+        form, at = one_of(site, node) or ("", 0)
         if not form:
             return
+        key = form == "key"
         yield site.finding(
             node,
-            f"On {site.release('jax')} this raises where there is more than one device: pmap splits it along a "
-            "dimension that it has not, or that is no dimension of devices.",
-            label=told,
-            help="split it first: jax.random.split(key, jax.local_device_count())"
-            if form == "key"
-            else "keep the copies, and give the one a name of its own",
+            f"`{site.shown(node)}` is {'one key' if key else 'one copy'}: the pmapped call raises with more than one "
+            "device.",
+            label="no device dimension",
+            help="split it: jax.random.split(key, jax.local_device_count())"
+            if key
+            else "pass the replicated tree, and bind the single copy to another name",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=f"line {at}",
+            why=f"line {at} makes it; {_SPLITS}",
         )
 
     def _numbers(self, site: Site, call: ast.Call, given: list[tuple[ast.expr, str]]) -> Finding:
-        names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
+        reasons = dict.fromkeys(why for _, why in given)
         return site.finding(
             site.syntax if site.form != "line" else call,
-            _RAISES.format(site.release("jax")),
-            label=f"called with {names} at line {call.lineno}: {_LABEL}",
+            _NUMBER.format(site.shown(given[0][0])),
             help=_HELP,
             certainty=Certainty.POSSIBLE,
             form="number",
-            why="; ".join(why for _, why in given),
+            why="; ".join([f"line {call.lineno} passes it", *reasons, _SPLITS]),
         )
 
 
@@ -158,11 +161,11 @@ def _is_number(site: Site, node: ast.expr) -> str:
         absl = rf"DEFINE_(?:integer|float|boolean|bool)\(\s*['\"]{node.id}['\"]"
         flag = rf"{absl}|['\"]--{node.id}['\"][^)]*type=(?:int|float)"
         if re.search(flag, site.file.source.text):
-            return f"the flag {node.id} is a number"
+            return f"the flag `{node.id}` is a number"
     value = binding.value
     if binding.kind == "assign" and isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         if value.func.id in (*_NUMBERS, "len"):
-            return f"{value.func.id}() made it"
+            return f"`{value.func.id}()` returns it"
     return ""
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import readers
-from shardlint.model.values import Api, Parameter, Unknown, options
+from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map.per_device import (
@@ -27,36 +27,33 @@ _NUMBERS = ("int", "float", "bool")
 _TRUTHS = ("isnan", "isfinite", "isinf", "logical_not", "abs")
 _ELEMENTWISE = ("numpy.", "jax.numpy.", "jax.numpy.linalg.")
 _OF_ONE = ("math.isnan", "math.isfinite", "math.isinf")
-_STEPS = regex(r"(?i)step|update|train")
 _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
 
 class ReadAsScalar(Rule):
-    """A value that has one entry for each device is read as if it were one number.
+    """A per-device array of `pmap` is read as a single number.
 
-    ## What it does
-    Follows what `replicate` and pmapped functions return, and reports where it, or a part of it (`state.step`,
-    `metrics["loss"]`), is compared in a condition, asked for `jnp.isnan`, or given to `int`, `float`, `bool`,
-    `math.isnan`, `.item()` or a number format; also a part of what a training step returns that is not seen, and is
-    given what a pmapped function returned.
+    With more than one device this raises: "The truth value of an array with more than one element is ambiguous", or
+    "Only scalar arrays can be converted to Python scalars". On one device it works.
 
-    ## Why it hurts
-    With more than one device it raises: "The truth value of an array with more than one element is ambiguous", or "Only
-    scalar arrays can be converted to Python scalars". On one device, where it was tried, it works.
+    ## Reports
+    - `read` (likely): a result of `replicate` or a pmapped function, or a part of one (`state.step`,
+      `metrics["loss"]`), that is compared in a condition, passed to `jnp.isnan`, or given to `int`, `float`, `bool`,
+      `math.isnan`, `.item()` or a number format.
 
-    ## Use instead
-    `flax.jax_utils.unreplicate(state.step)` first, or an average over the devices where they differ.
+    ## Write instead
+    `flax.jax_utils.unreplicate(state.step)`, or the mean over the devices if they differ.
 
-    ## Evidence
-    Run on jax 0.12 with 8 devices. A result of which some way to the read is not seen, and one with
-    `out_axes=None`, are left alone.
+    ## Limits
+    Results with `out_axes=None` are not reported, nor values that may come from code that is not in sight.
     """
 
     code = "SL416"
     name = "read-as-scalar"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("read", "handed-on")
+    likely = ("read",)
+    assumptions: ClassVar[Mapping[str, str]] = {"read": "The program runs on more than one device."}
     bound = True
     triggers = (Calls(PMAP, *REPLICATE), Uses(PMAP), CALLED)
     forms = ("call", "partial", "line", "name")
@@ -69,8 +66,6 @@ class ReadAsScalar(Rule):
             reads = [read for target in _targets(site.file, call) for read, _ in readers(site.file, target)]
             for read in (*reads, *_field_reads(site.file, call)):
                 whole, form = _used(site, read)
-                if not form and isinstance(read, ast.Name):
-                    yield from self._handed_on(site, read, done)
                 if not form or whole in done:
                     continue
                 made = per_device(site.program, site.file, whole)
@@ -78,37 +73,16 @@ class ReadAsScalar(Rule):
                     done.add(whole)
                     yield self._finding(site, whole, made, form)
 
-    def _handed_on(self, site: Site, read: ast.Name, done: set[ast.AST]) -> Iterator[Finding]:
-        """What comes of a step out of sight that is given a result of a pmapped function."""
-        call = _unseen_step(site, read) if site.wants("handed-on") else None
-        made = per_device(site.program, site.file, read) if call is not None else None
-        if call is None or made is None:
-            return
-        for target in _targets(site.file, call):
-            for use, alone in readers(site.file, target):
-                whole, form = _used(site, use)
-                if form and alone and whole is not use and whole not in done:
-                    done.add(whole)
-                    yield self._finding(site, whole, made, form, call)
-
-    def _finding(
-        self, site: Site, whole: ast.expr, made: PerDevice, form: str, step: ast.Call | None = None
-    ) -> Finding:
-        by = "replicate" if made.by == "replicate" else "pmap"
-        error = (
-            "the truth value of an array is ambiguous"
-            if form == "condition"
-            else "only scalars can be converted"
-        )
+    def _finding(self, site: Site, whole: ast.expr, made: PerDevice, form: str) -> Finding:
+        name, by = site.shown(whole), "replicate" if made.by == "replicate" else "pmap"
+        effect = "this condition is ambiguous" if form == "condition" else "it does not convert to a scalar"
         return site.finding(
             whole,
-            f"On {site.release('jax')} this raises with more than one device ({error}): {by} gave it a leading "
-            "dimension.",
-            label="has one entry for each device",
-            help=f"take one entry first: jax_utils.unreplicate({site.text(whole)}), or average where they differ",
-            form="handed-on" if step is not None else "read",
-            why=f"{by} at line {made.call.lineno} of {made.file.path.name}"
-            + (f" made what `{site.text(step.func)}` is given" if step is not None else ""),
+            f"`{name}` has one entry per device: with more than one device {effect}, and raises.",
+            label="one entry per device",
+            help=f"read one entry: jax_utils.unreplicate({name}), or average the entries",
+            form="read",
+            why=f"{by} at line {made.call.lineno} of {made.file.path.name} adds a leading device dimension",
         )
 
 
@@ -139,17 +113,6 @@ def _field_reads(file: FileFacts, call: ast.Call) -> Iterator[ast.Attribute]:
         match node:
             case ast.Attribute(value=ast.Name(id="self"), attr=attr, ctx=ast.Load()) if attr in names:
                 yield node
-
-
-def _unseen_step(site: Site, read: ast.Name) -> ast.Call | None:
-    """The call of a training step that nothing is known of, to which a name is given."""
-    outer = site.file.parent(read)
-    call = site.file.parent(outer) if isinstance(outer, ast.keyword) else outer
-    if not isinstance(call, ast.Call) or call.func is read or not _STEPS.search(last_name(call.func)):
-        return None
-    found = options(site.value(call.func))
-    unseen = all(isinstance(one, Unknown | Parameter) for one in found)
-    return call if unseen and isinstance(site.file.parent(call), ast.Assign) else None
 
 
 def _used(site: Site, read: ast.expr) -> tuple[ast.expr, str]:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.varying import leaves
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._copies_summed import SUMS, summed_copies
-from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import describe_location, events, join_reasons, operand, shown, too_large
 
 _SUM = ("jax.lax.psum",)
 
 
 class ReducedTwice(Rule):
-    """`psum` over an axis along which all devices hold the same adds up equal copies.
+    """`psum` over an axis along which the value is already replicated adds up equal copies.
 
-    ## What it does
-    Follows the values of a `shard_map` or `pmap` body and reports `psum` of one that is surely the same
-    along the axis: it was reduced over it before, or comes of arguments whose in spec does not name it. Only where
-    the sum reaches a result and is never divided. Likely: a sum on the host (`hits.sum()`) over what a pmapped function
-    returned, which has reduced it over the devices: each of them has a copy of the same number.
+    The result is too large by the number of devices along the axis, without an error.
 
-    ## Why it hurts
-    The result is as many times too large as there are devices along the axis, with no error on any release
-    since jax 0.4.38.
+    ## Reports
+    - proven: `psum` of a value that was reduced over the axis before, if the sum reaches a result of the `shard_map`
+      or `pmap` and is never divided.
+    - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
+    - `replicated` (possible): `psum` of a value whose in spec does not name the axis.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: 16128 where 2016 is right. Counting devices (`psum(1, axis)`), a value
-    masked by `axis_index` (the usual broadcast), and gradients are left alone.
+    ## Limits
+    `psum(1, axis)`, values masked by `axis_index` (a broadcast) and gradients are not reported.
     """
 
     code = "SL404"
@@ -37,6 +35,7 @@ class ReducedTwice(Rule):
     harm = Harm.SILENT
     assumes = True
     likely = ("on-host",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-host": "The host has more than one device."}
     triggers = (
         *MAPPING,
         Mapped(calling=(("psum",),)),
@@ -59,34 +58,31 @@ class ReducedTwice(Rule):
                 continue  # the axis is not bound at all: SL406
             done.add(node)
             again = event.note == "again"
-            whence = (
-                "was reduced over it before"
-                if again
-                else "comes of arguments that are the same on all of them"
+            evidence = (
+                "it was reduced over the axis before" if again else "its in spec does not name the axis"
             )
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this adds up equal copies: what it sums {whence}, so the result is "
-                f"{devices(ran, event.axes)} times too large.",
-                label=f"the same on all devices along {shown(event.axes)} already{elsewhere(site, event)}",
-                help="leave the reduction out, or split the argument over the axis",
+                f"`psum` adds up equal copies{operand(event, ' of ')}: the result is {too_large(ran, event.axes)}.",
+                label=f"already replicated over {shown(event.axes)}",
+                help="leave this psum out, or shard the argument over the axis",
                 certainty=Certainty.PROVEN if again else Certainty.POSSIBLE,
                 form="" if again else "replicated",
+                why=join_reasons(evidence, describe_location(site, event)),
             )
 
     def _on_host(self, site: Site) -> Iterator[Finding]:
-        """A sum over the copies of what a pmapped function has reduced."""
+        """A sum over the copies of a value that a pmapped function has reduced."""
         found = summed_copies(site) if site.wants("on-host") else None
         if found is None:
             return
         given, made = found
+        name = site.shown(given)
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} the function called at line {made.call.lineno} has reduced it over the devices: "
-            "this adds up its copies, and is as many times too large as there are devices on this host.",
-            label=f"`{site.text(given)}` has a copy of the same number for each device",
-            help=f"take one of them: {site.text(given)}[0], or leave the reduction in the function out",
+            f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
+            help=f"take one copy: {name}[0]",
             certainty=Certainty.POSSIBLE,
             form="on-host",
-            why="all that the function returns there went through a reduction over its axis",
+            why=f"the call at line {made.call.lineno} returns it after a reduction over the pmap axis",
         )

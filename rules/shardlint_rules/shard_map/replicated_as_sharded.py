@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
@@ -13,7 +14,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map.runs import runs, shown
+from shardlint_rules.shard_map.runs import function_name, runs, shown
 
 # A dimension that is made to hold an entry for each device.
 _ON_PURPOSE = regex(
@@ -22,24 +23,18 @@ _ON_PURPOSE = regex(
 
 
 class ReplicatedAsSharded(Rule):
-    """A result of `shard_map` that is the same on all devices is declared to be split over them.
+    """A replicated result of `shard_map` is declared sharded.
 
-    ## What it does
-    Follows the values of the body of a `shard_map` to its results, and reports one that was reduced over an axis
-    (`psum`, `pmean`) and varies no more along it, where its out spec names that axis. Possible: some declare so on
-    purpose, above all what `all_gather` made. Likely, at the reduction: one call that sums over axes of which the out
-    spec names some and not the others, since who means copies names all of them. Not in tests, which look at
-    copies.
+    The copies are concatenated: the result is too long by the number of devices along the axis. This raises if its
+    shape matters, and is wrong if it does not: a norm, a sum, a broadcast. `check_vma` does not detect it.
 
-    ## Why it hurts
-    The copies are put one after another: the result is as many times longer as there are devices along the axis. It
-    raises where its shape matters, and is wrong where it does not: a norm, a sum, a broadcast. The check does not ask
-    for it.
+    ## Reports
+    - `beyond` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the others.
+    - `reduced` (possible): a result of `psum`, `pmean`, `pmax` or `pmin` whose out spec names the reduced axis.
+    - `gathered` (possible): the same for a result of `all_gather`.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: a gradient of 4 numbers comes back with 32, its sum is 8 times too large.
-    A dimension that is made for the devices (`loss[None]`) is left alone, and so is what goes through code that is not
-    seen.
+    ## Limits
+    Tests are not reported, nor results with a new dimension for the devices (`loss[None]`).
     """
 
     code = "SL410"
@@ -47,6 +42,9 @@ class ReplicatedAsSharded(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("beyond",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "beyond": "The shards along the axis that the out spec names differ."
+    }
     assumes = True
     triggers = BY_JAX
     in_tests = False
@@ -68,24 +66,22 @@ class ReplicatedAsSharded(Rule):
                     continue
                 yield site.finding(
                     node,
-                    f"On {site.release('jax')} the copies are put one after another: the result is as many times as "
-                    f"long as what each device returns as there are devices along {shown(axes)}.",
-                    label=f"the same on all devices along {shown(axes)}",
+                    f"The result of {function_name(ran)} repeats one block along {shown(axes)}: it is replicated.",
+                    label="concatenates equal copies",
                     help=f"leave {shown(axes)} out of this out spec",
                     form="reduced" if _summed(ran, axes) else "gathered",
-                    why="a collective reduced it, and nothing after that tells the devices apart",
+                    why=f"a collective over {shown(axes)} made it equal on these devices",
                 )
 
 
 def _added_up(site: Site, axes: list[Axis], reduction: ast.AST, others: list[Axis]) -> Finding:
     return site.finding(
         reduction,
-        f"On {site.release('jax')} different parts of the array are added up: all devices along {shown(axes)} "
-        "return the same, and these copies are put one after another.",
-        label=f"reduced over {shown(axes)} too, along which the result is declared to be split",
+        f"Different shards along {shown(axes)} are summed, and the sum is repeated on each device.",
+        label=f"also reduces over {shown(axes)}",
         help=f"reduce over {shown(others)} only",
         form="beyond",
-        why=f"the out spec names {shown(axes)} and not {shown(others)}: the parts along {shown(axes)} are to differ",
+        why=f"the out spec shards the result over {shown(axes)}",
     )
 
 

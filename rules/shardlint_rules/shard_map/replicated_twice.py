@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -12,20 +13,15 @@ from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, per_device
 
 
 class ReplicatedTwice(Rule):
-    """What has one copy for each device is replicated once more, or one copy is taken of what has no copies any more.
+    """A replicated tree is replicated again, or `unreplicate` is called on a single copy.
 
-    ## What it does
-    Reports `replicate` of what `replicate` or a pmapped function returned, also in a function of the project that is
-    called for it, or of what a checkpoint was restored into that is replicated already; and `unreplicate` of what
-    `unreplicate` gave, also where a caller did so before (a function that saves, or exports).
+    Each array gets a second leading dimension, which raises in the model or broadcasts. A second `unreplicate` takes
+    the first row of every array, so a checkpoint holds the first row of each weight, and scalars raise.
 
-    ## Why it hurts
-    Each array gets a second leading dimension. The pmapped step sees arrays with one dimension more than they were
-    initialised with, which raises in the model or broadcasts without a word. A second `unreplicate` takes the first row
-    of every array: a file is written with the first row of each weight, and scalars raise.
-
-    ## Evidence
-    Run on jax 0.12: a parameter of shape (3,) becomes (8, 8, 3).
+    ## Reports
+    - `twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a function of
+      the project or a checkpoint restored into a replicated target.
+    - `taken-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller did the first.
     """
 
     code = "SL417"
@@ -33,6 +29,10 @@ class ReplicatedTwice(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("twice", "taken-twice")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "twice": "The program calls these functions in this order.",
+        "taken-twice": "The program calls these functions in this order.",
+    }
     triggers = (Calls(*REPLICATE, UNREPLICATE),)
     forms = ("call",)
     fixes = "none"
@@ -50,11 +50,11 @@ class ReplicatedTwice(Rule):
         by = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
         yield site.finding(
             given,
-            f"On {site.release('jax')} each array in it gets a second leading dimension.",
-            label="has one entry for each device already",
-            help="replicate it once, after it is restored",
+            f"Each array in `{site.shown(given)}` gets a second leading device dimension.",
+            label="already replicated",
+            help="leave this replicate out",
             form="twice",
-            why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
+            why=f"{by} at line {made.call.lineno} of {made.file.path.name} added the first one",
         )
 
     def _taken(self, site: Site, given: ast.expr) -> Iterator[Finding]:
@@ -62,10 +62,10 @@ class ReplicatedTwice(Rule):
         if made is not None:
             yield site.finding(
                 given,
-                f"On {site.release('jax')} unreplicate takes `x[0]` of each array: here that is its first row.",
-                label="is one copy already",
-                help="unreplicate once, where the copies end",
+                f"This keeps only the first row of each array: `{site.shown(given)}` is already one copy.",
+                label="already unreplicated",
+                help="leave this unreplicate out",
                 harm=Harm.SILENT,
                 form="taken-twice",
-                why=f"unreplicate at line {made.line} of {made.file.path.name}",
+                why=f"unreplicate takes `x[0]`; line {made.line} of {made.file.path.name} already did",
             )

@@ -9,11 +9,12 @@ from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.model.values import Api, Place, options
+from shardlint.model.values import Api, Function, Place, Transformed, options
 from shardlint.rules_api.mapping import MAPPING
 from shardlint.rules_api.rule import Mapped
 from shardlint.rules_api.site import Site
 
+_LONGEST_SHOWN = 30
 IN_BODIES = (*MAPPING, Mapped())
 """For rules that report what happens in mapped functions where these are written, in whatever file."""
 
@@ -49,12 +50,18 @@ def told_there(site: Site, ran: Ran) -> bool:
     if site.by is not None or not any(isinstance(one, Mapped) for one in site.rule.triggers):
         return False
     place = definition(site.program, ran.mapped.inner)
-    if place is None or place.file is site.file or not isinstance(place.node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if (
+        place is None
+        or place.file is site.file
+        or not isinstance(place.node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ):
         return False
     return site.file.path in site.program.project.mappers(place.file.path)
 
 
-def events(site: Site, *kinds: str, inside: Collection[str] | None = ()) -> Iterator[tuple[Ran, Event, ast.AST]]:
+def events(
+    site: Site, *kinds: str, inside: Collection[str] | None = ()
+) -> Iterator[tuple[Ran, Event, ast.AST]]:
     """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it.
 
     Of a body that is written in another file, where that is not asked of it. What happens in a call of one of the names
@@ -63,7 +70,11 @@ def events(site: Site, *kinds: str, inside: Collection[str] | None = ()) -> Iter
     """
     for ran in called_in(site):
         for event in _happened(ran, kinds):
-            if event.place.file is site.file and is_in(site, event.place) and _names(site, event.place, inside):
+            if (
+                event.place.file is site.file
+                and is_in(site, event.place)
+                and _names(site, event.place, inside)
+            ):
                 yield ran, event, event.place.node
     for ran in runs(site):
         if told_there(site, ran):
@@ -105,7 +116,11 @@ def _names(site: Site, place: Place, names: Collection[str] | None) -> bool:
 def _told_in_helper(site: Site, event: Event, inside: Collection[str] | None) -> bool:
     """Whether an event in another file is told there."""
     file = event.place.file
-    if file is site.file or not _names(site, event.place, inside) or model.defined_around(event.place) is None:
+    if (
+        file is site.file
+        or not _names(site, event.place, inside)
+        or model.defined_around(event.place) is None
+    ):
         return False
     if not any(isinstance(one, Mapped) and one.is_said(file.says) for one in site.rule.triggers):
         return False
@@ -121,34 +136,57 @@ def _told_in_helper(site: Site, event: Event, inside: Collection[str] | None) ->
 
 
 def shown(axes: Iterable[Axis]) -> str:
-    """Axes in words. That of a `pmap` which names none is called nothing."""
+    """The names of axes, quoted. The axis of a `pmap` without an `axis_name` has none."""
     names = [
-        f"`{one.name}`" if not isinstance(one, str) else f'"{one}"' if one else "the axis of `pmap`" for one in axes
+        f"`{axis if isinstance(axis, str) else axis.name}`" if axis else "the pmap axis" for axis in axes
     ]
     return " and ".join(sorted(names))
 
 
 def as_argument(axes: Iterable[Axis]) -> str:
-    """Axes as a collective is given them; `axis_name` for that of a `pmap` which is to name it first."""
-    names = sorted((f'"{one}"' if one else "axis_name") if isinstance(one, str) else one.name for one in axes)
+    """Axes as the argument of a collective; `axis_name` for that of a `pmap` without a name."""
+    names = sorted(
+        (f'"{axis}"' if axis else "axis_name") if isinstance(axis, str) else axis.name for axis in axes
+    )
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def elsewhere(site: Site, event: Event) -> str:
-    """Where an event is, if that is in another file."""
+def describe_location(site: Site, event: Event) -> str:
+    """The file and line of an event in another file, as a reason; "" for one in the file of the site."""
     if event.place.file is site.file:
         return ""
-    return f" (at {event.place.file.path.name}:{event.place.line})"
+    return f"it runs at {event.place.file.path.name}:{event.place.line}"
 
 
-def devices(ran: Ran, axes: Iterable[Axis]) -> str:
-    """How many devices there are along axes, in words: "8", or "as many as ..."."""
+def join_reasons(*reasons: str) -> str:
+    """The reasons that are not empty, as one `why`."""
+    return "; ".join(filter(None, reasons))
+
+
+def operand(event: Event, before: str) -> str:
+    """The first argument of a collective, quoted after `before` (" of "); "" if it is long."""
+    node = event.place.node
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    text = event.place.file.text(given) if given is not None else ""
+    return f"{before}`{text}`" if 0 < len(text) <= _LONGEST_SHOWN and "\n" not in text else ""
+
+
+def function_name(ran: Ran) -> str:
+    """The mapped function, quoted."""
+    inner = ran.mapped.inner
+    while isinstance(inner, Transformed):
+        inner = inner.inner
+    name = getattr(inner.node, "name", "") if isinstance(inner, Function) else ""
+    return f"`{name}`" if name else "the mapped function"
+
+
+def too_large(ran: Ran, axes: Iterable[Axis]) -> str:
+    """The error of a sum over axes, in words: "8 times too large", "scaled by the size of `data`"."""
     mesh, count = ran.mapped.mesh, 1
     for axis in axes:
-        if mesh is None or mesh.axis_names is None or axis not in mesh.axis_names:
-            return f"the number of devices along {shown(axes)}"
-        size = mesh.sizes[mesh.axis_names.index(str(axis))]
+        known = mesh is not None and mesh.axis_names is not None and axis in mesh.axis_names
+        size = mesh.sizes[mesh.axis_names.index(str(axis))] if known and mesh and mesh.axis_names else None
         if size is None:
-            return f"the number of devices along {shown(axes)}"
+            return f"scaled by the size of {shown(axes)}"
         count *= size
-    return str(count)
+    return f"{count} times too large"

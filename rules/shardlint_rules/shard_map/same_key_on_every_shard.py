@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, Place, options
@@ -15,13 +15,13 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._copied_keys import COPYING, copied_key
 from shardlint_rules.shard_map._draws import draws_nothing
 from shardlint_rules.shard_map._folded import folded_in_body
-from shardlint_rules.shard_map._key_unbound import REDUCING, SAYS, alone
 from shardlint_rules.shard_map.runs import (
     as_argument,
     called_in,
-    elsewhere,
+    describe_location,
     events,
     is_in,
+    join_reasons,
     runs,
     shown,
     told_there,
@@ -29,47 +29,43 @@ from shardlint_rules.shard_map.runs import (
 
 _DRAWN = ("same mask", "key handed on")
 _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_count())"
-
-
 _SPLITS = ("jax.random.split", "jax.random.fold_in")
 _KEYS = (".rng", "_rng", ".key", "_key", 'rng"]', 'key"]')
 
 
 class SameKeyOnEveryShard(Rule):
-    """Every device draws the same random numbers for other data.
+    """Every device draws the same random numbers for its own shard of the data.
 
-    ## What it does
-    Follows random keys into the body of a `shard_map` or `pmap`. Reports numbers drawn with a key that is the same
-    on all devices of an axis where they meet data that is split over it, or are returned as if they were split.
-    So it does for a pmapped function that every call in sight gives copies of one key (`replicate(key)`), or of a state
-    that holds one (`state.rng`). Likely:
-    such a key handed on as one of the `rngs` of a model, beside split data, and a key in a tuple or dict that is
-    replicated whole (`replicate((params, key))`) in a project that tells devices apart nowhere; and a key that a
-    function which reduces over the devices hands on as `rngs` or `rng`, where another function of the file folds the
-    index of the device into its key of that name, or the file replicates a key and asks nowhere for the device.
-    Possible: to other code that is not seen,
-    and as the key of dropout where no gradient is taken and no argument says that the model trains.
+    A dropout mask or noise repeats on every shard of the batch, and weights initialized this way consist of equal
+    blocks. Nothing raises and shapes are right; the model is worse.
 
-    ## Why it hurts
-    A dropout mask repeats for every shard of the batch, noise is the same in each of them, and a weight initialised
-    so consists of equal blocks. Nothing raises and shapes are right; the model is only worse.
+    ## Reports
+    - proven: numbers drawn in a `shard_map` or `pmap` body with a replicated key for sharded data, or returned with
+      an out spec that shards them. The key may be replicated by a helper or be part of a replicated state.
+    - `rngs` (likely): such a key passed to a model as `rngs`, with sharded data.
+    - `replicated` (likely): a key in a tuple or dict given to `replicate((params, key))`, in a project that never
+      uses a device or process index.
 
-    ## Evidence
-    Run on jax 0.12: one distinct mask among eight devices; eight with
-    `jax.random.fold_in(key, jax.lax.axis_index(axis))`. Numbers drawn for values that are meant to be the same
-    everywhere (replicated parameters) are left alone.
+    ## Write instead
+    `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`
+
+    ## Limits
+    Not reported: numbers for replicated values such as parameters, and dropout keys of a model that does not train.
     """
 
     code = "SL407"
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
-    likely = ("rngs", "replicated", "beside")
+    likely = ("rngs", "replicated")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "rngs": "The model draws from the `rngs` that it is given.",
+        "replicated": "No code outside the project folds the device index into the key.",
+    }
     behind = ("SL402",)
     triggers = (
         *MAPPING,
         Calls(*COPYING, file_says=("jax.random.split(", "random.split(")),
-        Calls(*REDUCING, file_says=SAYS),
         Mapped(calling=(("split(", "fold_in("), _KEYS)),
     )
     fixes = "none"
@@ -79,9 +75,6 @@ class SameKeyOnEveryShard(Rule):
         done: set[ast.AST] = set()
         if site.api in COPYING:
             yield from self._replicated(site)
-            return
-        if site.api in REDUCING:
-            yield from self._alone(site)
             return
         if called_in(site):
             yield from self._kept_in_a_state(site)
@@ -93,13 +86,19 @@ class SameKeyOnEveryShard(Rule):
             if node in done or _told_there(site, ran, event):
                 continue
             done.add(node)
-            there = f" (line {event.place.line})" if node is moved and event.place.file is site.file else ""
+            drawn = (
+                f"line {event.place.line} draws with it"
+                if node is moved and event.place.file is site.file
+                else ""
+            )
             yield site.finding(
                 node,
-                f"On {site.release('jax')} the key is the same on all devices along {shown(event.axes)}, while the "
-                "data that the numbers are for is split over them: each shard gets the same ones.",
-                label=f"the same numbers on every device along {shown(event.axes)}{there or elsewhere(site, event)}",
+                f"Every device along {shown(event.axes)} draws the same random numbers for its own shard.",
+                label="the same key on every device",
                 help=_SPLIT if copied is not None else _help(event.axes[0]),
+                why=join_reasons(
+                    "the key is replicated, and the data are sharded", drawn or describe_location(site, event)
+                ),
             )
         for ran in runs(site):
             for leaf, named, _ in against(site.program, ran.result, ran.mapped.out_specs):
@@ -115,10 +114,10 @@ class SameKeyOnEveryShard(Rule):
                 done.add(node)
                 yield site.finding(
                     node,
-                    f"On {site.release('jax')} the key is the same on all devices along {shown(same)}, and the out "
-                    "spec puts what they draw together: the result repeats one block.",
-                    label=f"the same block on every device along {shown(same)}",
+                    f"The result repeats one random block along {shown(same)}: every device draws with the same key.",
+                    label="the same key on every device",
                     help=_help(same[0]),
+                    why="the key is replicated, and the out spec concatenates the shards",
                 )
         yield from self._handed_on(site, done)
 
@@ -130,18 +129,18 @@ class SameKeyOnEveryShard(Rule):
                 place = _kept_at(ran, event)
                 if event.kind not in _DRAWN or number in ran.cancelled or place is None or place.node in done:
                     continue
-                if event.note and draws_nothing(site.program, event.place):
+                if event.kind == "key handed on" and not _draws(site, event):
                     continue
                 if place.file is site.file and is_in(site, place) and _split_by(site, place) is not None:
                     done.add(place.node)
                     yield site.finding(
                         place.node,
-                        f"On {site.release('jax')} each device has a copy of this key, while the data that the numbers "
-                        f"are for is split over {shown(event.axes)}: each shard gets the same ones.",
-                        label=f"the same numbers on every device along {shown(event.axes)}",
+                        f"Every device along {shown(event.axes)} draws the same random numbers for its own shard.",
+                        label="the same key on every device",
                         help=_help(event.axes[0]),
                         certainty=Certainty.PROVEN if event.kind == "same mask" else Certainty.POSSIBLE,
-                        form="" if event.kind == "same mask" else "rngs" if event.note else "handed-on",
+                        form="" if event.kind == "same mask" else "rngs",
+                        why="the state that holds the key is replicated, and the data are sharded",
                     )
 
     def _replicated(self, site: Site) -> Iterator[Finding]:
@@ -152,53 +151,36 @@ class SameKeyOnEveryShard(Rule):
         name = site.text(key)
         yield site.finding(
             key,
-            f"Every device gets a copy of `{name}` (line {site.call.lineno}): what they draw with it is the same on "
-            "all of them.",
-            label=f"copied to each device on line {site.call.lineno}",
-            help=f"split it, one for each device: jax.random.split({name}, jax.local_device_count()), beside what is "
-            "replicated",
+            f"Every device draws the same random numbers: `{name}` is replicated.",
+            label="one key for all devices",
+            help=f"leave it out of the replicated tree and pass jax.random.split({name}, jax.local_device_count())",
             certainty=Certainty.POSSIBLE,
             form="replicated",
-            why="nothing in the project tells the copies apart by their device or process",
-        )
-
-    def _alone(self, site: Site) -> Iterator[Finding]:
-        """A key of a function that reduces over the devices, and never asks which one it is on."""
-        found = (
-            alone(site) if site.wants("beside") and not isinstance(site.program.evaluator, Assuming) else None
-        )
-        if found is None:
-            return
-        yield site.finding(
-            found.node,
-            f"On {site.release('jax')} what is drawn with it is the same on all devices, while each has its own part "
-            "of the batch.",
-            label=f"made of `{found.key}`, which is the same on every device",
-            help=f"give each its own: {found.key} = jax.random.fold_in({found.key}, jax.lax.axis_index(axis_name))",
-            certainty=Certainty.POSSIBLE,
-            form="beside",
-            why=found.why,
+            why=f"line {site.call.lineno} copies it to each device, and the project never uses a device index",
         )
 
     def _handed_on(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
+        """A key that is passed to a model as `rngs`."""
         for ran, event, node in events(site, "key handed on"):
-            told = event.note or _key_like(site.text(node))
             copied = _copied(site, ran)
             node = copied or _kept(site, ran, event) or folded_in_body(site, ran, event) or node
-            if event.note and draws_nothing(site.program, event.place):
+            if node in done or not _draws(site, event) or _told_there(site, ran, event):
                 continue
-            if node not in done and told and not _told_there(site, ran, event):
-                done.add(node)
-                yield site.finding(
-                    node,
-                    f"On {site.release('jax')} what this draws is the same on all devices along {shown(event.axes)}, "
-                    "while the data it is given is split over them.",
-                    label=f"given a key that is the same on every device along {shown(event.axes)}",
-                    help=_SPLIT if copied is not None else _help(event.axes[0]),
-                    certainty=Certainty.POSSIBLE,
-                    form="rngs" if event.note else "handed-on",
-                    why=f"`rngs` are what {event.note} is drawn with" if event.note else "",
-                )
+            done.add(node)
+            yield site.finding(
+                node,
+                f"Every device along {shown(event.axes)} draws the same random numbers for its own shard.",
+                label="the same key on every device",
+                help=_SPLIT if copied is not None else _help(event.axes[0]),
+                certainty=Certainty.POSSIBLE,
+                form="rngs",
+                why=f"`rngs` are the keys of {event.note}, and its data are sharded",
+            )
+
+
+def _draws(site: Site, event: Event) -> bool:
+    """True if a key is passed as `rngs` of a model that draws with it."""
+    return bool(event.note) and not draws_nothing(site.program, event.place)
 
 
 def _copied(site: Site, ran: Ran) -> ast.AST | None:
@@ -238,11 +220,9 @@ def _split_by(site: Site, place: Place) -> ast.Call | None:
     return call if split else None
 
 
-def _key_like(text: str) -> bool:
-    return any(word in text.lower() for word in ("key", "rng", "seed"))
-
-
 def _help(axis: Axis) -> str:
     if axis == "":
-        return "give each its own, split before the call, or name the axis: jax.pmap(f, axis_name=...) and axis_index"
-    return f"give each its own: key = jax.random.fold_in(key, jax.lax.axis_index({as_argument([axis])}))"
+        return "pass one key per device (jax.random.split), or name the axis: jax.pmap(f, axis_name=...)"
+    return (
+        f"fold the device index in: key = jax.random.fold_in(key, jax.lax.axis_index({as_argument([axis])}))"
+    )

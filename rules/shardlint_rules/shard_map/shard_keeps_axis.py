@@ -27,24 +27,21 @@ _SAME = ("asarray", "array", "device_get", "block_until_ready")
 
 
 class ShardKeepsAxis(Rule):
-    """A shard of what `pmap` returned still has the dimension that was mapped.
+    """A shard of a `pmap` result keeps the mapped dimension, of size 1.
 
-    ## What it does
-    Reports `x.addressable_data(i)` and `x.addressable_shards[i].data` of what a pmapped function or `replicate` gave,
-    and those of the first in functions that are called `unreplicate` and the like, in a project with `pmap`, where
-    nothing takes the first dimension away.
+    Since jax 0.8.1 `pmap` is built on `jax.shard_map`: weights of shape (4, 8) come as (1, 4, 8). Broadcasting
+    continues with the wrong rank, and a checkpoint keeps it. Earlier, the shard had the rank of one copy.
 
-    ## Why it hurts
-    `pmap` is built on `jax.shard_map` since jax 0.8.1: a shard of its result has the mapped dimension, of size 1.
-    Weights of shape (4, 8) come as (1, 4, 8). What broadcasts goes on with the wrong rank, a checkpoint keeps it.
-    Before, the shard had the rank of one copy.
+    ## Reports
+    - `kept` (likely): `x.addressable_data(i)` and `x.addressable_shards[i].data` of a result of a pmapped function or
+      `replicate`, or of the first shard in a function called `unreplicate` or similar, if nothing removes the first
+      dimension.
 
-    ## Use instead
+    ## Write instead
     `x.addressable_data(0)[0]`, or `x.addressable_shards[0].data.squeeze(0)`.
 
-    ## Evidence
-    Run on jax 0.12 with 8 devices: (1, 3) for a result of (8, 3), for `pmap` and for flax's `replicate`. Functions that
-    ask for the shape, or whether the array is fully replicated, are left alone.
+    ## Limits
+    Functions that ask for the shape, or for `is_fully_replicated`, are not reported.
     """
 
     code = "SL424"
@@ -72,11 +69,11 @@ class ShardKeepsAxis(Rule):
         if why:
             yield site.finding(
                 whole,
-                f"On {site.release('jax')} a shard of what pmap returned has a first dimension of size 1.",
-                label="has the mapped dimension still",
-                help=f"take it away: {site.text(whole)}[0]",
+                f"The shard of `{site.shown(array)}` keeps the mapped dimension, of size 1.",
+                label="one dimension too many",
+                help=f"write {site.shown(whole)}[0]",
                 form="kept",
-                why=why,
+                why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
             )
 
 
@@ -144,5 +141,5 @@ def _why(site: Site, whole: ast.expr, array: ast.expr, function: ast.FunctionDef
     if made is not None:
         return f"{made.by} at line {made.call.lineno} of {made.file.path.name} made it"
     if function is not None and _SAYS.search(function.name) and _FIRST.search(site.text(whole)):
-        return f"`{function.name}` is what it is in"
+        return f"`{function.name}` takes one copy"
     return ""

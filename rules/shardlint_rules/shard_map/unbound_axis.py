@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
 
 from shardlint.model import Program
 from shardlint.model.api import JIT_SPELLINGS, JIT_WRAPPERS
@@ -16,7 +16,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Ru
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map._branches import on_a_way
-from shardlint_rules.shard_map.runs import elsewhere, runs, shown, told_there
+from shardlint_rules.shard_map.runs import describe_location, join_reasons, runs, shown, told_there
 
 _NEAR = ("shard_map", "pmap", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "axis_name")
 # Inside of these an axis may be bound; of a decorator that is not known nobody can tell.
@@ -45,36 +45,36 @@ _BINDING = (
     r"(?s)vmap\b.{0,300}?axis_name",
 )
 _DEPTH = 4
-_WAY = ", where the branch is taken"
+_ON_BRANCH = "the branch tests a flag that does not depend on the axes"
 
 
 class UnboundAxis(Rule):
     """A collective runs where nothing binds its axis.
 
-    ## What it does
-    Follows functions given to `jax.jit`, or to another wrapper that compiles (`eqx.filter_jit`, `nnx.jit`, `nn.jit`,
-    `pjit`, `hax.named_jit`, a wrapper of the project), and reports those that come to a collective (`psum`, `pmean`,
-    `all_gather`, ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given
-    to `pmap` that come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to
-    one over an axis which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not
-    speak of axes.
-    Likely: of a jitted function whose calls are not all in sight, where no file that runs with it maps over an axis.
-    The usual way to it: a loss that averages over the devices in the training step is compiled by itself for the
-    evaluation; or a step that `pmap` mapped is compiled by `jax.jit` now.
+    Tracing raises `NameError: unbound axis name`, often only at the first evaluation. `pmean` in a `shard_map` with
+    `check_vma=True` raises an AssertionError without a message.
 
-    ## Why it hurts
-    Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached; `pmean` in a
-    `shard_map` whose check is on raises an AssertionError that says nothing.
+    ## Reports
+    - proven: a function compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`, `nn.jit`, `pjit`, `hax.named_jit` or a
+      wrapper of the project that reaches a collective over a named axis without a `shard_map`, `pmap` or
+      `vmap(axis_name=)` on the call path.
+    - proven: a function mapped by `pmap` or `shard_map` that reaches a collective over another axis.
+    - `on-a-way` (likely): the same, if a flag that does not depend on the axes (`if normalize:`) guards the collective.
+    - `nowhere` (likely): a compiled function with calls out of sight, if no file of the program binds an axis.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Functions that are also called inside of a mapped one, collectives that other branches
-    may leave out, and those whose NameError is caught (`try: jax.lax.psum(1, axis)`) are left alone.
+    ## Limits
+    Not reported: functions that are also called inside a mapped one, collectives that other branches may skip, and
+    those whose NameError is caught (`try: jax.lax.psum(1, axis)`).
     """
 
     code = "SL406"
     name = "unbound-axis"
     harm = Harm.CRASH
     likely = ("on-a-way", "nowhere")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "on-a-way": "The program takes the branch with this mesh or pmap.",
+        "nowhere": "No code outside the program maps the function over the axis.",
+    }
     assumes = False
     project_says = _NEAR
     triggers = (
@@ -159,33 +159,33 @@ class UnboundAxis(Rule):
                 missing = shown(axis for axis in event.axes if axis not in names)
                 yield site.finding(
                     place.node if place is not None else site.call,
-                    f"On {site.release('jax')} this raises when it is traced{'' if sure else _WAY}: the mesh of the "
-                    f"shard_map has the axes {shown(names)}.",
-                    label=f"the mesh has no axis {missing}{elsewhere(site, event)}",
-                    help="name an axis of the mesh",
+                    f"Tracing raises: the mesh of the shard_map has no axis {missing}.",
+                    label=f"no axis {missing} here",
+                    help="use an axis of the mesh",
                     certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                     form="" if sure else "on-a-way",
-                    why="" if sure else "what the branch asks has nothing to do with the axes",
+                    why=join_reasons(
+                        f"the mesh has the axes {shown(names)}",
+                        "" if sure else _ON_BRANCH,
+                        describe_location(site, event),
+                    ),
                 )
                 break
 
     def _finding(self, site: Site, event: Event, node: ast.AST, under: str, nowhere: bool = False) -> Finding:
         sure = _sure(event)
-        why, form = "what the branch asks has nothing to do with the axes", "on-a-way"
-        if nowhere:
-            why, form = "no file that runs with this one maps over an axis", "nowhere"
+        form = "nowhere" if nowhere else "" if sure else "on-a-way"
+        evidence = {"nowhere": "no file of the program binds an axis", "on-a-way": _ON_BRANCH}.get(form, "")
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises NameError when it is traced{'' if sure else _WAY}: the function "
-            f"runs under {under}.",
-            label=f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
-            help="give pmap that axis_name"
+            f"Tracing raises NameError: nothing binds the axis {shown(event.axes)} under `{under.partition(' ')[0]}`.",
+            label="unbound axis",
+            help="pass this axis_name to pmap"
             if under.startswith("jax.pmap")
-            else "call the function without the collective here (under jit sums are over all devices anyway), or "
-            "map it with jax.shard_map",
+            else "leave the collective out (jit sums over all devices), or map the function with jax.shard_map",
             certainty=Certainty.PROVEN if sure and not nowhere else Certainty.POSSIBLE,
-            form=form if nowhere or not sure else "",
-            why=why if nowhere or not sure else "",
+            form=form,
+            why=join_reasons(f"the function runs under {under}", evidence, describe_location(site, event)),
         )
 
 

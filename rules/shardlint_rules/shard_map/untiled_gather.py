@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Constant
@@ -14,7 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
-from shardlint_rules.shard_map.runs import elsewhere, events
+from shardlint_rules.shard_map.runs import describe_location, events, join_reasons, operand
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -47,33 +48,37 @@ _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "
 
 
 class UntiledGather(Rule):
-    """`all_gather` stacks the shards along a new dimension where they are meant to be put together.
+    """An untiled `all_gather` or `psum_scatter` changes the rank of the array.
 
-    ## What it does
-    Reports `jax.lax.all_gather` without `tiled=True` in a function that gives back the array itself on the other way
-    (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
-    has one dimension more. Likely: a stack that is reshaped to the first dimension of a shard and others
-    (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). An `einsum` whose letters are those of the shard alone
-    raises. Likely, too: a product (`x @ jax.lax.all_gather(w, axis)`) with a shard that the in spec splits; one with
-    `jax.lax.all_gather(z, axis).T`, which turns three dimensions around; a gather with `axis=1` or another inner
-    dimension whose result is not reshaped; and `psum_scatter` without `tiled=True` of what has no dimension for the
-    devices.
+    Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs:
+    a mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter` needs a dimension
+    of exactly the axis size, and removes it.
 
-    ## Why it hurts
-    Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
-    over dimension 0 is then one over the devices, and broadcasts. Untiled `psum_scatter` needs a dimension of exactly
-    the size of the axis, and takes it away. Shards of columns, stacked and reshaped, have the right shape, and
-    their numbers stand in the wrong places.
+    ## Reports
+    - proven: `all_gather` in a function that returns the array itself on another branch.
+    - proven: an `einsum` of the stack with letters for the dimensions of one shard. This raises.
+    - `reshaped` (likely): a stack reshaped to the first dimension of a shard
+      (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right and the numbers are permuted.
+    - `product` (likely): a matrix product with the stack of an array that the in spec shards.
+    - `turned` (likely): a matrix product with `.T` of the stack, which reverses three dimensions.
+    - `inner-axis` (likely): a gather with `axis=1` or another inner dimension whose result is not reshaped.
+    - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
 
-    ## Evidence
-    Run on jax 0.12. A stack that is reshaped, indexed or reduced over its new dimension is left alone, and so is what
-    is given back otherwise because it is no array (`isinstance(x, jax.Array)`).
+    ## Limits
+    Stacks that are reshaped, indexed or reduced over the new dimension are not reported.
     """
 
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
     likely = ("inner-axis", "scatter", "reshaped", "product", "turned")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "inner-axis": "The callers expect the rank of one shard.",
+        "scatter": "The dimension is longer than the axis.",
+        "reshaped": "The array is sharded along a dimension other than the first.",
+        "product": "The product is meant for the unsharded matrix.",
+        "turned": "The transpose is meant for the matrix.",
+    }
     triggers = (
         Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *MAPPING, Mapped(calling=(("all_gather",),))
     )  # fmt: skip
@@ -94,41 +99,40 @@ class UntiledGather(Rule):
                 return
             yield site.finding(
                 site.call,
-                f"On {site.release('jax')} the dimension must be exactly as long as the axis has devices, and is gone "
-                "after it; with tiled=True it is split.",
-                label="takes the dimension away",
+                f"`psum_scatter` of `{site.shown(node)}` removes a dimension, and raises unless it has the axis size.",
+                label="not tiled",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="scatter",
+                why="without tiled=True, the scattered dimension must equal the number of devices",
             )
         elif _or_itself(site, node):
             yield site.finding(
                 site.call,
-                f"On {site.release('jax')} the shards are stacked along a new dimension, and not put together along "
-                "the one they are split over.",
-                label=f"one dimension more than `{site.text(node)}`, which is given back otherwise",
+                f"`all_gather` adds a dimension to `{site.shown(node)}`; the other branch returns it without one.",
+                label="not tiled",
                 help="write tiled=True",
+                why="without tiled=True, the shards are stacked along a new dimension",
             )
         elif (arranged := mixed_up(site, node)) is not None:
             yield site.finding(
                 arranged,
-                f"On {site.release('jax')} the stack has the devices as its first dimension. A reshape keeps the order "
-                "of the numbers and moves no dimension: rows of different shards come to stand in one row.",
-                label="the shards were stacked in front, and this takes them for columns",
-                help="gather with tiled=True and the axis that the array is split along",
+                f"The reshape mixes rows of different shards: `all_gather` stacked `{site.shown(node)}` in front.",
+                label="does not move the device dimension",
+                help="gather with tiled=True and the axis that the array is sharded along",
                 certainty=Certainty.POSSIBLE,
                 form="reshaped",
-                why=f"its first dimension is that of the shard `{site.text(node)}`",
+                why="a reshape keeps the order of the numbers, and the devices are the first dimension",
             )
         elif _inner_axis(site) and not _unstacked(site):
             yield site.finding(
                 site.call,
-                f"On {site.release('jax')} the result has one dimension more; tiled=True puts the shards together "
-                "along the dimension named.",
-                label="stacks the shards along a new dimension",
+                f"`all_gather` stacks `{site.shown(node)}` along a new dimension and does not concatenate it.",
+                label="not tiled",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",
+                why="nothing reshapes or indexes the new dimension",
             )
 
     def _multiplied(self, site: Site) -> Iterator[Finding]:
@@ -142,23 +146,22 @@ class UntiledGather(Rule):
             raises = bool(event.note) and not turned
             yield site.finding(
                 node,
-                f"On {site.release('jax')} the shards are stacked along a new dimension, and "
-                + (
-                    f'"{event.note}" has a letter for each dimension of the shard only: it raises ValueError.'
-                    if raises
-                    else "a product is taken of each by itself: it raises where the sizes do not meet, and gives a "
-                    "stack of products where they do."
-                ),
-                label=f"a stack with one matrix for each device{elsewhere(site, event)}",
-                help="write tiled=True, and the axis that the array is split along",
+                f"`einsum` raises ValueError: `{event.note}` has no letter for the dimension that `all_gather` adds."
+                if raises
+                else f"The product is taken with each shard separately: `all_gather` stacks{operand(event, ' ')}.",
+                label="one matrix per device",
+                help="write tiled=True, and the axis that the array is sharded along",
                 harm=Harm.CRASH if raises else Harm.SILENT,
                 certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
                 form="" if raises else "turned" if turned else "product",
-                why=""
-                if raises
-                else "`.T` turns all dimensions of the stack around"
-                if turned
-                else "its in spec splits it, so that it is a shard of the whole",
+                why=join_reasons(
+                    ""
+                    if raises
+                    else "`.T` reverses all three dimensions of the stack"
+                    if turned
+                    else "its in spec shards the matrix",
+                    describe_location(site, event),
+                ),
             )
 
 

@@ -3,265 +3,187 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar
 
-from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import BY_OWN, OWN_SUM, Event, leaves
 from shardlint.model.values import Place
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Mapped, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.shard_map._moments import other_axes
-from shardlint_rules.shard_map._named_mean import SAYS, SUMS, called_a_mean
-from shardlint_rules.shard_map._named_otherwise import OTHERS, named_otherwise
-from shardlint_rules.shard_map._named_otherwise import SAYS as NAMED
 from shardlint_rules.shard_map._shares import share
-from shardlint_rules.shard_map.beside_means import GRADS, summed
-from shardlint_rules.shard_map.runs import devices, elsewhere, events, shown
+from shardlint_rules.shard_map.runs import (
+    as_argument,
+    describe_location,
+    events,
+    join_reasons,
+    operand,
+    shown,
+    too_large,
+)
 
 _REDUCING = ("jax.lax.psum", "jax.lax.pmean")
+_SUM_BOTH = "sum both over the devices: psum(sum) / psum(count)"
 # What is averaged, why that is not the one of all data, and what to write.
 _AVERAGED = {
     "std": (
         "standard deviations or variances",
-        "what the shards' means differ by is left out.",
-        "reduce sums and counts: psum(sum) / psum(count)",
+        "the spread of the means between shards is left out",
+        _SUM_BOTH,
     ),
     "masked": (
         "masked means",
-        "a shard with few elements left counts as much as one with many.",
-        "reduce sums and counts: psum(sum) / psum(count)",
+        "a shard with few valid elements counts as much as one with many",
+        _SUM_BOTH,
     ),
     "curved": (
-        "functions of the means",
-        "a root, a logarithm, an exponential or a quotient of a mean is not linear in it.",
-        "average the mean first, and take the function of that: jnp.exp(jax.lax.pmean(loss, axis))",
+        "nonlinear functions of means",
+        "a root, logarithm, exponential or quotient of a mean is not linear in it",
+        "average the mean first, then apply the function: jnp.exp(jax.lax.pmean(loss, axis))",
     ),
 }
 
 
 class WrongReducer(Rule):
-    """Means of the shards are added up, spreads and masked means averaged, or sums divided by another count.
+    """A collective combines per-shard statistics incorrectly.
 
-    ## What it does
-    Follows the values of a `shard_map` or `pmap` body and reports `psum` of a mean over one device's data, where the
-    sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
-    divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
-    Also likely: the means of an array and of its square over different axes, in one function.
-    Likely, too: `psum` of the gradients of a mean, or of a value that the function averages by `pmean`, and `pmean` of
-    a root, a logarithm or an exponential of a mean.
-    Likely, too: `psum` and `psum_scatter` in a function whose name says mean or average, and in which nothing divides,
-    and a function that is named after one collective and returns another (`def pmap_pmean(x): return all_gather(x)`).
-    Likely, too: a sum of one device in a `pmap`, divided by a count over all, which nothing adds up later; and a sum
-    over all devices, divided by the rows (`x.shape[0]`) or by a sum of one.
-    Possible: `pmean` of a standard deviation or a variance, and of a dictionary of figures with a masked mean in a step
-    that takes gradients, which are reduced apart.
+    `psum` of eight means is eight times the mean. `pmean` of masked means weighs a shard with one valid element like
+    one with a thousand. A sum divided by another count is not a mean. Nothing raises, with or without `check_vma`.
 
-    ## Why it hurts
-    The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
-    element like one with a thousand, and the mean of standard deviations is smaller than that of all data. On a 4 x 2
-    mesh a sum over the four, divided by all eight, is half the mean; with two processes a sum over all devices, divided
-    by those of one process, is twice the mean. Nothing raises, also with the check on.
+    ## Reports
+    - proven: `psum` of a per-shard mean, if the sum is returned and never divided.
+    - `gradients` (likely): `psum` of the gradients of a per-shard mean.
+    - `masked` (likely): `pmean` of masked means.
+    - `curved` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
+    - `by-devices` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or one over a pmap axis
+      divided by `jax.local_device_count()`.
+    - `own-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the quotients.
+    - `own-count` (likely): a sum over all devices divided by the rows (`x.shape[0]`) or a sum of one device.
+    - `std` (possible): `pmean` of a standard deviation or variance.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: `psum(mean(x))` gives 252 where the mean is 31.5, `pmean` of a masked mean
-    1.25 for 4.0, of a standard deviation 2.29 for 18.47.
+    ## Write instead
+    Use `jax.lax.pmean` for means of shards of equal size. Otherwise reduce the sum and the count:
+    `psum(sum) / psum(count)`.
+
+    ## Limits
+    A dictionary of figures that a training step reduces apart from its gradients is not reported.
     """
 
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = (
-        "masked", "by-devices", "moments", "gradients", "curved", "named", "named-otherwise", "beside", "own-sum",
-        "own-count",
-    )  # fmt: skip
+    likely = ("masked", "by-devices", "gradients", "curved", "own-sum", "own-count")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "masked": "The shards have different numbers of valid elements.",
+        "curved": "The shards have different means.",
+        "gradients": "The learning rate is not divided by the number of devices.",
+        "by-devices": "The axes that are not reduced, or the other processes, have more than one device.",
+        "own-sum": "No code outside the function adds the results of the devices.",
+        "own-count": "No code outside the function divides the result again.",
+    }
     assumes = True
-    triggers = (
-        *MAPPING,
-        Calls("jax.lax.pmean"),
-        Calls(*GRADS, file_says=("psum(",)),
-        Calls(*SUMS, file_says=(*SAYS, *NAMED)),
-        Calls(*OTHERS, file_says=NAMED),
-        Mapped(calling=(("psum", "pmean"),)),
-    )
+    triggers = (*MAPPING, Mapped(calling=(("psum", "pmean"),)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
         done: set[ast.AST] = set()
-        if site.api in GRADS:
-            yield from self._beside(site)
-            return
-        if site.api in SUMS or site.api in OTHERS:
-            yield from self._named_otherwise(site)
-        if site.api in SUMS:
-            yield from self._named(site)
-            return
-        if site.api in OTHERS:
-            if site.api == "jax.lax.pmean":
-                yield from self._moments(site)
-            return
         for ran, event, node in _in_results(site, "sum of means", done):
             yield site.finding(
                 node,
-                f"On {site.release('jax')} the result is {devices(ran, event.axes)} times the mean: every device "
-                "gives the mean of its own data.",
-                label=f"adds up the means of the shards over {shown(event.axes)}{elsewhere(site, event)}",
-                help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
+                f"`psum` adds up per-shard means{operand(event, ' ')}: the result is {too_large(ran, event.axes)}.",
+                label=f"sum of means over {shown(event.axes)}",
+                help="write jax.lax.pmean, or psum(sum) / psum(count)",
+                why=join_reasons(
+                    "every device passes the mean of its own data", describe_location(site, event)
+                ),
             )
-        for _, event, node in _in_results(site, "sum of gradients", done):
+        for ran, event, node in _in_results(site, "sum of gradients", done):
             yield site.finding(
                 node,
-                f"On {site.release('jax')} each device has the gradient of the mean over its own data: the sum is as "
-                "many times that of the mean over all data as there are devices, and so is each step of plain SGD.",
-                label=f"adds up the gradients of means{elsewhere(site, event)}",
+                f"`psum` adds up gradients of per-shard means: the step is {too_large(ran, event.axes)}.",
+                label="sum of gradients of means",
                 help="write jax.lax.pmean",
                 certainty=Certainty.POSSIBLE,
                 form="gradients",
-                why="the loss is a mean, and nothing divides the sum",
+                why=join_reasons(
+                    "the loss is a mean, and nothing divides the sum", describe_location(site, event)
+                ),
             )
         yield from self._by_devices(site, done)
         for ran, event, node in _in_results(site, OWN_SUM, done, None):
             if ran.mapped.api != "jax.pmap" or share(event.place):
-                continue  # SL402 tells of a shard_map what is declared the same
+                continue  # SL402 reports it in a shard_map
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this is a part of the mean, another one on each device: what is made of it "
-                "differs, and nothing is raised.",
-                label=f"the sum of one device, divided by a count over {shown(event.axes)}{elsewhere(site, event)}",
-                help="sum both over the devices: psum(sum) / psum(count)",
+                f"The mean differs on each device: a per-device sum is divided by a count over {shown(event.axes)}.",
+                label="sum of one device, count of all",
+                help=_SUM_BOTH,
                 certainty=Certainty.POSSIBLE,
                 form="own-sum",
-                why="nothing on the way to the result adds it up over the devices",
+                why=join_reasons(
+                    "nothing adds the sum over the devices later", describe_location(site, event)
+                ),
             )
         for ran, event, node in _in_results(site, BY_OWN, done, None):
             rows = event.note == "rows"
+            effect = (
+                f"The mean is {too_large(ran, event.axes)}" if rows else "The mean differs on each device"
+            )
             yield site.finding(
                 node,
-                f"On {site.release('jax')} what is divided is the sum of all devices, and the count that of one: the "
-                + (
-                    f"result is {devices(ran, event.axes)} times the mean."
-                    if rows
-                    else "result is no mean, and another one on each device."
-                ),
-                label=(
-                    f"a sum over {shown(event.axes)}, divided by {'the rows' if rows else 'a sum'} of one device"
-                    f"{elsewhere(site, event)}"
-                ),
-                help="sum both over the devices: psum(sum) / psum(count)",
+                f"{effect}: a sum over {shown(event.axes)} is divided by one device's count.",
+                label="sum of all devices, count of one",
+                help=_SUM_BOTH,
                 certainty=Certainty.POSSIBLE,
                 form="own-count",
-                why="no sum over the devices goes over the count",
+                why=join_reasons("no psum reduces the count", describe_location(site, event)),
             )
         for _, event, node in events(
             site, "mean of std", "mean of masked", "mean of curved", inside=_REDUCING
         ):
-            if node in done:
+            kind = event.kind.rpartition(" ")[2]
+            if node in done or (kind == "masked" and _is_logged(event.place)):
                 continue
             done.add(node)
-            kind = event.kind.rpartition(" ")[2]
             what, why, instead = _AVERAGED[kind]
-            logged = kind == "masked" and _is_logged(event.place)
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this is not that of all data: {why}",
-                label=f"averages the {what} of the shards{elsewhere(site, event)}",
+                f"`pmean` of {what} along {shown(event.axes)} is not the value for all data.",
+                label=f"mean of {what}",
                 help=instead,
                 certainty=Certainty.POSSIBLE,
-                form="logged" if logged else kind,
-                why="a figure among others of a step that takes its gradients apart" if logged else "",
-            )
-
-    def _beside(self, site: Site) -> Iterator[Finding]:
-        """Gradients that are added up where the value that they are of is averaged."""
-        if not site.wants("beside") or isinstance(site.program.evaluator, Assuming):
-            return
-        found = summed(site)
-        if found is not None:
-            yield site.finding(
-                found.call,
-                f"On {site.release('jax')} each device has the gradient of its own loss: the sum is as many times that "
-                "of the mean as there are devices, and so is each step of plain SGD.",
-                label=f"adds up `{found.gradients}`, and the loss is averaged",
-                help="write jax.lax.pmean",
-                certainty=Certainty.POSSIBLE,
-                form="beside",
-                why=f"{found.why}, of which these are the gradients, and nothing divides the sum",
-            )
-
-    def _named(self, site: Site) -> Iterator[Finding]:
-        """A sum in a function that is called a mean."""
-        name = called_a_mean(site) if site.form == "call" and site.wants("named") else None
-        if name is not None:
-            scattered = site.api == "jax.lax.psum_scatter"
-            yield site.finding(
-                site.call,
-                f"On {site.release('jax')} this is the sum over the devices along the axis, and nothing in `{name}` "
-                "divides it: it is as many times the mean as there are devices.",
-                label=f"adds up, and `{name}` says that it averages",
-                help="divide by jax.lax.axis_size(axis)" if scattered else "write jax.lax.pmean",
-                certainty=Certainty.POSSIBLE,
-                form="named",
-                why=f"`{name}` is called a mean",
-            )
-
-    def _named_otherwise(self, site: Site) -> Iterator[Finding]:
-        """A collective in a function that is named after another one."""
-        found = named_otherwise(site) if site.form == "call" and site.wants("named-otherwise") else None
-        if found is not None:
-            own = site.api.rpartition(".")[2]
-            yield site.finding(
-                site.call,
-                f"On {site.release('jax')} callers of `{found.function}` get what {own} gives, and nothing in it makes "
-                f"{found.named} of that.",
-                label=f"`{own}`, and `{found.function}` is named after `{found.named}`",
-                help=f"write jax.lax.{found.named}, or name the function after {own}",
-                certainty=Certainty.POSSIBLE,
-                form="named-otherwise",
-                why=f"`{found.function}` is named after {found.named}",
-            )
-
-    def _moments(self, site: Site) -> Iterator[Finding]:
-        """A second moment over other axes than the first."""
-        found = other_axes(site) if site.form == "call" else None
-        if found is not None:
-            first, axes, mine = found
-            yield site.finding(
-                site.call,
-                f"On {site.release('jax')} the two are moments of different data: their difference is no variance.",
-                label=f"the mean of the square is over {mine}, that of the array at line {first.lineno} over {axes}",
-                help=f"average both over {axes}",
-                certainty=Certainty.POSSIBLE,
-                form="moments",
-                why="both are of one array, in one function",
+                form=kind,
+                why=join_reasons(why, describe_location(site, event)),
             )
 
     def _by_devices(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
-        """Sums over some devices that are divided by the number of others."""
+        """Sums over some devices divided by the number of other devices."""
         for ran, event, node in events(site, "sum by devices"):
             if node in done or not self._still_wrong(site, ran, event):
                 continue
             done.add(node)
             count = "jax.device_count()" if event.note == "all" else "jax.local_device_count()"
-            told = (
-                f"the sum is over {devices(ran, event.axes)} devices, and {count} counts those along all axes."
-                if event.note == "all"
-                else f"the sum is over the devices of all processes, and {count} counts those of one."
+            counted = (
+                "the devices along all mesh axes" if event.note == "all" else "the devices of one process"
             )
             yield site.finding(
                 node,
-                f"On {site.release('jax')} this is no mean: {told}",
-                label=f"divides a sum over {shown(event.axes)} by {count}{elsewhere(site, event)}",
-                help=f"write jax.lax.pmean, or divide by the devices along {shown(event.axes)}: jax.lax.psum(1, axis)",
+                f"This is not a mean: the sum is over {shown(event.axes)}, but `{count}` counts other devices.",
+                label=f"psum over {shown(event.axes)} only"
+                if event.note == "all"
+                else "psum over all processes",
+                help=f"write jax.lax.pmean, or divide by jax.lax.psum(1, {as_argument(event.axes)})",
                 certainty=Certainty.POSSIBLE,
                 form="by-devices",
+                why=join_reasons(f"{count} counts {counted}", describe_location(site, event)),
             )
 
     def _still_wrong(self, site: Site, ran: Ran, event: Event) -> bool:
-        """Whether what was divided leaves the body so, and the count is another than that of the sum."""
+        """True if the quotient reaches a result, and the count is not that of the devices summed over."""
         if not event.axes or not all(isinstance(axis, str) for axis in event.axes):
             return False
         number = ran.events.index(event)
@@ -284,7 +206,7 @@ class WrongReducer(Rule):
 def _in_results(
     site: Site, kind: str, done: set[ast.AST], inside: Collection[str] | None = _REDUCING
 ) -> Iterator[tuple[Ran, Event, ast.AST]]:
-    """What happened in the bodies that the result shows, each place once."""
+    """The events of the bodies that reach a result, each place once."""
     for ran, event, node in events(site, kind, inside=inside):
         number = ran.events.index(event)
         if node not in done and any(number in leaf.marks for leaf in leaves(ran.result)):
@@ -293,7 +215,7 @@ def _in_results(
 
 
 def _is_logged(place: Place) -> bool:
-    """Whether a reduction takes a dictionary of figures, in a function that calls for gradients besides."""
+    """True if a reduction takes a dictionary of figures, in a function that also computes gradients."""
     file, call = place.file, place.node
     function = file.home(call).function()
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None

@@ -79,8 +79,8 @@ class Arithmetic(ABC):
         """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
         self.of_means: set[ast.AST] = set()
         """The gradients of what is a mean over the data of a device, by the call that takes them."""
-        self.added: list[tuple[Place, Axes, Leaf]] = []
-        """What was added on every device: where, along which axes all hold the same of it, and what."""
+        self.added: list[tuple[Place, Axes, Leaf, tuple[Place, ...]]] = []
+        """What was added on every device: where, along which axes it is replicated, what, and the calls to there."""
 
     def arithmetic(self, op: ast.operator, left: Local, right: Local, place: Place) -> Local:
         """What an operator makes of two values."""
@@ -184,7 +184,7 @@ class Arithmetic(ABC):
                 continue
             axes = frozenset(axis for axis in one.sure if isinstance(axis, str) and other.same_over(axis))
             if axes and one.traced:
-                self.added.append((place, axes, other))
+                self.added.append((place, axes, other, tuple(self.calls.body.chain)))
                 return f"{ADDED} {len(self.added) - 1}"
         return ""
 

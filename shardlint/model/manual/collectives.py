@@ -166,11 +166,13 @@ class Collectives:
         return None
 
     def _counted(self, value: Local, over: Axes, place: Place) -> list[int]:
-        """Note what all devices hold, was added on each of them, and is summed over them."""
+        """Note replicated terms that were added before the sum, at the call if another function adds them."""
         marks: list[int] = []
+        depth = len(self.calls.body.chain)
         for leaf in leaves(value):
             if leaf.kind.startswith(ADDED):
-                at, axes, of = self.calls.body.added[int(leaf.kind.removeprefix(ADDED))]
+                at, axes, of, chain = self.calls.body.added[int(leaf.kind.removeprefix(ADDED))]
+                at = chain[depth] if chain[:depth] == tuple(self.calls.body.chain) and len(chain) > depth else at
                 if axes & over:
                     marks.append(self.calls.note("counted for each", at, tuple(axes & over), of, str(place.line)))
         return marks
