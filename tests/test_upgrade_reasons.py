@@ -71,7 +71,7 @@ x = np.ones(8)
         (
             'jax.shard_map(lambda a, b: a, mesh=mesh, in_specs=(P("data"),), out_specs=P())(x, x)\n',
             "SL405",
-            "which spec is meant for what is for the author to decide",
+            "the code does not show which spec belongs to which value",
         ),
         ("jax.canonicalize_dtype(x)\n", "SL905", "which name is meant is for the author to decide"),
     ],
