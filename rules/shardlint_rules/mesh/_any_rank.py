@@ -1,4 +1,4 @@
-"""Arrays of which the code says that they may have no dimension: leaves of any tree, what a helper is given."""
+"""Bounds for the rank of an array: tests around a call, and shapes of arrays that may have any rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardlint.model.shapes import shape_of_value
 from shardlint.model.signatures import Definition, of_definition
 from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
-from shardlint.syntax import Binding, FileFacts, Scope
+from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.trees import MAPS
 
@@ -27,8 +27,6 @@ _ATTRIBUTES = (
     "dtype nbytes size sharding astype devices is_fully_replicated is_fully_addressable addressable_data "
     "addressable_shards device_buffers committed value"
 ).split()
-_LEAVES = ("jax.tree.leaves", "jax.tree_util.tree_leaves")
-_FLATTEN = ("jax.tree.flatten", "jax.tree_util.tree_flatten")
 # Arrays that are called so have a dimension for their examples, or one for each element.
 _WITH_DIMENSIONS = (
     "batch data example feature input image label token ids mask index indices observation logit embed row "
@@ -56,7 +54,8 @@ def rank_at_most(site: Site, array: ast.expr) -> int | None:
     if function is None:
         return None
     ranks = (
-        _at_most(site.file, test, array, holds) for test, holds in tests_to(site.file, site.call, function.node)
+        _at_most(site.file, test, array, holds)
+        for test, holds in tests_to(site.file, site.call, function.node)
     )
     return min((one for one in ranks if one is not None), default=None)
 
@@ -111,12 +110,18 @@ def _most_compared(
     """The largest rank with which a comparison holds, or does not."""
     equal, below, at = (ast.Eq, ast.Lt, ast.LtE) if holds else (ast.NotEq, ast.GtE, ast.Gt)
     match left, op, right:
-        case ast.Constant() | ast.Tuple(), _, ast.Name() | ast.Attribute() | ast.Call() if type(op) in _MIRRORED:
+        case ast.Constant() | ast.Tuple(), _, ast.Name() | ast.Attribute() | ast.Call() if (
+            type(op) in _MIRRORED
+        ):
             return _most_compared(file, right, _MIRRORED[type(op)](), left, array, holds)
         case _, _, ast.Constant(value=int() as number) if _rank_of(file, left, array):
             return number - 1 if isinstance(op, below) else number if isinstance(op, at | equal) else None
         case _, ast.In() | ast.NotIn(), ast.Tuple() | ast.List() | ast.Set() if _rank_of(file, left, array):
-            known = [one.value for one in right.elts if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+            known = [
+                one.value
+                for one in right.elts
+                if isinstance(one, ast.Constant) and isinstance(one.value, int)
+            ]
             every = isinstance(op, ast.In) is holds and len(known) == len(right.elts)
             return max(known, default=None) if every else None
         case ast.Attribute(attr="shape", value=inner), _, ast.Tuple() if isinstance(op, equal):
@@ -146,24 +151,6 @@ def _same(file: FileFacts, node: ast.expr, array: ast.Name) -> bool:
     return [binding.node for binding in here] == [binding.node for binding in there]
 
 
-def any_rank(site: Site, array: ast.expr) -> str | None:
-    """Why an array that is placed may have no dimension; None where the code seems to know better."""
-    origin = _origin(site, array)
-    if origin is None or _says_dimensions(site.file, origin) or _treated_as_more(site, origin):
-        return None
-    if origin.kind in ("for", "comprehension"):
-        return "for the leaves of a tree" if _leaves(site, origin) else None
-    function = origin.scope
-    if origin.kind != "param" or function is not site.scope.function():
-        return None
-    ends = site.program.flow.ends(site.file, function.node).found
-    if any(wrapper.api in MAPS for end in ends for wrapper in end.wrappers):
-        return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
-    if function.kind == "function" and _only_places(site, origin) and not _callers_tell(site, origin, ends):
-        return f"for whatever `{function.name}` is given"
-    return None
-
-
 def any_shape(site: Site, shape: ast.expr) -> str | None:
     """Why an array of this shape may have no dimension: `shape` is that of an array that could be any."""
     file, asked = site.file, shape
@@ -190,10 +177,10 @@ def any_shape(site: Site, shape: ast.expr) -> str | None:
         return None
     ends = site.program.flow.ends(file, origin.scope.node).found
     if any(wrapper.api in MAPS for end in ends for wrapper in end.wrappers):
-        return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
+        return "the leaves of the tree may have any rank" if _maps_any(site, origin, ends) else None
     if _callers_tell(site, origin, ends):
         return None
-    return f"`{' '.join(file.text(asked.value).split())}` may have any shape"
+    return f"`{' '.join(file.text(asked.value).split())}` may have any rank"
 
 
 # where an array comes from
@@ -221,22 +208,6 @@ def _as_array(site: Site, binding: Binding) -> ast.Name | None:
         return None
     named = any(isinstance(one, Api) and one.name in _ARRAYS for one in options(site.value(value.func)))
     return value.args[0] if named and isinstance(value.args[0], ast.Name) else None
-
-
-def _leaves(site: Site, origin: Binding) -> bool:
-    """Whether a loop goes over the leaves of a tree."""
-    over, index = origin.value, None
-    if isinstance(over, ast.Name):
-        bindings, _ = lookup(site.file, over, over.id)
-        if len(bindings) != 1 or bindings[0].kind not in ("assign", "unpack"):
-            return False
-        over, index = bindings[0].value, bindings[0].index
-    if not isinstance(over, ast.Call) or origin.index is not None:
-        return False
-    name = next((one.name for one in options(site.value(over.func)) if isinstance(one, Api)), "")
-    if name not in _LEAVES and not (name in _FLATTEN and index == 0):
-        return False
-    return all(_could_be_any(site, Place(site.file, tree)) for tree in over.args[:1])
 
 
 def _maps_any(site: Site, origin: Binding, ends: list[End]) -> bool:
@@ -308,17 +279,14 @@ def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
                 yield use
 
 
-def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
-    """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
-
-    def treated() -> bool:
-        uses = enumerate(_uses(site, origin))
-        return any(count == _MANY or not _harmless(site, use, but) for count, use in uses)
-
-    return treated() if but is not None else site.file.remembered("treated as more than a scalar", origin.node, treated)
+def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute) -> bool:
+    """True if the code uses it as an array with dimensions, or asks for its rank. `but` is one allowed mention."""
+    return any(
+        count == _MANY or not _harmless(site, use, but) for count, use in enumerate(_uses(site, origin))
+    )
 
 
-def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:
+def _harmless(site: Site, use: ast.Name, but: ast.Attribute) -> bool:
     file = site.file
     parent = file.parent(use)
     match parent:
@@ -332,7 +300,7 @@ def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:
             return all(isinstance(op, ast.Is | ast.IsNot) for op in parent.ops)
         case ast.Subscript():
             # `lambda index: array[index]`: the index that a callback is given fits.
-            return but is not None and isinstance(parent.slice, ast.Name)
+            return isinstance(parent.slice, ast.Name)
         case ast.Call() if use in parent.args:
             if isinstance(parent.func, ast.Name) and parent.func.id in _LOOKING:
                 return True
@@ -349,45 +317,6 @@ def _handed_on(site: Site, shape: ast.Attribute) -> bool:
     if shape.attr != "shape" or not isinstance(parent, ast.Call) or shape not in parent.args:
         return False
     return all(isinstance(one, Api) and one.name in MAKING for one in options(site.value(parent.func)))
-
-
-def _only_places(site: Site, origin: Binding) -> bool:
-    """Whether the function gives back what it was given, placed, and nothing else: a helper for arrays."""
-    returns = site.file.walked(origin.scope).returns
-    if not returns or not _returned(site, origin.scope):
-        return False
-    for one in returns:
-        if not isinstance(one, ast.Return):
-            return False
-        value = one.value
-        if isinstance(value, ast.Name):
-            bindings = lookup(site.file, value, value.id)[0]
-            if all(binding.node is origin.node or _placed(site, binding.value) for binding in bindings):
-                continue
-        if value is not None and not _placed(site, value):
-            return False
-    return True
-
-
-def _returned(site: Site, function: Scope) -> bool:
-    """Whether the site's call is what is returned, at once or under a name."""
-    parent = site.file.parent(site.call)
-    if isinstance(parent, ast.Return):
-        return True
-    if not isinstance(parent, ast.Assign):
-        return False
-    names = {target.id for target in parent.targets if isinstance(target, ast.Name)}
-    return any(
-        isinstance(one.value, ast.Name) and one.value.id in names
-        for one in function.returns
-        if isinstance(one, ast.Return)
-    )
-
-
-def _placed(site: Site, value: ast.expr | None) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    return all(isinstance(one, Api) and one.name in _CALLS for one in options(site.value(value.func)))
 
 
 def _callers_tell(site: Site, origin: Binding, ends: list[End]) -> bool:

@@ -14,7 +14,7 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
         node = node.args[0] if len(node.args) == 1 else node
     scope = file.home(call).function()
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        return "it gives None for some" if _may_be_none(node.elt) else ""
+        return "the comprehension gives None for some dimensions" if _may_be_none(node.elt) else ""
     if not isinstance(node, ast.Name) or scope is None:
         return ""
     for one in file.mentions_in(scope, node.id):
@@ -23,18 +23,18 @@ def filled_by_dimension(file: FileFacts, call: ast.Call) -> str:
             continue
         match parent:
             case ast.Assign(value=ast.BinOp(op=ast.Mult(), left=ast.List(elts=[ast.Constant(value=None)]))):
-                return f"line {one.lineno} makes it of as many None as there are dimensions"
+                return f"line {one.lineno} makes it of one None per dimension"
             case ast.Assign(value=ast.ListComp(elt=elt)) if _may_be_none(elt):
-                return f"line {one.lineno} gives None for some"
+                return f"line {one.lineno} gives None for some dimensions"
             case ast.Attribute(attr="append", value=value) if value is one:
                 added = file.parent(parent)
                 if isinstance(added, ast.Call) and added.args and _may_be_none(added.args[0]):
-                    return f"line {one.lineno} adds None to it"
+                    return f"line {one.lineno} appends None"
             case ast.Subscript(value=value) if value is one:
                 asked = file.parent(parent)
                 if isinstance(asked, ast.Compare) and isinstance(asked.ops[0], ast.Is | ast.IsNot):
                     if isinstance(asked.comparators[0], ast.Constant) and asked.comparators[0].value is None:
-                        return f"line {one.lineno} asks whether an entry is None"
+                        return f"line {one.lineno} compares an entry with None"
     return ""
 
 
@@ -47,4 +47,3 @@ def _results(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.IfExp):
         return [*_results(node.body), *_results(node.orelse)]
     return [node]
-

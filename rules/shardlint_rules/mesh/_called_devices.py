@@ -1,4 +1,4 @@
-"""What is called devices, and why it is an array of them and no mesh."""
+"""Variables that hold devices where a mesh is expected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def called_devices(site: Site, node: ast.expr) -> str:
             [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)] if args is not None else []
         )
         if node.id in taken and "mesh" in taken:
-            return f"the function takes `mesh` beside `{node.id}`"
+            return f"the function takes both `mesh` and `{node.id}`"
     return ""
 
 

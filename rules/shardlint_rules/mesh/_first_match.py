@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
-from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import walk
 
 _ALL = frozenset((".*", "^.*", ".*$", "^.*$", "(.*)", ".*?", ".+", "^.+$", ""))
@@ -41,7 +40,9 @@ def _hidden(rules: list[ast.expr]) -> Iterator[tuple[Pair, Pair]]:
     if len(known) < len(pairs):
         return
     for at, one in enumerate(known):
-        later = next((each for each in known[at + 1 :] if each.name == one.name and one.axes < each.axes), None)
+        later = next(
+            (each for each in known[at + 1 :] if each.name == one.name and one.axes < each.axes), None
+        )
         if later is not None:
             yield one, later
 
@@ -89,7 +90,9 @@ def _rules(file: FileFacts, node: ast.expr, depth: int = 6) -> list[ast.expr] | 
     return None
 
 
-def hidden_of(rules: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+def hidden_of(
+    rules: tuple[tuple[str, tuple[str, ...]], ...],
+) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
     """The same of rules that are known by value: the name, the axes of the first, and what a later one adds."""
     for at, (name, axes) in enumerate(rules):
         for other, more in rules[at + 1 :]:
@@ -130,25 +133,6 @@ def ways(site: Site) -> frozenset[str]:
             if way is not None:
                 found.add(way)
     return frozenset(found)
-
-
-def left_whole(site: Site) -> bool:
-    """Whether a loop of the project over such a table goes on to leave whole what no rule matches."""
-    files = site.program.project.holding(site.file.path, _LOOKS)
-    return any(_leaves_whole(file) for file in files if file is not None)
-
-
-def _leaves_whole(file: FileFacts) -> bool:
-    for node in walk(file.tree):
-        if isinstance(node, ast.For) and _way(node) not in (None, "last"):
-            block = block_of(file, node)
-            after = (node.orelse or block[block.index(node) + 1 :])[:1]
-            match after:
-                case [ast.Return(value=None | ast.Constant(value=None))]:
-                    return True
-                case [ast.Return(value=ast.Call(args=[], keywords=[], func=func))]:
-                    return last_name(func) in ("P", "PS", "PartitionSpec")
-    return False
 
 
 def _way(node: ast.AST) -> str | None:
@@ -212,43 +196,3 @@ def _fixed(pattern: str) -> list[str]:
     bare = re.sub(r"\\.", "\0", bare)
     bare = re.sub(r".(?:[*?]|\{[^}]*\})", "\0", bare, flags=re.S)
     return [one for one in re.split(r"[\0.+^$]", bare) if one]
-
-
-def inner_only(site: Site, step: str) -> bool:
-    """Whether a layer of this name is made by classes alone that other classes of the project make."""
-    made = False
-    for file in site.program.project.holding(site.file.path, (step,)):
-        if file is None:
-            return False
-        for owner in _makers(file, step):
-            made = True
-            if owner is None or not _made_by_another(site, owner):
-                return False
-    return made
-
-
-def _makers(file: FileFacts, step: str) -> Iterator[str | None]:
-    for node in walk(file.tree):
-        if isinstance(node, ast.keyword):
-            made = node.arg == "name" and isinstance(node.value, ast.Constant) and node.value.value == step
-        else:
-            made = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == step
-        if made:
-            owner = next((one.name for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
-            yield owner
-
-
-def _made_by_another(site: Site, name: str) -> bool:
-    """Whether a class is made in the methods of other classes, and nowhere else."""
-    found = False
-    for file in site.program.project.holding(site.file.path, (name,)):
-        if file is None:
-            return False
-        for node in file.mentions(name):
-            if not isinstance(node, ast.Name | ast.Attribute):
-                continue
-            owner = next((one.name for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
-            if owner is None:
-                return False
-            found = found or owner != name
-    return found

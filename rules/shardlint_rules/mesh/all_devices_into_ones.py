@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
@@ -17,19 +18,16 @@ _ARRAYS = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray
 class AllDevicesIntoOnes(Rule):
     """A mesh of one device is made of all devices.
 
-    ## What it does
-    Reports `np.array(jax.devices()).reshape((1,) * n)` and `reshape(1, 1)` as the devices of a mesh.
+    On a machine with several devices the reshape raises ValueError: cannot reshape array of size 8 into shape (1, 1).
 
-    ## Why it hurts
-    It works where there is one device, and raises ValueError ("cannot reshape array of size 8 into shape (1, 1)") on
-    the first machine with several.
+    ## Reports
+    - `ones` (likely): `np.array(jax.devices()).reshape((1,) * n)` or `reshape(1, 1)` as the devices of a mesh.
 
-    ## Use instead
+    ## Write instead
     `np.array(jax.devices()[:1]).reshape((1,) * n)`.
 
-    ## Evidence
-    Run on jax 0.5.3 to 0.12 with eight simulated devices. Left alone: a list of devices that was cut, and calls that
-    run only where there is one device.
+    ## Limits
+    A sliced list of devices, and functions that count the devices, are not reported.
     """
 
     code = "SL317"
@@ -37,10 +35,11 @@ class AllDevicesIntoOnes(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("ones",)
+    assumptions: ClassVar[Mapping[str, str]] = {"ones": "The program runs on more than one device."}
     triggers = (Calls("jax.sharding.Mesh", file_says=("reshape",)),)
     forms = ("call",)
     fixes = "none"
-    by_hand = "whether one device is meant or all of them is for the author to decide"
+    by_hand = "the mesh may be meant for one device or for all"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh."""
@@ -54,11 +53,11 @@ class AllDevicesIntoOnes(Rule):
         if _is_all(site, parts[0]):
             yield site.finding(
                 reshaped,
-                "Wherever there is more than one device this raises ValueError.",
-                label="all devices, into a mesh of one",
-                help="take the first one: jax.devices()[:1]",
+                "With more than one device this raises ValueError: every size of the mesh is 1.",
+                label="all devices",
+                help="write jax.devices()[:1]",
                 form="ones",
-                why="every size of the shape is 1, and the list of devices is not cut",
+                why="`jax.devices()` lists every device of the machine",
             )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import permutations
+from typing import ClassVar
 
 from shardlint.model.mesh.table import NamedMesh, named_meshes
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
@@ -19,22 +20,20 @@ _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
 class AxisOfSomeMeshes(Rule):
     """Code names a mesh axis that only some of the project's meshes have.
 
-    ## What it does
-    Where one file of a project makes a mesh with all its axes and another one with only some of those
-    (`("data", "expert", "model")` and `("data", "model")`), reports an axis of the larger alone that is written out:
-    read as `mesh.shape["expert"]` without asking whether it is there, or in the tuple of a keyword or field such as
-    `kernel_sharding=("expert", None)`.
+    With the smaller mesh `mesh.shape["expert"]` raises `KeyError`, and a sharding that names the axis raises
+    `ValueError: Resource axis: expert is not found in mesh`.
 
-    ## Why it hurts
-    Under the smaller mesh `mesh.shape["expert"]` raises `KeyError`, and a sharding that names the axis `ValueError:
-    Resource axis: expert is not found in mesh`: the code works in one configuration of the project only.
+    ## Reports
+    - `shape` (likely): `mesh.shape["expert"]` without a test, where one file of the project makes a mesh with the axis
+      and another one that has only the other axes.
+    - `named` (likely): the axis in the tuple of a keyword or field, such as `kernel_sharding=("expert", None)`.
 
-    ## Use instead
-    `mesh.shape.get("expert", 1)`, and axis names from the place that knows which mesh is in use.
+    ## Write instead
+    `mesh.shape.get("expert", 1)`, and axis names from the code that knows which mesh is in use.
 
-    ## Evidence
-    Both proofs run. Left alone: functions that ask `"expert" in mesh.shape` or `mesh.axis_names` or have the axis in
-    their own name, axis names that come from constants, meshes of tests, and meshes that have nothing in common.
+    ## Limits
+    Functions that test for the axis or have it in their name, axis names from constants, and meshes of tests are not
+    reported.
     """
 
     code = "SL316"
@@ -42,6 +41,7 @@ class AxisOfSomeMeshes(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("shape", "named")
+    assumptions: ClassVar[Mapping[str, str]] = dict.fromkeys(likely, "The code runs with each of the meshes.")
     triggers = (Lines(r"(?:import|from)\s+\w+", file_says=_NEAR, saying=("import",)),)
     fixes = "none"
 
@@ -61,18 +61,18 @@ class AxisOfSomeMeshes(Rule):
     def _finding(
         self, site: Site, node: ast.AST, axis: str, form: str, large: NamedMesh, small: NamedMesh
     ) -> Finding:
-        raises = "KeyError" if form == "shape" else "ValueError when the sharding is made"
-        where = small.path.name if small.path != site.file.path else "this file"
+        raises = "This raises KeyError" if form == "shape" else "A sharding of this spec raises ValueError"
         return site.finding(
             node,
-            f"With the mesh of {where}:{small.line}, whose axes are {', '.join(small.axes)}, this raises {raises}.",
-            label=f'not every mesh of the project has "{axis}"',
-            help=f'read mesh.shape.get("{axis}", 1)'
+            f'{raises} with the mesh at {small.path.name}:{small.line}: it has no axis "{axis}".',
+            label=f'"{axis}" is missing in some meshes',
+            help=f'write mesh.shape.get("{axis}", 1)'
             if form == "shape"
-            else "take the name from the mesh in use",
+            else "take the axis name from the mesh in use",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=f"the mesh of {large.path.name}:{large.line} has it, that of {small.path.name}:{small.line} has not",
+            why=f"the mesh at {large.path.name}:{large.line} has the axis, the other one has only "
+            f"{', '.join(small.axes)}",
         )
 
 

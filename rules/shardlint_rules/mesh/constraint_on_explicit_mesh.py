@@ -13,50 +13,40 @@ from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
+_TO_RESHARD = "write jax.reshard, or make the mesh with AxisType.Auto"
+_AUTO_ONLY = "on {} a constraint may name Auto axes only"
+_ASSERTS = "on {} a constraint under jax.set_mesh is an assertion, which passes if the array already has this sharding"
 
 
 class ConstraintOnExplicitMesh(Rule):
-    """A constraint is used on a mesh with Explicit axes, or `reshard` on one with Auto axes.
+    """A constraint over Explicit axes raises, and so does `reshard` over Auto axes.
 
-    ## What it does
-    Reports `with_sharding_constraint` and `eqx.filter_shard` with a sharding over a mesh that was made with
-    `AxisType.Explicit`, and `jax.reshard` with a sharding over a mesh whose axes are Auto. A mesh whose
-    axes became Explicit because none were said is SL307.
+    ## Reports
+    - proven: `with_sharding_constraint` or `eqx.filter_shard` by a sharding over a mesh with `AxisType.Explicit`.
+    - proven: `jax.reshard` by a sharding over a mesh with Auto axes.
+    - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
+      makes and passes on is Explicit.
+    - `bare-spec`, `set-mesh` (possible): a constraint that runs under `jax.set_mesh` of an Explicit mesh. It is an
+      assertion there, and passes if the array already has this sharding.
 
-    With `--certainty possible` also a constraint by a bare spec under `jax.set_mesh` of an Explicit mesh: it passes
-    if the array is sharded so already. And one over a mesh that is not followed (`self.mesh`, a parameter),
-    where every mesh that the program makes and hands around, tests aside, says `AxisType.Explicit`.
-
-    ## Why it hurts
-    Each of the two serves one kind of axes, and raises on the other:
-
-    | | Auto axes | Explicit axes |
-    |---|---|---|
-    | `with_sharding_constraint(x, NamedSharding(mesh, P("data")))` | constrains | `ValueError` |
-    | `with_sharding_constraint(x, P("data"))` | constrains | asserts: `AssertionError` if x is not sharded so |
-    | `jax.reshard(x, ...)` | `ValueError` | reshards |
-
-    A spec that names no axis is taken by all of them, but over Explicit axes a constraint moves nothing: under
-    `jax.set_mesh` it is an assertion, elsewhere it is passed over.
-
-    ## Use instead
+    ## Write instead
     Or a mesh with Auto axes.
 
-    ## Fix safety
-    Unsafe: which of the two is meant is yours to say, and `reshard` in a jit needs its array on the mesh
-    already. `filter_shard` is not rewritten, since `reshard` takes arrays only.
+    ## Fix
+    Unsafe: replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. Which one you mean is
+    yours to say. `filter_shard` is not rewritten, since `reshard` takes only arrays.
 
-    ## Evidence
-    Run on jax 0.7.2 to 0.12 (0.6.2 raises too, but has no `reshard`; up to 0.8.1 it
-    is `jax.sharding.reshard`). Left alone: a mesh that mixes types; a mesh that is not known, where some mesh of
-    the project is not Explicit. Meshes that stay in the function that makes them, that stand in where none is
-    given, or that are made for a flag which no call gives, do not count.
+    ## Limits
+    A mesh without `axis_types` is SL307. A mesh with axes of several types is not reported.
     """
 
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
     likely = ("project-mesh",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "project-mesh": "The mesh is one that the program makes and passes on."
+    }
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     triggers = (Calls(*CONSTRAINTS, _RESHARD),)
     forms = ("call",)
@@ -84,30 +74,24 @@ class ConstraintOnExplicitMesh(Rule):
         if not made:
             return None
         first = made[0]
-        where = f"line {first.line}" if first.path == site.file.path else f"{first.path.name}:{first.line}"
-        every = f"the one mesh that the program hands around, made at {where}, has Explicit axes"
-        if len(made) > 1:
-            every = f"every mesh that the program hands around has Explicit axes, as that of {where}"
-        on = site.release("jax")
+        where = _where(site, first.path.name, first.line)
+        every = "the mesh of the program" if len(made) == 1 else "every mesh that the program passes on"
         return site.finding(
             site.call.func,
-            f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded so "
-            f"already: {every}."
+            f"`{_name(site)}` raises ValueError: {every} has Explicit axes."
             if target.names_an_axis
-            else f"On {on} this moves nothing, since {every}: under jax.set_mesh it is an assertion, elsewhere it is "
-            "passed over.",
-            label="the axes are Explicit",
-            help="write jax.reshard, or make the mesh with AxisType.Auto",
+            else f"No-op: {every} has Explicit axes, and a constraint moves nothing over them.",
+            label="Explicit axes",
+            help=_TO_RESHARD,
             fix=self._to_reshard(site),
             certainty=Certainty.POSSIBLE,
             form="project-mesh",
-            why="no mesh with other axes is handed around in the program",
+            why=f"see {where}; {_ASSERTS.format(site.release('jax'))}",
         )
 
     def _on_mesh(self, site: Site, target: Target) -> Finding | None:
         if not target.names_an_axis:
             return None
-        on = site.release("jax")
         for way in target.meshes:
             mesh = way[0]
             kinds = {(site.shardings.axis_types(one), one.axis_types == "default") for one in way}
@@ -116,27 +100,18 @@ class ConstraintOnExplicitMesh(Rule):
             types = site.shardings.axis_types(mesh)
             where = f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
             if site.api == _RESHARD and types == "auto":
-                return site.finding(
-                    site.call.func,
-                    f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
-                    label="the axes are Auto",
-                    help="inside a jit constrain it, outside use jax.device_put",
-                    fix=self._from_reshard(site),
-                )
+                return self._on_auto(site, where)
             if site.api != _RESHARD and kinds == {("explicit", False)}:
                 asserts = _may_be_set(site)
                 return site.finding(
                     site.call.func,
-                    f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded "
-                    f"so already: {where} has Explicit axes."
-                    if asserts
-                    else f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name "
-                    "Auto ones only.",
-                    label="the axes are Explicit",
-                    help="write jax.reshard, or make the mesh with AxisType.Auto",
+                    f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
+                    label="Explicit axes",
+                    help=_TO_RESHARD,
                     fix=self._to_reshard(site),
                     certainty=Certainty.POSSIBLE if asserts else Certainty.PROVEN,
                     form="set-mesh" if asserts else "",
+                    why=(_ASSERTS if asserts else _AUTO_ONLY).format(site.release("jax")),
                 )
         return None
 
@@ -150,31 +125,30 @@ class ConstraintOnExplicitMesh(Rule):
         }
         at = context.contexts[0].place
         where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
-        on = site.release("jax")
         if site.api == _RESHARD:
-            if types == {"auto"} and context.only(*SET_KINDS):
-                return site.finding(
-                    site.call.func,
-                    f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
-                    label="the axes are Auto",
-                    help="inside a jit constrain it, outside use jax.device_put",
-                    fix=self._from_reshard(site),
-                )
-            return None
+            return self._on_auto(site, where) if types == {"auto"} and context.only(*SET_KINDS) else None
         if types != {"explicit"}:
             return None
         entered = context.only("with mesh")
         return site.finding(
             site.call.func,
-            f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name Auto ones only."
-            if entered
-            else f"On {on} this is an assertion, since {where} has Explicit axes: it raises AssertionError "
-            "unless the array is sharded so already.",
-            label="the axes are Explicit",
-            help="write jax.reshard, or make the mesh with AxisType.Auto",
+            f"`{_name(site)}` raises {'ValueError' if entered else 'AssertionError'}: {where} has Explicit axes.",
+            label="Explicit axes",
+            help=_TO_RESHARD,
             fix=self._to_reshard(site) if not entered else None,
             certainty=Certainty.PROVEN if entered else Certainty.POSSIBLE,
             form="" if entered else "bare-spec",
+            why=(_AUTO_ONLY if entered else _ASSERTS).format(site.release("jax")),
+        )
+
+    def _on_auto(self, site: Site, where: str) -> Finding:
+        return site.finding(
+            site.call.func,
+            f"`reshard` raises ValueError: {where} has Auto axes.",
+            label="Auto axes",
+            help="write jax.lax.with_sharding_constraint inside a jit, jax.device_put outside",
+            fix=self._from_reshard(site),
+            why=f"on {site.release('jax')} reshard is for Explicit axes only",
         )
 
     def _to_reshard(self, site: Site) -> Fix | None:
@@ -183,7 +157,7 @@ class ConstraintOnExplicitMesh(Rule):
         name, imports = site.spell(_RESHARD if site.allows("jax", ">=0.8.2") else _OLD_RESHARD)
         renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
         edits = [site.replace(site.call.func, name), *imports, *renamed]
-        why = "in a jit the array must be on the mesh already"
+        why = "in a jit the array must already be on the mesh"
         return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
 
     def _from_reshard(self, site: Site) -> Fix | None:
@@ -233,6 +207,10 @@ def _own_axes(site: Site) -> bool:
         if any(wrapper.api in BRING_A_MESH for end in ends.found for wrapper in end.wrappers):
             return True
     return False
+
+
+def _name(site: Site) -> str:
+    return site.api.rpartition(".")[2]
 
 
 def _where(site: Site, name: str, line: int) -> str:

@@ -16,22 +16,18 @@ _ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
 
 
 class ContextInsideJit(Rule):
-    """The mesh is set, or the concrete one asked for, inside traced code.
+    """`jax.set_mesh` or `jax.sharding.get_mesh` inside traced code raises.
 
-    ## What it does
-    Reports `jax.set_mesh` (`jax.sharding.use_mesh` on the releases that have it) in a function that is
-    traced by jit, scan, shard_map and the like, also through the functions that call it and other files; and
-    `jax.sharding.get_mesh` there.
+    The mesh is part of what a jitted function is compiled for, so it must be set before. `with mesh:`,
+    `jax.sharding.use_abstract_mesh` and `jax.sharding.get_abstract_mesh` are allowed inside.
 
-    ## Why it hurts
-    It raises as soon as the function is traced: `ValueError: set_mesh can only be used outside of jax.jit`.
-    The mesh is part of what a jitted function is compiled for, so it must be there before. `with mesh:`
-    and `jax.sharding.use_abstract_mesh` are allowed inside, and `jax.sharding.get_abstract_mesh` tells which it is.
+    ## Reports
+    - proven: `jax.set_mesh` (`jax.sharding.use_mesh` on the releases that have it) in a function that jit, scan,
+      shard_map or the like traces, also through its callers.
+    - proven: `jax.sharding.get_mesh` there, from jax 0.8.1 on.
 
-    ## Evidence
-    `jax.set_mesh` was run on jax 0.7.2 to 0.12, `use_mesh` on 0.6.2, in jit, scan,
-    shard_map, eval_shape, grad and vmap; `get_mesh` on 0.8.3, 0.10.2 and 0.12, in jit, eval_shape, grad and vmap.
-    Code that may also run untraced, or asks first, is left alone.
+    ## Limits
+    Code that may also run untraced, or tests for tracing first, is not reported.
     """
 
     code = "SL310"
@@ -50,30 +46,23 @@ class ContextInsideJit(Rule):
             return  # it does nothing until it is entered
         if site.written == "jax.set_mesh" and site.allows("jax", "<0.7.1"):
             return  # the name is not there yet: SL901
-        region = site.region
-        if not region.proven:
+        if not site.region.proven:
             return
         if site.api == _GET:
             if site.allows("jax", ">=0.8.1"):
-                yield self._asked(site)
+                yield self._finding(site, "write jax.sharding.get_abstract_mesh(), or pass the mesh")
             return
-        called = f"{site.api.rpartition('.')[2]} can only be used outside of jit"
-        if site.api == _USE and site.allows("jax", ">=0.7.1"):
-            called = "use_mesh, which is jax.set_mesh now, can only be used outside of jit"
-        yield site.finding(
-            site.call,
-            f"On {site.release('jax')} this raises ValueError when it is traced: {called}.",
-            via=region,
-            help="set the mesh where the jitted function is called, and drop it here",
-        )
+        yield self._finding(site, "remove it here, and set the mesh where the jitted function is called")
 
-    def _asked(self, site: Site) -> Finding:
+    def _finding(self, site: Site, help: str) -> Finding:
+        name = site.api.rpartition(".")[2]
+        renamed = name == "use_mesh" and site.allows("jax", ">=0.7.1")
         return site.finding(
             site.call,
-            f"On {site.release('jax')} this raises ValueError when it is traced: get_mesh can only be used "
-            f"outside of jit.",
+            f"Tracing this raises ValueError: on {site.release('jax')} `{name}` can only be used outside of jit.",
             via=site.region,
-            help="ask jax.sharding.get_abstract_mesh(), or pass the mesh",
+            why="use_mesh is jax.set_mesh on this release" if renamed else "",
+            help=help,
         )
 
 

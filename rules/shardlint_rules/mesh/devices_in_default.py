@@ -24,26 +24,22 @@ _ASKING = (
 
 
 class DevicesInDefault(Rule):
-    """The devices are asked for in a default argument or a class body, so when the module is imported.
+    """A default argument or class attribute initializes the backend when the module is imported.
 
-    ## What it does
-    Reports `jax.devices()`, `jax.device_count()`, `jax.process_index()`, `jax.make_mesh(...)` and the like
-    in the default of a parameter, or as the value of a class attribute, of a function or class that the
-    module defines as it is imported. Tests, and what stands under `if __name__ == "__main__":`, are left
-    alone.
+    Defaults are computed by the `def`. After the import `jax.distributed.initialize()` raises, `XLA_FLAGS` and
+    `jax_platforms` have no effect, and on a machine without such a device (`jax.devices("gpu")`) the import itself
+    raises.
 
-    ## Why it hurts
-    Defaults are computed once, by the `def`. So importing the module starts the backend, for everybody who
-    imports it: `jax.distributed.initialize()` then raises, `XLA_FLAGS` and `jax_platforms` set later are
-    not read, and on a machine without such a device (`jax.devices("gpu")`) the import itself raises.
+    ## Reports
+    - proven: `jax.devices()`, `jax.device_count()`, `jax.process_index()`, `jax.make_mesh(...)` and the like in the
+      default of a parameter, or as the value of a class attribute, of a function or class at module level.
 
-    ## Fix safety
-    Safe: the same devices, asked for when the function is called. It is offered for a parameter that the
-    function may rebind; for the fields of a class say `default_factory`.
+    ## Fix
+    Writes `None` as the default and moves the call into the body. It is offered for parameters that the function may
+    rebind. For the fields of a class use `default_factory`.
 
-    ## Evidence
-    flashbax issue 65, run on jax 0.4.38 to 0.12: with `jax.distributed.initialize` after the import, and
-    with a number of simulated devices set after it.
+    ## Limits
+    Tests and code under `if __name__ == "__main__":` are not reported.
     """
 
     code = "SL309"
@@ -65,19 +61,19 @@ class DevicesInDefault(Rule):
             name = getattr(function, "name", "the function")
             yield site.finding(
                 site.call,
-                f"The default of `{parameter.arg}` is computed when `{name}` is defined: importing this module "
-                "starts the backend, and jax.distributed.initialize() after it raises.",
-                label="this asks for the devices when the module is imported",
-                help=f"let `{parameter.arg}` be None, and ask for the devices in the body",
+                "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
+                label="runs at import",
+                help=f"write {parameter.arg}=None, and call it in the body",
+                why=f"the default of `{parameter.arg}` is computed when `{name}` is defined",
                 fix=self._fix(site, function, parameter, default),
             )
         elif self._attribute(site):
             yield site.finding(
                 site.call,
-                "A class attribute is computed when the class is defined: importing this module starts the "
-                "backend, and jax.distributed.initialize() after it raises.",
-                label="this asks for the devices when the module is imported",
-                help="ask for the devices in a method, or by default_factory for a field",
+                "Importing this module initializes the backend, so a later `jax.distributed.initialize()` raises.",
+                label="runs at import",
+                help="call it in a method, or use default_factory for a field",
+                why="a class attribute is computed when the class is defined",
             )
 
     def _asked_inside(self, site: Site) -> bool:

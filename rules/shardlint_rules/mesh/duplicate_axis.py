@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
@@ -19,27 +20,22 @@ _SPEC = "jax.sharding.PartitionSpec"
 
 
 class DuplicateAxis(Rule):
-    """One mesh axis shards two dimensions.
+    """One mesh axis shards two dimensions of an array.
 
-    ## What it does
-    Reports a `PartitionSpec` with the same axis name twice, where it is given to `NamedSharding`, to a
-    constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`. Also one made of constants or
-    fields (`P(Axes.BATCH, Axes.VOCAB)`, `P(config.batch_axis, config.length_axis)`) that share an axis of a mesh of the
-    project, in one of its variants or by their defaults. And one that says a name twice and is given to something
-    that is not found, or stands beside a pattern in a table of rules (likely). And logical names of the project's own
-    classes, where one that has a rule stands for two dimensions of an array (likely).
+    `PartitionSpec("data", "data")` is accepted. The sharding made of it raises `DuplicateSpecError` (`ValueError` up
+    to jax 0.4.38).
 
-    ## Why it hurts
-    A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
-    nothing is seen until the sharding is made: `DuplicateSpecError` (`ValueError` up to jax 0.4.38).
+    ## Reports
+    - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
+      of a jit or the specs of `shard_map`.
+    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`) that have the same
+      mesh axis for a value.
+    - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
+      table of partition rules.
+    - `logical` (likely): logical names of an array with one name twice, where the file has a rule for that name.
 
-    ## Use instead
-    Which dimension keeps the axis is yours to say.
-
-    ## Evidence
-    `Shard_map` raises when it is called. Run on jax 0.4.38 to 0.12. A spec of
-    logical names, turned into mesh axes by rules, may repeat a name, and `P.UNCONSTRAINED` may repeat:
-    both are left alone.
+    ## Limits
+    A spec of logical names may repeat a name, and `P.UNCONSTRAINED` may repeat. Neither is reported.
     """
 
     code = "SL302"
@@ -47,6 +43,11 @@ class DuplicateAxis(Rule):
     harm = Harm.CRASH
     assumes = True
     likely = ("by-name", "handed-on", "logical")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "by-name": "The fields keep the values that the text gives them.",
+        "handed-on": "The names in the spec are mesh axes, not logical names.",
+        "logical": "The rule for the name maps it to a mesh axis.",
+    }
     triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"))
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -83,13 +84,14 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             _source(site, one),
-            f"On {site.release('jax')} a sharding of {site.text(site.call)} raises DuplicateSpecError: a mesh axis "
-            "splits one dimension only.",
-            label=f'`{site.text(one)}` and `{site.text(before)}` are both "{axis}"',
-            help="choose an axis for one of them that the other does not have",
+            f'`{site.shown(one)}` and `{site.shown(before)}` are both "{axis}": a sharding of this spec raises '
+            "DuplicateSpecError.",
+            label=f'"{axis}" again',
+            help="use another axis, or None, for one of them",
             certainty=Certainty.POSSIBLE,
             form="by-name",
-            why="in one of the variants of their class" if several else "by their defaults",
+            why=f'they have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
+            "mesh axis shards one dimension only",
         )
 
     def _logical(self, site: Site) -> Iterator[Finding]:
@@ -99,13 +101,14 @@ class DuplicateAxis(Rule):
         for node, name, taker in twice_named(site):
             yield site.finding(
                 node,
-                f"With a rule that gives {name!r} a mesh axis this array cannot be placed: a mesh axis splits one "
-                "dimension only.",
-                label=f"{name!r} is the name of two dimensions",
-                help="give one of the dimensions its own name, or None",
+                f'"{name}" names two dimensions: placing the array by a rule for "{name}" raises '
+                "DuplicateSpecError.",
+                label="one name for two dimensions",
+                help="name one of the dimensions differently, or None",
                 certainty=Certainty.POSSIBLE,
                 form="logical",
-                why=f"`{taker}` is of the project, and its rules have this name",
+                why=f"`{taker}` takes logical names, the file has a rule for this one, and a mesh axis shards one "
+                "dimension only",
             )
 
     def _written(self, site: Site) -> Iterator[Finding]:
@@ -118,13 +121,12 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} a sharding of {' '.join(site.text(site.call).split())} raises "
-            "DuplicateSpecError: a mesh axis splits one dimension only.",
-            label=f'"{again[0]}" is already used in this spec',
+            f'A sharding of this spec raises DuplicateSpecError: mesh axis "{again[0]}" shards two dimensions.',
+            label=f'"{again[0]}" twice',
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
             certainty=Certainty.POSSIBLE,
             form="handed-on",
-            why="what takes the spec is not seen here, and nothing says that its names are logical",
+            why="a mesh axis shards one dimension only, and nothing marks these names as logical",
         )
 
     def _finding(self, site: Site, one: Given, axis: str) -> Finding:
@@ -135,14 +137,15 @@ class DuplicateAxis(Rule):
         error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises {error}: a mesh axis can split one dimension only, "
-            f"and {_said(one.spec)} gives it {len(mentions)}.",
-            label=f'"{axis}" is already used in this spec',
+            f'This raises {error}: mesh axis "{axis}" shards {len(mentions)} dimensions.',
+            label=f'"{axis}" again',
             help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
+            why=f"the spec is {_shown_spec(one.spec)}, and on {site.release('jax')} a mesh axis shards one dimension "
+            "only",
         )
 
 
-def _said(spec: Spec) -> str:
+def _shown_spec(spec: Spec) -> str:
     """A spec as it is written; one that is made of other values by what they are."""
     if all(entry.place is not None for entry in spec.entries):
         return " ".join(spec.place.text().split())

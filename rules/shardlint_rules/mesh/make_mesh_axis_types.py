@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model import Program
-from shardlint.model.values import Api, Constant, Items, options
+from shardlint.model.values import Api, Constant, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -23,42 +23,30 @@ from shardlint_rules.mesh.axis_types import (
 
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
-_SAY = "say axis_types=(jax.sharding.AxisType.Auto,) * n"
-_KEPT = "not rewritten: the text does not show how many axes there are"
-_UNSPOKEN = "nothing that runs with this file speaks of them"
+_ADD = "add axis_types=(jax.sharding.AxisType.Auto,) * n"
+_KEPT = "the number of axes is not a literal"
 
 
 class MakeMeshAxisTypes(Rule):
-    """A mesh is made without `axis_types`, and used with constraints.
+    """A mesh without `axis_types` has Explicit axes, and constraints over it raise.
 
-    ## What it does
-    Reports `jax.make_mesh` and `AbstractMesh` without `axis_types` where a `with_sharding_constraint` or
-    `eqx.filter_shard` of the project has a sharding over that mesh.
+    The default of `jax.make_mesh` became Explicit with jax 0.9, that of `AbstractMesh` with 0.12. `jax.sharding.Mesh`
+    stays Auto. With Explicit axes a constraint that names an axis raises `ValueError`, many operations need an
+    `out_sharding`, and `shard_map` takes only arrays that are sharded as its `in_specs`.
 
-    Also where nothing that runs with the file speaks of Explicit axes, and it pins a release of jax that made Auto
-    ones while it is checked for a newer one (`--target`); or some file that this one imports, or that imports it,
-    constrains arrays by specs or by Flax's logical names. Without either, only with `--certainty possible`: meshes
-    by which arrays are only placed do as well with Explicit axes.
+    ## Reports
+    - proven: a mesh without `axis_types` that a `with_sharding_constraint` or `eqx.filter_shard` of the project uses.
+    - proven: a mesh without `axis_types` in a project that pins a jax with Auto axes and is checked for a newer one
+      (`--target`).
+    - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
+    - `meets-constraints` (likely): a mesh without `axis_types` where a file of the same program constrains arrays by
+      specs or logical names, and no file mentions Explicit axes.
+    - `never-explicit` (possible): the same without a constraint.
+    - proven: on jax 0.8.1 to 0.8.3, the warning of `make_mesh` about the coming change.
 
-    And where a `shard_map` over that mesh has an axis in its in_specs, in a project that places no array: no word of
-    its files is a sharding, a placement or `set_mesh`.
-
-    On jax 0.8.1 to 0.8.3 `make_mesh` without `axis_types` makes Auto axes, and warns of what is to come.
-
-    ## Why it hurts
-    The default was Auto and became Explicit: for `make_mesh` with jax 0.9, for `AbstractMesh` with 0.12.
-    Under Explicit axes a constraint that names an axis raises `ValueError: The spec of NamedSharding passed
-    to with_sharding_constraint can only refer to Auto axes`, and many operations ask for an `out_sharding`.
-    A `shard_map` takes arrays only that are sharded already as its in_specs say: `ValueError: in_specs passed to
-    shard_map: P('i', None) does not match the specs of the input`. `jax.sharding.Mesh` stays Auto.
-
-    ## Fix safety
-    Safe where the constraint surely is over this mesh: the program raises as it stands, and the fix says
-    what the default was. Unsafe elsewhere: you may have meant Explicit axes.
-
-    ## Evidence
-    Run on jax 0.10.2 and 0.12; on 0.8.3 and before the mesh is Auto. That 0.8.1 began to warn is from jax's changelog;
-    0.8.3 was seen to.
+    ## Fix
+    Adds `axis_types=(AxisType.Auto,) * n`. Unsafe if no constraint surely uses this mesh: you may have meant Explicit
+    axes.
     """
 
     code = "SL307"
@@ -88,42 +76,45 @@ class MakeMeshAxisTypes(Rule):
         elif (mapped := over_mesh(site)) is not None and not speaks_of_explicit(site):
             yield self._mapped(site, types, *mapped)
         elif written_for_auto(site, site.api):
-            yield self._explicit(site, types, "the jax that it pins made Auto axes", Safety.SAFE)
+            yield self._explicit(site, types, "the project pins a jax that makes Auto axes", Safety.SAFE)
         elif not speaks_of_explicit(site):
             yield from self._unspoken(site, types)
 
     def _constrained(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
-        where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
         return site.finding(
             site.call,
-            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
-            f"{where} raises ValueError: it may name Auto axes only.",
-            label="its axes are Explicit",
-            help=f"{_SAY}, or constrain by jax.reshard; {_KEPT}",
+            f"The constraint at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
+            f"`{_name(site)}` makes Explicit axes.",
+            label="Explicit axes",
+            help=f"{_ADD}, or replace the constraint by jax.reshard",
             fix=self._fix(site, types, Safety.SAFE),
+            why="a constraint may name Auto axes only",
+            kept=_KEPT,
         )
 
     def _mapped(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
-        where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
         return site.finding(
             site.call,
-            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the shard_map at "
-            f"{where} raises ValueError: over these it takes arrays only that are sharded as its in_specs say, and "
-            "nothing places any.",
-            label="its axes are Explicit",
-            help=f"{_SAY}, or place the arrays first; {_KEPT}",
+            f"The `shard_map` at {site.where(Place(file, call))} raises ValueError: on {site.release('jax')} "
+            f"`{_name(site)}` makes Explicit axes.",
+            label="Explicit axes",
+            help=f"{_ADD}, or place the arrays first",
             fix=self._fix(site, types, Safety.UNSAFE),
+            why="over Explicit axes shard_map takes only arrays that are sharded as its in_specs, and no code of the "
+            "project places any",
+            kept=_KEPT,
         )
 
     def _warned(self, site: Site, types: ast.expr | None) -> Finding:
         return site.finding(
             site.call,
-            f"On {site.release('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told "
-            "otherwise. Constraints raise then, and many operations ask for an out_sharding.",
-            label="jax 0.9 makes its axes Explicit",
-            help=f"{_SAY}; {_KEPT}",
+            f"On {site.release('jax')} `{_name(site)}` warns: from jax 0.9 on its axes are Explicit.",
+            label="Explicit from jax 0.9 on",
+            help=_ADD,
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
+            why="over Explicit axes constraints raise, and many operations need an out_sharding",
+            kept=_KEPT,
         )
 
     def _unspoken(self, site: Site, types: ast.expr | None) -> Iterator[Finding]:
@@ -131,25 +122,26 @@ class MakeMeshAxisTypes(Rule):
             return
         near = constrained_nearby(site)
         if near is None:
-            found = "no file that runs with this one has a word for Explicit axes"
-            yield self._explicit(site, types, _UNSPOKEN, Safety.UNSAFE, "never-explicit", found)
+            why = "no file of the program mentions Explicit axes"
+            yield self._explicit(site, types, why, Safety.UNSAFE, "never-explicit")
         else:
-            found = f"{near.path.name} constrains arrays by specs, and nothing in the program speaks of Explicit axes"
-            yield self._explicit(site, types, _UNSPOKEN, Safety.UNSAFE, "meets-constraints", found)
+            why = f"{near.path.name} constrains arrays by specs, and no file of the program mentions Explicit axes"
+            yield self._explicit(site, types, why, Safety.UNSAFE, "meets-constraints")
 
     def _explicit(
-        self, site: Site, types: ast.expr | None, known: str, safety: Safety, form: str = "", why: str = ""
+        self, site: Site, types: ast.expr | None, why: str, safety: Safety, form: str = ""
     ) -> Finding:
         return site.finding(
             site.call,
-            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
-            "constraints raise, and many operations ask for an out_sharding.",
-            label="its axes are Explicit",
-            help=f"{_SAY}; {_KEPT}",
+            f"On {site.release('jax')} `{_name(site)}` makes Explicit axes: constraints raise, and many operations "
+            "need an out_sharding.",
+            label="Explicit axes",
+            help=_ADD,
             fix=self._fix(site, types, safety),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=why,
+            kept=_KEPT,
         )
 
     def _fix(self, site: Site, types: ast.expr | None, safety: Safety) -> Fix | None:

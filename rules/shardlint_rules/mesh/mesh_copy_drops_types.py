@@ -7,32 +7,24 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import mesh_of
-from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.model.values import options
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 
 class MeshCopyDropsTypes(Rule):
-    """A mesh is made from another one's devices and names, without its axis types.
+    """A mesh built from the devices and names of another one loses its axis types.
 
-    ## What it does
-    Reports `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, where `other` is a
-    mesh with Explicit axes, or axes of several types. With `--certainty possible` also where the types of `other` are
-    not known.
+    `Mesh` makes Auto axes by default. Nothing is raised: arrays on the copy have no sharding in their type, the
+    compiler chooses one, and together with arrays on the first mesh they raise `ValueError`.
 
-    ## Why it hurts
-    `Mesh` makes Auto axes unless told otherwise, so the copy is not equal to the mesh it was taken from.
-    Nothing is raised: arrays on it lose the sharding from their types, the compiler chooses again, and
-    together with arrays on the first mesh they raise `ValueError`.
+    ## Reports
+    - proven: `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, where `other` has Explicit
+      axes or axes of several types.
 
-    ## Fix safety
-    Safe: the names are the other mesh's, so there is one type for each of them.
-
-    ## Evidence
-    Run on jax 0.6.2 to 0.12. Left alone: copies of a mesh that has Auto axes, also of that of `with mesh:`
-    (`thread_resources`) and of any mesh of a project that makes none with Explicit axes; copies that say their types.
+    ## Fix
+    Adds `axis_types=other.axis_types`.
     """
 
     code = "SL314"
@@ -59,27 +51,18 @@ class MeshCopyDropsTypes(Rule):
         ):
             return
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
-        kept = {mesh is not None and site.shardings.axis_types(mesh) == "auto" for mesh in meshes}
-        if kept == {True} or (None in meshes and self._made_auto(site, names.value)):
+        if any(mesh is None or mesh.axis_types == "unknown" for mesh in meshes):
             return
-        proven = kept == {False} and all(mesh is not None and mesh.axis_types != "unknown" for mesh in meshes)
+        if any(mesh is not None and site.shardings.axis_types(mesh) == "auto" for mesh in meshes):
+            return
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} the copy has Auto axes, and `{other}` has others. Nothing is raised."
-            if proven
-            else f"On {site.release('jax')} the copy has Auto axes, whatever those of `{other}` are. "
-            "Nothing is raised.",
-            label=f"the axis types of `{other}` are lost",
+            f"The copy has Auto axes, unlike `{other}`: arrays on it lose the sharding of their type.",
+            label="no axis_types",
+            help=f"add axis_types={other}.axis_types",
             fix=self._fix(site, other),
-            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
-            form="" if proven else "unknown-types",
+            why=f"on {site.release('jax')} Mesh makes Auto axes by default, and nothing is raised",
         )
-
-    def _made_auto(self, site: Site, other: ast.expr) -> bool:
-        """Whether a mesh out of sight is surely an Auto one: of `with mesh:`, or in a project that makes no others."""
-        found = options(site.program.followed(site.value(other)))
-        entered = all(isinstance(one, Api) and "thread_resources" in one.name for one in found)
-        return entered or not makes_explicit_meshes(site)
 
     def _fix(self, site: Site, other: str) -> Fix:
         from shardlint_rules.mesh.appending import appended

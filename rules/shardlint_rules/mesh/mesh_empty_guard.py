@@ -9,11 +9,10 @@ from typing import ClassVar
 from shardlint.model.lifetime.liveness import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.legacy import to_set_mesh
-from shardlint_rules.upgrade.places import is_the_library
 
 _NEW = ("jax.sharding.get_abstract_mesh", "jax._src.mesh.get_abstract_mesh", "jax.sharding.get_mesh")
 _OLD = (
@@ -27,34 +26,22 @@ _SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
 
 class MeshEmptyGuard(Rule):
-    """A guard asks for a mesh where the mesh of its callers cannot be seen.
+    """A guard tests a mesh context that its callers don't set: the mesh is always empty.
 
-    ## What it does
-    Reports `get_abstract_mesh().empty` as a condition in a function that places arrays, where every way to
-    it has its mesh from `with mesh:`; and `thread_resources.env.physical_mesh.empty` where every way has it
-    from `jax.set_mesh`.
+    `with mesh:` and `jax.set_mesh` don't see each other. The helper returns early as if there was no mesh: the array
+    stays on one device or replicated, and nothing is raised.
 
-    Also any read of `thread_resources.env.physical_mesh` on jax from 0.7.1, where the function does not ask for the
-    mesh of `jax.set_mesh` while some file of the project sets one; where none does, with `--certainty possible`.
+    ## Reports
+    - proven: `get_abstract_mesh().empty` as a condition in a function that places arrays, where every call runs under
+      `with mesh:`.
+    - proven: `thread_resources.env.physical_mesh.empty` where every call runs under `jax.set_mesh`.
 
-    ## Why it hurts
-    The two contexts do not know each other, so `empty` is True there, always. The helper takes itself for
-    running without a mesh and returns early: the array stays on one device, or replicated, and nothing is
-    raised.
+    ## Fix
+    Unsafe, since the code after the guard takes effect. `with mesh:` becomes `jax.set_mesh` if it is in the same file
+    and nothing else reads it, and `thread_resources` becomes `get_abstract_mesh()`.
 
-    | asked by | `with mesh:` | `jax.set_mesh(mesh)` |
-    |---|---|---|
-    | `jax.sharding.get_abstract_mesh()`, `get_mesh()` | empty | the mesh |
-    | `thread_resources.env.physical_mesh` | the mesh | empty |
-
-    ## Fix safety
-    Unsafe: the constraint comes into force, and fresh arrays are replicated over the mesh. `with mesh:` is
-    rewritten only in the same file and where nothing else reads it (SL315); `thread_resources` becomes
-    `get_abstract_mesh()`.
-
-    ## Evidence
-    Run on jax 0.6.2 to 0.12 (there `jax.sharding.use_mesh` for
-    `set_mesh`). A function that asks both, and one with callers out of sight, are left alone.
+    ## Limits
+    A function that tests both, and one with unknown callers, are not reported.
     """
 
     code = "SL312"
@@ -74,39 +61,16 @@ class MeshEmptyGuard(Rule):
         mesh = _physical(site) if old else site.call
         if mesh is None:
             return
-        found = list(self._guarding(site, mesh, old)) if _places(site) else []
-        yield from found
-        if old and not found and site.allows("jax", ">=0.7.1") and site.wants("one-context", "old-context"):
-            yield from self._one_context(site, mesh)
-
-    def _guarding(self, site: Site, mesh: ast.expr, old: bool) -> Iterator[Finding]:
-        for guard in _guards(site, mesh):
+        for guard in _guards(site, mesh) if _places(site) else ():
             wanted = SET_KINDS if old else _ENTERED
             context = site.program.context(site.file, guard)
             if not _only(context, *wanted) or not self._nothing_else(site, guard, *wanted):
                 continue
             if old:
                 fix = self._ask_anew(site, mesh, guard)
-                yield self._unseen(site, guard, context, "jax.set_mesh", fix)
+                yield self._unseen(site, guard, context, "`jax.set_mesh`", fix)
             else:
                 yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
-
-    def _one_context(self, site: Site, mesh: ast.expr) -> Iterator[Finding]:
-        """A read of the old context in a project that sets the new one."""
-        if site.program.context(site.file, mesh).only(*_ENTERED) or is_the_library(site.program.project.root):
-            return
-        setting = next(filter(site.anywhere, ("jax.set_mesh", "sharding.set_mesh")), None)
-        yield site.finding(
-            mesh,
-            f"On {site.release('jax')} this is the mesh of `with mesh:` alone: under `jax.set_mesh(mesh)` it is empty.",
-            label="does not see jax.set_mesh",
-            help="ask jax.sharding.get_abstract_mesh() too, where this one is empty",
-            certainty=Certainty.POSSIBLE,
-            form="one-context" if setting else "old-context",
-            why=f"the project sets meshes by {setting}, and this function does not ask for them"
-            if setting
-            else "whoever calls it may set the mesh the newer way",
-        )
 
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
         """Whether no mesh of the other kind is around what is known."""
@@ -119,22 +83,21 @@ class MeshEmptyGuard(Rule):
     def _unseen(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None
     ) -> Finding:
-        at = context.contexts[0].place
-        where = site.where(at)
         return site.finding(
             guard,
-            f"On {site.release('jax')} this does not see the mesh, which is set by {by} at {where}: "
-            "what follows runs as without a mesh, and nothing is raised.",
-            label="always True here",
-            help="set the mesh by jax.set_mesh and ask jax.sharding.get_abstract_mesh()",
+            f"`{site.shown(guard)}` is always True: it does not see the mesh of {by}.",
+            label="always True",
+            help="set the mesh by jax.set_mesh, and test jax.sharding.get_abstract_mesh()",
             fix=fix,
+            why=f"every caller runs under {by} ({site.where(context.contexts[0].place)}); on {site.release('jax')} the "
+            "two contexts are separate, and nothing is raised",
         )
 
     def _ask_anew(self, site: Site, mesh: ast.expr, guard: ast.Attribute) -> Fix | None:
         if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])
-        why = "what is behind the guard comes into force"
+        why = "the code after the guard takes effect"
         return site.fix(Safety.UNSAFE, f"write {name}()", [site.replace(mesh, f"{name}()"), *imports], why)
 
     def _set_anew(self, site: Site, context: Context) -> Fix | None:
@@ -145,7 +108,7 @@ class MeshEmptyGuard(Rule):
                 return None
             edits += [edit for edit in changed if edit not in edits]
         text = site.text(context.contexts[0].place.node)
-        why = "what is behind the guard comes into force, and fresh arrays are replicated over the mesh"
+        why = "the code after the guard takes effect, and new arrays are replicated over the mesh"
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, options
@@ -11,34 +12,30 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule, Take
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import children, defaults
-from shardlint_rules.mesh._chosen import chosen_when_asked
-from shardlint_rules.mesh._imported import as_a_script, at_import, kept_globals, set_while_importing
+from shardlint_rules.mesh._imported import at_import, kept_globals, set_while_importing
 
 _AMBIENT = ("jax.sharding.get_abstract_mesh", "jax.sharding.get_mesh")
 
 
 class MeshReadAtImport(Rule):
-    """The mesh that a program sets later is read while its modules are imported, when there is none yet.
+    """The mesh is read while modules are imported, before the program sets it.
 
-    ## What it does
-    Reports a module's mesh that is None until a function sets it (`global _MESH`), where it is read as modules are
-    imported: `from state import _MESH`, a getter in the default of a parameter, in a class body, at module level, or in
-    the body of a decorator that decorates a module's own functions. The same of `jax.sharding.get_abstract_mesh()`,
-    which is empty there. Possible: axis names of an object that chooses them when it is first asked (`Axis.MODEL`,
-    whose `__getattr__` takes them from a class that a flag or the environment decides on), in the same places.
+    The value stays None (or an empty mesh). Code that skips its constraints without a mesh skips them in every run,
+    and nothing is raised.
 
-    ## Why it hurts
-    What was read stays None (or empty) for good. Code that has no constraints where there is no mesh then leaves
-    out all of them, in every run, and nothing is raised: arrays are laid out as the compiler likes.
+    ## Reports
+    - `copied` (likely): `from state import _MESH` of a module's mesh that is None until a function sets it (`global
+      _MESH`).
+    - `read` (likely): a getter of such a mesh, or `jax.sharding.get_abstract_mesh()`, in the default of a parameter,
+      in a class body, at module level, or in a decorator that decorates a module's functions.
 
-    ## Use instead
-    Read it when the function is called: inside the wrapper that a decorator returns, in the body of the function, or as
-    `state.MESH` through its module.
+    ## Write instead
+    Read the mesh when the function is called: in its body, inside the wrapper that a decorator returns, or as
+    `state.MESH` through the module.
 
-    ## Evidence
-    The proof shows the activations without their sharding. Left alone: getters that make the mesh when there is none or
-    raise, meshes that are set while a module is imported, and modules that are imported inside of functions, so
-    perhaps after it was set.
+    ## Limits
+    Getters that create the mesh or raise, meshes that are set during an import, and modules that functions import are
+    not reported.
     """
 
     code = "SL346"
@@ -46,21 +43,13 @@ class MeshReadAtImport(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("read", "copied")
+    assumptions: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        likely, "The program sets the mesh after its imports."
+    )
     triggers = (
         Lines(r"[^#\n]*mesh\w*\(\)", r"[^#\n]*Mesh\w*\(\)", saying=("mesh", "Mesh")),
         Lines(r"from\s[^#\n]*import\s[^#\n]*(?:mesh|MESH)\b", saying=("mesh", "MESH")),
-        Takes(
-            "mesh",
-            "global_mesh",
-            "device_mesh",
-            "jax_mesh",
-            "axis",
-            "axes",
-            "axis_name",
-            "axis_names",
-            "spec",
-        ),
-        Lines(r"\w+(?::[^=\n]*)?\s*=[^#\n]*Ax[ei]s\w*\.[A-Za-z]", saying=("Axis", "Axes")),
+        Takes("mesh", "global_mesh", "device_mesh", "jax_mesh"),
     )
     in_tests = False
     fixes = "none"
@@ -71,37 +60,12 @@ class MeshReadAtImport(Rule):
             yield from self._copies(site, site.syntax)
             return
         for call in _own(site):
-            if not isinstance(call, ast.Call) or call.args or call.keywords:
+            if call.args or call.keywords:
                 continue
             found = self._read(site, call)
             if found is not None:
                 yield found
                 return
-        for read in _own(site):
-            if isinstance(read, ast.Attribute) and isinstance(read.value, ast.Name):
-                found = self._chosen(site, read, read.value)
-                if found is not None:
-                    yield found
-                    return
-
-    def _chosen(self, site: Site, read: ast.Attribute, chooser: ast.Name) -> Finding | None:
-        """An attribute of what chooses when it is first asked."""
-        if site.file.home(read).function() is not None or as_a_script(site.file, read):
-            return None
-        values = options(site.value(chooser))
-        cls = chosen_when_asked(values[0], read.attr) if len(values) == 1 else None
-        if cls is None:
-            return None
-        return site.finding(
-            read,
-            f"`{cls}` chooses when it is first asked, at the latest here: what a program sets after its imports "
-            "does not count any more, and this keeps the name that was chosen.",
-            label="this runs when its module is imported",
-            help="read it when it is needed, in the function that is called",
-            certainty=Certainty.POSSIBLE,
-            form="chosen",
-            why="it stands in no function",
-        )
 
     def _read(self, site: Site, call: ast.Call) -> Finding | None:
         """A call that gives the mesh, where it runs as the module is imported."""
@@ -114,12 +78,12 @@ class MeshReadAtImport(Rule):
             return None
         return site.finding(
             call,
-            f"{what} So what is read here is no mesh, whatever is set later.",
-            label=f"this runs when {when}",
-            help="read it when it is needed, in the function that is called",
+            f"`{site.shown(call)}` returns no mesh here: it runs at import, before the program sets one.",
+            label="runs at import",
+            help="read the mesh in the function that uses it",
             certainty=Certainty.POSSIBLE,
             form="read",
-            why=f"it runs when {when}",
+            why=f"{what}, and this runs when {when}",
         )
 
     def _copies(self, site: Site, statement: ast.ImportFrom) -> Iterator[Finding]:
@@ -140,18 +104,17 @@ class MeshReadAtImport(Rule):
                 continue
             yield site.finding(
                 alias,
-                f"This copies what `{alias.name}` is now: None. A function of {file.path.name} sets it later, "
-                "and only there.",
-                label=f"`{alias.name}` is None when it is imported",
-                help=f"import the module, and read its `{alias.name}` when it is needed",
+                f"`{name}` stays None: the import copies it before a function of {file.path.name} sets it.",
+                label="None at import",
+                help=f"import the module, and read its `{alias.name}` where it is used",
                 certainty=Certainty.POSSIBLE,
                 form="copied",
-                why=f"{file.path.name} binds it to None, and sets it in a function",
+                why=f"`{alias.name}` is None in {file.path.name} until a function rebinds the global",
             )
 
 
-def _own(site: Site) -> Iterator[ast.Call | ast.Attribute]:
-    """The calls and attributes of a statement itself, without those of what it defines; of a parameter, its default."""
+def _own(site: Site) -> Iterator[ast.Call]:
+    """The calls of a statement, without those in lambdas and blocks; of a parameter those of its default."""
     statement = site.syntax
     parts: list[ast.AST] = []
     if isinstance(statement, ast.arg):
@@ -166,7 +129,7 @@ def _own(site: Site) -> Iterator[ast.Call | ast.Attribute]:
         node = parts.pop()
         if isinstance(node, ast.Lambda):
             continue
-        if isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Call):
             yield node
         parts += children(node)
 
@@ -183,13 +146,13 @@ def _gives(site: Site, call: ast.Call) -> str | None:
     getter = found[0]
     if isinstance(getter, Api):
         ambient = getter.name in _AMBIENT and site.anywhere("set_mesh")
-        return "No mesh is set while modules are imported." if ambient else None
+        return "no mesh is set while modules are imported" if ambient else None
     if not isinstance(getter, Function) or not isinstance(getter.node, ast.FunctionDef):
         return None
     file, name = getter.place.file, _returned(getter.node)
     if name is None or name not in kept_globals(file) or set_while_importing(site, file, name):
         return None
-    return f"`{name}` of {file.path.name} is None until a function sets it."
+    return f"`{name}` of {file.path.name} is None until a function sets it"
 
 
 def _returned(getter: ast.FunctionDef) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Api, Constant, Items, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
@@ -24,24 +24,17 @@ _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray"
 
 
 class MeshSizeHardCoded(Rule):
-    """The sizes of a mesh do not fit the number of simulated devices that the same file asks for.
+    """The sizes of a mesh don't fit the number of simulated devices that the same file sets.
 
-    ## What it does
-    Reports a mesh whose sizes are written out, in a file that asks for a number of simulated devices that
-    is written out too (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`), where the product
-    of the sizes is another number.
+    ## Reports
+    - proven: a mesh with literal sizes whose product is larger than the literal number of simulated devices
+      (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`), or smaller where all devices are reshaped and
+      for `create_device_mesh`. It raises `ValueError`.
 
-    With `--certainty possible` also `jax.make_mesh` for fewer devices than there are: it takes the first ones and
-    leaves the rest idle, which a test may want.
-
-    ## Why it hurts
-    Too many: `ValueError: Number of devices 8 must be >= the product of mesh_shape`. Of all devices
-    reshaped, and of `create_device_mesh`, fewer raise too. Fewer for `make_mesh`: silently idle devices.
-
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. A mesh over given devices, a
-    number of devices that may be set elsewhere (`setdefault`, a function, two numbers in one file) and
-    sizes that are computed are left alone.
+    ## Limits
+    A mesh over given devices, a number of devices that may be set elsewhere (`setdefault`, a function, two numbers in
+    one file) and computed sizes are not reported. `jax.make_mesh` for fewer devices than there are takes the first
+    ones.
     """
 
     code = "SL308"
@@ -61,25 +54,14 @@ class MeshSizeHardCoded(Rule):
             return
         node, wanted = asked
         count, line = simulated
-        fewer = wanted < count
-        if wanted == count or (wanted == 1 and site.api == _MAKE):
-            return  # one device is taken on purpose
-        if fewer and site.api == _MAKE:
-            yield site.finding(
-                node,
-                f"With the {count} simulated devices of line {line}, {count - wanted} stay idle, and nothing says so.",
-                label=f"{wanted} of the {count} devices",
-                help="take the size of one axis from jax.device_count()",
-                harm=Harm.COST,
-                certainty=Certainty.POSSIBLE,
-                form="idle-devices",
-            )
-            return
+        if wanted == count or (wanted < count and site.api == _MAKE):
+            return  # make_mesh takes the first devices
         yield site.finding(
             node,
-            f"On {site.release('jax')} this raises ValueError with the {count} simulated devices of line {line}.",
-            label=f"{wanted} devices, where there are {count}",
-            help="take the size of one axis from jax.device_count()",
+            f"`{site.api.rpartition('.')[2]}` raises ValueError: the mesh has {wanted} devices, the program {count}.",
+            label=f"{wanted} devices",
+            help="compute one axis size from jax.device_count()",
+            why=f"line {line} sets {count} simulated devices; run on {site.release('jax')}",
         )
 
     def _asked(self, site: Site) -> tuple[ast.expr, int] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
@@ -24,27 +25,25 @@ _MEMORIES = ("device", "pinned_host", "unpinned_host")
 
 
 class NamedShardingArguments(Rule):
-    """`NamedSharding` is given something else than a mesh and a spec.
+    """`NamedSharding` gets something other than a mesh and a spec.
 
-    ## What it does
-    Reports a string, a tuple or list of axis names, a part of a spec (`spec[1:]`, `tuple(spec)` and `(*spec, None)` are
-    tuples), or `None` in the place of the `PartitionSpec`; axis names spread over the call; mesh and spec in the wrong
-    order; and devices, or an array of devices, in the place of the mesh. Likely is the last where the function makes a
-    `Mesh` of the same name, or takes a mesh beside what is called devices.
+    It raises where the sharding is made, with an error from inside jax, for example `'str' object has no attribute
+    'partitions'`.
 
-    ## Why it hurts
-    It raises where the sharding is made, with a message about something inside jax: `'str' object has no
-    attribute 'partitions'`, `'numpy.ndarray' object has no attribute '_internal_device_list'`.
+    ## Reports
+    - proven: a string, `None`, or a tuple or list of axis names as the spec. `spec[1:]`, `tuple(spec)` and `(*spec,
+      None)` are tuples.
+    - proven: axis names as separate arguments, and mesh and spec in the wrong order.
+    - proven: devices, or an array of devices, as the mesh.
+    - `devices` (likely): a variable as the mesh of which another line makes a `Mesh`, or a parameter called devices of
+      a function that takes `mesh` too.
 
-    ## Fix safety
-    Safe: the call raises as it stands, and each of these has one meaning. There is no fix for devices in
-    the place of the mesh, since the text does not tell which mesh they should form.
+    ## Fix
+    Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh are left to you.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. `None` and an empty tuple were accepted up to
-    0.4.38, tuples on 0.5: each is reported only where it raises. A third argument that is a memory kind
-    is left alone. Parts of a spec are tuples on every release, with one exception: a sum with a spec on either side
-    (`spec[1:] + P(None)`, `P("data") + spec[1:]`) is a tuple up to jax 0.5 and a spec since 0.6, and is left alone.
+    ## Limits
+    `None` and an empty tuple are accepted up to jax 0.4.38, and tuples on jax 0.5. A sum with a spec on either side
+    (`spec[1:] + P(None)`) is a spec since jax 0.6.
     """
 
     code = "SL305"
@@ -52,6 +51,9 @@ class NamedShardingArguments(Rule):
     harm = Harm.CRASH
     assumes = True
     likely = ("devices",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "devices": "The variable holds devices, as its other uses say."
+    }
     triggers = (Calls("jax.sharding.NamedSharding"),)
     forms = ("call",)
     closed = ("positional",)
@@ -79,15 +81,15 @@ class NamedShardingArguments(Rule):
         kind = "AttributeError" if site.allows("jax", ">=0.9") or site.allows("jax", "<0.5") else "TypeError"
         return site.finding(
             mesh,
-            f"On {site.release('jax')} this raises {kind}.",
-            label="a spec in the place of the mesh",
-            help="the mesh comes first, then the spec",
+            f"On {site.release('jax')} `NamedSharding` raises {kind}: its first argument is a spec, not a mesh.",
+            label="a spec, not a mesh",
+            help="pass the mesh first, then the spec",
             fix=fix,
         )
 
     def _spec(self, site: Site, spec: ast.expr) -> Finding | None:
         if part_of_spec(site, spec):
-            return self._tuple(site, spec, "a part of a spec is a tuple, not a spec", empty=False)
+            return self._tuple(site, spec, "part of a spec is a tuple", empty=False)
         found = options(site.value(spec))
         if len(found) != 1:
             return None
@@ -100,7 +102,7 @@ class NamedShardingArguments(Rule):
                 return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
-                return self._tuple(site, spec, f"a {kind} is not a spec", empty=not items)
+                return self._tuple(site, spec, f"a {kind}, not a spec", empty=not items)
         return None
 
     def _tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
@@ -124,7 +126,7 @@ class NamedShardingArguments(Rule):
             start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
             inner = ", ".join(site.text(node) for node in (spec, *rest))
             return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
-        return self._wrong(site, spec, "a string is not a spec", site.text(spec))
+        return self._wrong(site, spec, "a string, not a spec", site.text(spec))
 
     def _none(self, site: Site, spec: ast.expr) -> Finding:
         fix: Fix | None = None
@@ -133,9 +135,9 @@ class NamedShardingArguments(Rule):
             fix = site.fix(Safety.SAFE, f"write {name}()", [site.replace(spec, f"{name}()"), *imports])
         return site.finding(
             spec,
-            f"On {site.release('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
-            label="None is not a spec",
-            help="an empty PartitionSpec says replicated",
+            f"On {site.release('jax')} `NamedSharding` raises TypeError: its spec is None.",
+            label="None, not a spec",
+            help="write PartitionSpec() for replicated",
             fix=fix,
         )
 
@@ -151,10 +153,10 @@ class NamedShardingArguments(Rule):
         hashed = site.allows("jax", ">=0.9") and not isinstance(spec, ast.List)
         return site.finding(
             spec,
-            f"On {site.release('jax')} this raises {'AttributeError' if hashed else 'TypeError'}: "
-            "NamedSharding takes a mesh and a PartitionSpec.",
+            f"On {site.release('jax')} `NamedSharding` raises {'AttributeError' if hashed else 'TypeError'}: its "
+            "second argument is not a `PartitionSpec`.",
             label=label,
-            help="wrap it in PartitionSpec",
+            help="wrap the names in PartitionSpec",
             fix=fix,
             span=(start, end),
         )
@@ -166,9 +168,10 @@ class NamedShardingArguments(Rule):
             return None
         return site.finding(
             mesh,
-            f"On {site.release('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
+            f"On {site.release('jax')} `NamedSharding` raises AttributeError: its first argument holds devices, not a "
+            "mesh.",
             label="devices, not a mesh",
-            help=f"name the axes first, one a dimension: jax.sharding.Mesh({site.text(mesh)}, axis_names)",
+            help=f"write jax.sharding.Mesh({site.text(mesh)}, axis_names), with one axis name per dimension",
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
             form="" if sure else "devices",
             why=why,

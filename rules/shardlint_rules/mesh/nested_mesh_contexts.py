@@ -19,22 +19,18 @@ _READERS = ("pjit", "thread_resources", "haliax", "flax")
 
 
 class NestedMeshContexts(Rule):
-    """A mesh is entered by `with mesh:` where `jax.set_mesh` has set another one.
+    """`with mesh:` has no effect where `jax.set_mesh` has set another mesh.
 
-    ## What it does
-    Reports `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same
-    function, where the two are different meshes made in the text. With `--certainty possible` also where they only
-    have different names, and in files with something that reads the old context.
+    Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over other axes than
+    it names, or raises about an axis that the inner mesh has. Only `pjit` and `thread_resources` read the inner one.
 
-    ## Why it hurts
-    Under `jax.set_mesh` the mesh of `with mesh:` is not read, though nothing says so: specs in jit,
-    constraints and `device_put` mean the outer mesh. The program shards over other axes than it says, or
-    raises about an axis that the inner mesh does have. Only `pjit` and `thread_resources` see the inner one.
+    ## Reports
+    - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same function,
+      where the two meshes have different axes or sizes.
+    - possible: the same where the meshes only have different names, or the file has code that reads the old context.
 
-    ## Evidence
-    `Jax.set_mesh` run on jax 0.7.2 to 0.12. The other way round, `set_mesh`
-    inside `with mesh:`, the inner one is in force. The same mesh entered both ways, for code that reads
-    either, is left alone.
+    ## Limits
+    `jax.set_mesh` inside `with mesh:` takes effect. The same mesh in both contexts is not reported.
     """
 
     code = "SL311"
@@ -72,10 +68,10 @@ class NestedMeshContexts(Rule):
         read = any(map(site.file.says, _READERS))
         return site.finding(
             node,
-            f"On {site.release('jax')} `{site.text(outer)}`, set at line {site.call.lineno}, stays in force: "
-            f"specs inside do not mean `{site.text(node)}`.",
-            label="a mesh that is not read",
+            f"`with {site.shown(node)}:` has no effect: specs inside use the mesh `{site.shown(outer)}`.",
+            label="not the current mesh",
             help=f"write with jax.set_mesh({site.text(node)}):",
+            why=f"on {site.release('jax')} the mesh that jax.set_mesh sets at line {site.call.lineno} takes precedence",
             certainty=Certainty.PROVEN if differ and not read else Certainty.POSSIBLE,
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import is_sharding, is_spec
@@ -34,24 +35,24 @@ _KEEPS_NONE = regex(
 
 
 class NoneLeaf(Rule):
-    """What is mapped over a tree to give a spec for each leaf gives `None` for some.
+    """A function that is mapped over a tree to give specs gives `None` for some leaves.
 
-    ## What it does
-    Reports `None` as the result, for a scalar or where no rule matched, of a function that is mapped over a tree and
-    gives a spec or sharding on another way; and `tree.map(lambda _: None, shapes)` where the result is called specs or
-    shardings, or is given as such. It is quiet where the file treats `None` as a leaf (`is_leaf=lambda x: x is None`),
-    says that the result may be `None`, or asks whether the leaf is an array at all. `None` for what is in no box
-    (`x.get_partition_spec() if isinstance(x, nn.Partitioned) else None`) is reported: that is an array without names.
+    `None` is not a leaf but an empty subtree. Mapping over the tree of specs and the tree of arrays raises
+    `ValueError: pytree structure error`, and `NamedSharding` raises for `None`. `jit` and `device_put` take it and
+    choose a placement.
 
-    ## Why it hurts
-    `None` is not a leaf: it is an empty subtree, so it is gone from the tree of specs. What is mapped over that tree
-    and the tree of arrays together raises `ValueError: pytree structure error`, and `NamedSharding` and the conversions
-    of `multihost_utils` raise for it. `jit` and `device_put` take it, and choose a placement. Replicated is
-    `PartitionSpec()`.
+    ## Reports
+    - `scalar` (likely): `None` for a scalar, by a test of the rank, shape or size, in a function that gives a spec
+      otherwise and is mapped over a tree (`tree_map`, `tree.map`, `named_tree_map`).
+    - `unboxed` (likely): `None` for an array that is in no box (`x.get_partition_spec() if isinstance(x,
+      nn.Partitioned) else None`).
 
-    ## Evidence
-    The proof runs it. Functions count as mapped where the file gives them to something called `tree_map`, `tree.map`,
-    `named_tree_map` and the like, at once, in a lambda or in a partial.
+    ## Write instead
+    `PartitionSpec()` for replicated.
+
+    ## Limits
+    Files that treat `None` as a leaf (`is_leaf=lambda x: x is None`), functions annotated to return `None`, and tests
+    of whether the leaf is an array are not reported.
     """
 
     code = "SL320"
@@ -59,6 +60,9 @@ class NoneLeaf(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("scalar", "unboxed")
+    assumptions: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        likely, "The tree of specs is used together with the tree of arrays, or for NamedSharding."
+    )
     triggers = (
         Lines(
             r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_names=_NEAR, saying=("return",)
@@ -78,15 +82,15 @@ class NoneLeaf(Rule):
         )
         if found is None or _KEEPS_NONE.search(site.file.source.text):
             return
-        node, label, form = found
+        node, where, form = found
         yield site.finding(
             node,
-            f"On {site.release('jax')} None is not a leaf but an empty tree: the tree of specs no longer has the "
-            "structure of the arrays, and NamedSharding raises for None.",
-            label=label,
-            help="give PartitionSpec() for what is replicated",
+            f"None is no leaf: the tree of specs from {where} has another structure than the arrays.",
+            label="None, not a leaf",
+            help="write PartitionSpec() for replicated",
             certainty=Certainty.POSSIBLE,
             form=form,
+            why=f"on {site.release('jax')} None is an empty subtree, and NamedSharding raises for it",
         )
 
     # functions that give None on one way
@@ -114,7 +118,7 @@ class NoneLeaf(Rule):
             return None
         if not _is_mapped(site, function):
             return None
-        return node, f"`{function.name}` is mapped over a tree and gives None here", form
+        return node, f"`{function.name}`", form
 
     # lambdas
 
@@ -126,19 +130,13 @@ class NoneLeaf(Rule):
         none = next((part for part in parts if _is_none(part)), None)
         if none is None:
             return None
+        form = _form(site.file, none, None)
         gives = [part for part in parts if not _is_none(part)]
-        if gives:
-            form = _form(site.file, none, None)
-            if form is not None and any(_is_spec(site, part) for part in gives):
-                return none, "the spec of some leaves is None", form
-            return None
-        if _used_as_specs(site.file, site.call):
-            return none, "every spec of this tree is None", "all-none"
-        return None
+        return (none, "this lambda", form) if form and any(_is_spec(site, part) for part in gives) else None
 
 
 def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
-    """Why there is None: for a scalar, or where no rule matched. None where it stands for what is not an array."""
+    """The form of a finding: None for a scalar, or for an array in no box; None if it is for something else."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
@@ -148,23 +146,16 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
                 return "unboxed"
             if any(_is_none(part) for part in asked) or any(_kind(part) for part in asked):
                 return None
-            return "scalar" if any(_of_shape(part) for part in asked) else "other-test"
+            return "scalar" if any(_of_shape(part) for part in asked) else None
         if isinstance(outer, ast.For | ast.While | ast.ExceptHandler | ast.Lambda):
             return None
         if function is not None and outer is function.node:
             break
         inner = outer
     body = function.body if function is not None else []
-    loops = any(
-        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in walk(one)) for one in body
-    )
-    if (
-        body
-        and inner is body[-1]
-        and any(isinstance(one, ast.If) and _asks_for_box(one.test) for one in body)
-    ):
-        return "unboxed" if len(body) == _TEST_AND_RETURN else None
-    return "no-rule" if loops and inner is body[-1] else None
+    if len(body) != _TEST_AND_RETURN or inner is not body[-1]:
+        return None
+    return "unboxed" if any(isinstance(one, ast.If) and _asks_for_box(one.test) for one in body) else None
 
 
 def _kind(node: ast.AST) -> bool:
@@ -261,17 +252,3 @@ def _maps(site: Site, called: ast.expr) -> bool:
     if not _MAPPING.search(last_name(called)):
         return False
     return not any(isinstance(one, Api) and one.name in _NO_TREE for one in options(site.value(called)))
-
-
-def _used_as_specs(file: FileFacts, call: ast.Call) -> bool:
-    """Whether the result of a call gets a name of specs, or is given as such."""
-    parent = file.parent(call)
-    match parent:
-        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]) | ast.AnnAssign(target=target):
-            return bool(_SPEC.search(last_name(target)))
-        case ast.keyword(arg=str() as name):
-            return bool(_SPEC.search(name))
-        case ast.Return():
-            function = file.home(call).function()
-            return function is not None and bool(_SPEC.search(function.name))
-    return False

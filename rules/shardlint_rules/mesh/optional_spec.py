@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import leaves
-from shardlint.model.reach import lookup
 from shardlint.model.values import (
     Assumed,
     CallResult,
@@ -18,6 +18,7 @@ from shardlint.model.values import (
     Items,
     Leaves,
     Parameter,
+    Place,
     Table,
     Value,
     options,
@@ -43,23 +44,19 @@ _NONE = Constant(None)
 
 
 class OptionalSpec(Rule):
-    """A spec that may be `None` is given to what takes no `None`.
+    """A spec that is `None` is passed to a function that doesn't take `None`.
 
-    ## What it does
-    Reports `NamedSharding(mesh, spec)`, `with_sharding_constraint`, `reshard` and the conversions of `multihost_utils`
-    where the spec is `None` on some way: a parameter or field whose default is `None`, one branch of a condition, a
-    leaf of a tree of specs. It is quiet where any test of the function asks about the spec. By default where it is None
-    on every way, and where the project makes an object without the field that holds the spec.
+    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the others
+    raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
 
-    ## Why it hurts
-    `None` is not "replicated": that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the others
-    ValueError, and only on the way that nobody tried: the call without a spec, the configuration without an axis.
-    Under `jax.set_mesh`, `with_sharding_constraint` takes `None` for `PartitionSpec()`: every device gets the whole
-    array.
+    ## Reports
+    - proven: `NamedSharding`, `with_sharding_constraint`, `reshard` or a conversion of `multihost_utils` with a spec
+      that is `None`, with `None` in a tree of specs, or with a parameter that a call leaves `None`.
+    - `left-out` (likely): a field whose default is `None`, of a class that the project instantiates without the field.
 
-    ## Evidence
-    The proof runs it. `jit` takes `None` in its shardings, `device_put` as its target, and `shard_map` as a spec: they
-    are left alone.
+    ## Limits
+    Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and
+    `shard_map` as a spec.
     """
 
     code = "SL319"
@@ -68,6 +65,9 @@ class OptionalSpec(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     assumes = True
     likely = ("left-out",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "left-out": "The object that is made without the field comes here."
+    }
     triggers = (Calls(*_TAKING),)
     forms = ("call",)
     fixes = "none"
@@ -80,27 +80,24 @@ class OptionalSpec(Rule):
             return
         if part_of_spec(site, node):
             return  # a tuple: SL305 and SL326 speak of it
-        found = self._why(site, node)
-        if found is None:
-            return
-        why, certainty = found
-        form = "" if certainty is Certainty.PROVEN else "default"
-        left_out = _left_out(site, node) if form else None
-        if left_out is not None:
-            form, why = "left-out", "None where it is left out"
-        kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
         constraint = site.api == "jax.lax.with_sharding_constraint"
         if constraint and site.context.contexts:
-            return  # there None is taken for PartitionSpec()
-        where = " where no mesh is set, and under jax.set_mesh it gathers the array" if constraint else ""
+            return  # there None means PartitionSpec()
+        form, why = "", self._why(site, node)
+        if why is None:
+            form, why = "left-out", self._left_out(site, last)
+        if why is None:
+            return
+        kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
+        where = ", and gathers the array under jax.set_mesh" if constraint else ""
         yield site.finding(
             node,
-            f"On {site.release('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
-            label=why,
-            help="write PartitionSpec() for replicated, or leave the call out where there is no spec",
-            certainty=certainty,
+            f"On {site.release('jax')} `{site.api.rpartition('.')[2]}` raises {kind} for a spec that is None{where}.",
+            label="None here",
+            help="write PartitionSpec() for replicated, or skip the call if there is no spec",
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=left_out or "",
+            why=why,
         )
 
     def _spec(self, site: Site) -> ast.expr | None:
@@ -109,45 +106,47 @@ class OptionalSpec(Rule):
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
         return site.argument(_TAKING[site.api])
 
-    def _why(self, site: Site, node: ast.expr) -> tuple[str, Certainty] | None:
-        """Why the spec may be None, and how sure that is."""
+    def _why(self, site: Site, node: ast.expr) -> str | None:
+        """Why the spec surely is None in some call; None if it may not be."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            # `spec or default` is None only where the last one is.
+            # `spec or default` is None only if the last one is.
             return self._why(site, node.values[-1])
-        value = site.program.evaluator.trees.expanded(site.value(node))
+        evaluator = site.program.evaluator
+        strict = evaluator.strict.value(Place(site.file, node)) if isinstance(evaluator, Assuming) else None
+        if isinstance(strict, Parameter) and _default_is_none(strict):
+            return None  # a call may leave it out that does not come here
+        value = evaluator.trees.expanded(site.value(node))
         found = options(value)
         if len(found) == 1 and isinstance(found[0], Parameter):
             return self._parameter(site, found[0])
         if found == (_NONE,):
-            # A literal None in NamedSharding is SL305's.
+            # SL305 reports a literal None in NamedSharding.
             literal = isinstance(node, ast.Constant)
-            return None if literal and site.api not in _CONVERTED else ("this is None", Certainty.PROVEN)
+            return None if literal and site.api not in _CONVERTED else f"`{site.shown(node)}` is None"
         if site.api in (*_CONVERTED, *_PUT) and _holds_none(value):
-            return "a spec in this tree is None", Certainty.PROVEN
-        if _NONE in found and _none_here(site.file, node):
-            return "this is None on one way", Certainty.POSSIBLE
-        defaults = [one for one in found if isinstance(one, Assumed) and one.value == _NONE]
-        return (f"None if it is not given: {defaults[0].why}", Certainty.POSSIBLE) if defaults else None
+            return "a spec in this tree is None"
+        return None
 
-    def _parameter(self, site: Site, parameter: Parameter) -> tuple[str, Certainty] | None:
-        """A parameter whose default is None, unless all its calls give it."""
-        if not _default_is_none(parameter):
+    def _parameter(self, site: Site, parameter: Parameter) -> str | None:
+        """A parameter whose default is None, and that a call leaves out which surely leads here."""
+        if not _default_is_none(parameter) or _NONE not in site.program.callers.seen(parameter):
             return None
-        left_out = any(option == _NONE for option in options(site.program.followed(parameter)))
-        if not left_out and not isinstance(site.program.followed(parameter), Parameter):
+        # None that comes from an outer function's parameter may come in a call that nobody makes.
+        owner = parameter.place.file.home(parameter.place.node).function()
+        if owner is None or not met_by_every_call(site.file, site.call, owner.node):
             return None
-        here = _NONE in site.program.callers.seen(parameter)
-        if left_out or here:
-            # None that comes from an outer function's parameter may come on a way that nobody takes.
-            owner = parameter.place.file.home(parameter.place.node).function()
-            met = here and owner is not None and met_by_every_call(site.file, site.call, owner.node)
-            certainty = Certainty.PROVEN if met else Certainty.POSSIBLE
-            return f"a call leaves `{parameter.name}` out, and its default is None", certainty
-        return f"the default of `{parameter.name}` is None", Certainty.POSSIBLE
+        return f"a call leaves out `{parameter.name}`, whose default is None"
+
+    def _left_out(self, site: Site, node: ast.expr) -> str | None:
+        """The call that makes an object without the field that holds the spec, if its default is None."""
+        found = options(site.program.evaluator.trees.expanded(site.value(node)))
+        if not any(isinstance(one, Assumed) and one.value == _NONE for one in found):
+            return None
+        return _call_without_field(site, node)
 
 
-def _left_out(site: Site, node: ast.expr) -> str | None:
-    """Where an object of the class that holds the spec is made without it, in words."""
+def _call_without_field(site: Site, node: ast.expr) -> str | None:
+    """The call that makes an object of the class without the field that holds the spec, in words."""
     if not isinstance(node, ast.Attribute):
         return None
     for one in options(site.value(node.value)):
@@ -166,7 +165,7 @@ def _left_out(site: Site, node: ast.expr) -> str | None:
                     continue
                 if not made.call.may_have(node.attr, names):
                     where = f"{end.place.file.path.name}:{call.lineno}"
-                    return f"`{cls.place.node.name}(...)` at {where} leaves `{node.attr}` out, and its default is None"
+                    return f"`{cls.place.node.name}(...)` at {where} leaves out `{node.attr}`, whose default is None"
     return None
 
 
@@ -176,37 +175,6 @@ def _default_is_none(parameter: Parameter) -> bool:
         if binding.node is parameter.place.node:
             return isinstance(binding.value, ast.Constant) and binding.value.value is None
     return False
-
-
-def _none_here(file: FileFacts, node: ast.expr) -> bool:
-    """Whether the None is written in the function: what a helper gives on some way may be meant for other callers."""
-    if isinstance(node, ast.IfExp):
-        return any(isinstance(part, ast.Constant) and part.value is None for part in (node.body, node.orelse))
-    if not isinstance(node, ast.Name):
-        return False
-    bindings, _ = lookup(file, node, node.id)
-    around = {file.text(test) for test, _ in _conditions(file, node)}
-    written = [
-        one.value
-        for one in bindings
-        if one.kind == "assign"
-        and one.value is not None
-        and not any(not holds and file.text(test) in around for test, holds in _conditions(file, one.value))
-    ]
-    return any(
-        (isinstance(value, ast.Constant) and value.value is None)
-        or (isinstance(value, ast.IfExp) and _none_here(file, value))
-        for value in written
-    )
-
-
-def _conditions(file: FileFacts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """The tests of the `if` around a node, and whether they hold there."""
-    inner = node
-    for outer in file.ancestors(node):
-        if isinstance(outer, ast.If) and inner is not outer.test:
-            yield outer.test, inner in outer.body
-        inner = outer
 
 
 def _holds_none(value: Value) -> bool:

@@ -34,27 +34,21 @@ class _Seen:
 
 
 class SpecIsNoTuple(Rule):
-    """A `PartitionSpec` is compared with a tuple, or asked whether it is one.
+    """A `PartitionSpec` is compared with a tuple, or tested for being one.
 
-    ## What it does
-    Reports `spec == (...)`, `spec != (...)` and unittest's `assertEqual(spec, (...))` where one side is a spec
-    (`x.sharding.spec`, one that is made here, a parameter annotated so) and the other a tuple, from jax 0.10 on;
-    comparisons with a list, on every release; and `isinstance(spec, tuple)` where nothing asks for `PartitionSpec`
-    too, from jax 0.6.1 on.
+    Since jax 0.10 a spec is equal to no tuple, and since 0.6.1 it is not an instance of `tuple`. Tests fail after an
+    upgrade, and a program that branches on the comparison reshards at every step, or never.
 
-    ## Why it hurts
-    The comparison is False however alike the two are: tests fail after an upgrade, and where a program branches
-    on it, what should be resharded is left alone, or all of it is moved again at every step. `isinstance` takes the
-    branch of what is no spec.
+    ## Reports
+    - proven: `spec == (...)`, `spec != (...)` and `assertEqual(spec, (...))` from jax 0.10 on. The spec is
+      `x.sharding.spec` or one made in the program.
+    - proven: a comparison with a list, on every release.
+    - proven: `isinstance(spec, tuple)` from jax 0.6.1 on, unless it tests for `PartitionSpec` too.
+    - `annotated` (possible): the same for a parameter that is annotated as a spec.
 
-    ## Fix safety
-    Safe: `spec == PartitionSpec(...)`, or `tuple(spec) == names` where the tuple is a name, says on every release what
-    the comparison said before jax 0.10, and `isinstance(spec, (tuple, PartitionSpec))` what `isinstance(spec, tuple)`
-    said before 0.6.1.
-
-    ## Evidence
-    Asked of jax 0.4.38 (a tuple), 0.6.2 and 0.8.3 (no tuple, equal to one), 0.10.2 and 0.12 (neither); jax's changelog
-    for 0.6.1 and 0.10.0. A spec was never equal to a list.
+    ## Fix
+    Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or `isinstance(spec, (tuple,
+    PartitionSpec))`. Each gives on every release the answer of the older ones.
     """
 
     code = "SL339"
@@ -74,27 +68,25 @@ class SpecIsNoTuple(Rule):
             if seen.kind == "isinstance":
                 if not site.allows("jax", ">=0.6.1"):
                     continue
-                since, says = "0.6.1", "is no tuple"
+                mistake, why = "is no tuple", "since jax 0.6.1 PartitionSpec is no subclass of tuple"
             elif listed:
-                since, says = "", "is equal to no list"
+                mistake, why = "equals no list", "a PartitionSpec was never equal to a list"
             elif site.allows("jax", ">=0.10"):
-                since, says = "0.10", "is equal to no tuple"
+                mistake, why = "equals no tuple", "since jax 0.10 a PartitionSpec is equal to specs only"
             else:
                 continue
-            on = f"On {site.release('jax')} a PartitionSpec {says}" + (
-                f", since jax {since}" if since else ""
-            )
             called = isinstance(seen.whole, ast.Call) and seen.kind == "equal"
             yield site.finding(
                 seen.whole,
-                f"{on}: this {'raises AssertionError' if called else f'is {seen.answer}'}, whatever the spec says.",
-                label="this fails" if called else f"always {seen.answer}",
+                f"This {'always raises AssertionError' if called else f'is always {seen.answer}'}: a `PartitionSpec` "
+                f"{mistake}.",
+                label="always fails" if called else f"always {seen.answer}",
                 help=_help(site, seen),
                 fix=_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
                 harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,
                 certainty=Certainty.POSSIBLE if seen.why else Certainty.PROVEN,
                 form="annotated" if seen.why else "",
-                why=seen.why,
+                why="; ".join(filter(None, (why, seen.why))),
             )
 
 

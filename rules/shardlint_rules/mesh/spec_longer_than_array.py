@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.evaluator.trees import together
 from shardlint.model.mesh.meshes import Spec, leaves
-from shardlint.model.shapes import shape_of, shape_of_value
+from shardlint.model.shapes import Shape, shape_of, shape_of_value
 from shardlint.model.values import CallResult, Constant, Place, Value, options, settled
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._any_rank import MAKING, any_rank, any_shape, rank_at_most
+from shardlint_rules.mesh._any_rank import MAKING, any_shape, rank_at_most
 from shardlint_rules.mesh._initializers import (
     ANNOTATING,
     KEYWORDS,
@@ -33,35 +34,35 @@ _GIVEN = {
 class SpecLongerThanArray(Rule):
     """A spec has more entries than its array has dimensions.
 
-    ## What it does
-    Reports a `PartitionSpec` in `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with more
-    entries than the array beside it has dimensions, where literals tell how many those are. A `None` at the
-    end counts too, and a number or scalar array has no dimension at all. Also the names of `with_partitioning`
-    (linen's and nnx's) and `nn.with_logical_partitioning` around an initializer that makes an array of fewer
-    dimensions: that of a layer's parameter (the kernel's names for `bias_init`), of `self.param(name, init, shape)`,
-    or of `init(key, shape)`, also where a helper is given the names; and those of `nnx.Param(array, sharding=...)`.
+    The sharding itself is accepted. The call that applies it to the array raises `ValueError: ... is only valid for
+    values of rank at least 3`.
 
-    ## Why it hurts
-    `ValueError: ... is only valid for values of rank at least 3, but was applied to a value of rank 2`. The
-    sharding itself is accepted, so nothing is seen until the array meets it. The functions that make arrays take the
-    sharding too (on a mesh with Explicit axes not since jax 0.12): then `device_put` and `jit` refuse it later. `P()`
-    is replicated for every rank.
+    ## Reports
+    - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of an array whose rank literals determine.
+      A `None` at the end of the spec counts, and a scalar has no dimension.
+    - proven: the names of `with_partitioning` or `nn.with_logical_partitioning` around an initializer of fewer
+      dimensions, and the names of `nnx.Param(array, sharding=...)`.
+    - `in-calls` (likely): the same for an array that one of the callers passes.
+    - `any-shape` (likely): `P(None)` for an array that is built with the shape of an array of any rank.
+    - `rank-tested` (possible): a spec that is longer than a test around the call allows (`if x.ndim == 0:`).
 
-    ## Fix safety
-    Safe, and offered where only `None`s are too many: a spec may be shorter than the array, and `P()` says of
-    every array what `P(None)` says of those with a dimension. Which axis is too many is yours to say.
+    ## Write instead
+    `P()`, which is replicated for every rank.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Arrays whose dimensions the text does not tell
-    are left alone. The possible finding is left out where the code asks for the rank, where it
-    uses the array as one with dimensions, or where names (`batch`), annotations or callers say that it has some.
-    `jax.reshard` takes such a spec on a mesh with Auto axes, and is left alone.
+    ## Fix
+    Removes the `None`s that are too many. An axis that is too many is left to you.
+
+    ## Limits
+    `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.
     """
 
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
     likely = ("any-shape", "in-calls")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "in-calls": "The call runs with the defaults of its parameters."
+    }
     assumes = True
     triggers = (
         Calls(*_GIVEN, *MAKING),
@@ -96,18 +97,16 @@ class SpecLongerThanArray(Rule):
         if _is_left_alone(site, site.value(array)):
             return
         shape = None if site.api in MAKING else shape_of(site.program.evaluator, Place(site.file, array))
-        if shape is None and site.wants("rank-tested", "any-rank", "any-shape"):
+        if shape is None and site.wants("rank-tested", "any-shape"):
             yield from self._unproven(site, array, sharding, spec)
         if shape is None or len(shape) >= len(spec.entries):
             return
-        has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
-        entries = "1 entry" if len(spec.entries) == 1 else f"{len(spec.entries)} entries"
         yield site.finding(
             sharding,
-            f"On {site.release('jax')} this raises ValueError: `{site.text(array)}` has {has}, "
-            f"and {spec.place.text()} has {entries}.",
-            label=f"{entries} for an array of {has}",
-            help="write at most one entry a dimension",
+            f"This raises ValueError: `{_short(site, array)}` has {_dimensions(shape)}, its spec {_entries(spec)}.",
+            label=f"{_entries(spec)}, {_dimensions(shape)}",
+            help="write at most one entry per dimension",
+            why=f"the spec is {_one_line(spec)}, and on {site.release('jax')} None counts as an entry",
             fix=self._fix(site, spec, len(shape)),
         )
 
@@ -123,13 +122,12 @@ class SpecLongerThanArray(Rule):
             shape = shape_of_value(evaluator, leaf) if spec is not None and not spec.open else None
             if spec is None or shape is None or len(shape) >= len(spec.entries):
                 continue
-            has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
             yield site.finding(
                 sharding,
-                f"On {site.release('jax')} this raises ValueError: the array at {path} has {has}, and "
-                f"{spec.place.text()} has {len(spec.entries)} entries.",
-                label=f"{len(spec.entries)} entries for an array of {has}, at {path}",
-                help="write at most one entry a dimension",
+                f"This raises ValueError: leaf `{path}` has {_dimensions(shape)}, its spec {_entries(spec)}.",
+                label=f"{_entries(spec)} for `{path}`",
+                help="write at most one entry per dimension",
+                why=f"the spec is {_one_line(spec)}, and on {site.release('jax')} None counts as an entry",
             )
             return
 
@@ -139,47 +137,49 @@ class SpecLongerThanArray(Rule):
         has = "one dimension" if found.dimensions == 1 else f"{found.dimensions} dimensions"
         yield site.finding(
             found.node,
-            f"On {site.release('flax')} the sharding that is made of them raises ValueError when the model is "
-            "initialized with it.",
-            label=f"{found.names} names for a {found.parameter} of {has}",
-            help="give one name for each dimension",
+            f"Initializing the model raises ValueError: {found.names} axis names for a `{found.parameter}` of {has}.",
+            label=f"{found.names} names",
+            help="write one name per dimension",
+            why=f"on {site.release('flax')} each name is one entry of the spec of this parameter",
         )
 
     def _unproven(self, site: Site, array: ast.expr, sharding: ast.expr, spec: Spec) -> Iterator[Finding]:
-        """What names, uses and tests tell of an array whose dimensions no literal tells."""
-        most = rank_at_most(site, array) if site.api not in MAKING else None
+        """A finding for an array whose rank a test bounds, or whose shape may be any."""
         replicated = all(entry.known and not entry.axes and not entry.unconstrained for entry in spec.entries)
-        if most is not None:
-            why = f"for an array of rank {most} or less" if most else "for an array without dimensions"
-            found = most < len(spec.entries)
-        else:
-            why = (any_shape if site.api in MAKING else any_rank)(site, array) or ""
-            # A caller that gives the entries knows how many dimensions there are.
-            starred = any(isinstance(one, ast.Starred) for one in getattr(spec.place.node, "args", ()))
-            found = bool(why) and replicated and len(spec.entries) == 1 and not starred
-        if not found:
-            return
-        written = spec.place.text()
-        written = written if "\n" not in written else "the spec"
-        if site.api in MAKING:
-            harm = (
-                "gives an array without dimensions a sharding that device_put and jit refuse with ValueError"
-            )
-        else:
-            harm = (
-                "raises ValueError for an array without dimensions" if most is None else "raises ValueError"
-            )
-        yield site.finding(
-            spec.place.node if replicated and spec.place.file is site.file else sharding,
-            f"On {site.release('jax')} this {harm}: {written} asks for {len(spec.entries)}.",
-            label=why,
-            help="write P(): replicated, for every rank"
+        node = spec.place.node if replicated and spec.place.file is site.file else sharding
+        help = (
+            "write P(), which is replicated for every rank"
             if replicated
-            else "write at most one entry a dimension",
+            else "write at most one entry per dimension"
+        )
+        fix = self._fix(site, spec, 0) if replicated else None
+        if site.api not in MAKING:
+            most = rank_at_most(site, array)
+            if most is not None and most < len(spec.entries):
+                yield site.finding(
+                    node,
+                    f"This raises ValueError: `{_short(site, array)}` has at most {most} dimensions, its spec "
+                    f"{_entries(spec)}.",
+                    help=help,
+                    certainty=Certainty.POSSIBLE,
+                    form="rank-tested",
+                    why="a test around the call bounds the rank",
+                    fix=fix,
+                )
+            return
+        why = any_shape(site, array)
+        # A caller that passes the entries knows the rank.
+        starred = any(isinstance(one, ast.Starred) for one in getattr(spec.place.node, "args", ()))
+        if why is None or not replicated or len(spec.entries) != 1 or starred:
+            return
+        yield site.finding(
+            node,
+            f"`device_put` and jit refuse a scalar that gets {_one_line(spec)}: the spec has one entry too many.",
+            help=help,
             certainty=Certainty.POSSIBLE,
-            form="rank-tested" if most is not None else "any-shape" if site.api in MAKING else "any-rank",
-            why="the shape is taken from an array that may have any rank" if site.api in MAKING else "",
-            fix=self._fix(site, spec, 0) if replicated else None,
+            form="any-shape",
+            why=f"{why}, also none",
+            fix=fix,
         )
 
     def _spec(self, site: Site, node: ast.expr) -> Spec | None:
@@ -215,3 +215,21 @@ def _is_left_alone(site: Site, value: Value) -> bool:
     """Whether filter_shard is given what is no array but a number of Python, which it hands on as it is."""
     found = options(value)
     return site.api == "equinox.filter_shard" and all(isinstance(settled(one), Constant) for one in found)
+
+
+def _dimensions(shape: Shape) -> str:
+    return {0: "no dimension", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
+
+
+def _entries(spec: Spec) -> str:
+    return "one entry" if len(spec.entries) == 1 else f"{len(spec.entries)} entries"
+
+
+def _one_line(spec: Spec) -> str:
+    return " ".join(spec.place.text().split())
+
+
+def _short(site: Site, array: ast.expr) -> str:
+    """An array as a message quotes it: in no more than a few words."""
+    text = site.shown(array)
+    return text if len(text.split()) < 5 else text.split("(")[0] + "(...)"

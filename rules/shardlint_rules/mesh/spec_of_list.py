@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.listed import listed
@@ -26,7 +26,6 @@ _OF_ARRAY = regex(
 _ONE = regex(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
 # Axes over which people split the batch, and those over which they split the parts of a layer.
 _OF_BATCH = frozenset("data dp ddp batch replica replica_dcn dcn fsdp zero host node".split())
-_TWO = 2
 _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads expert ep".split())
 
 
@@ -36,39 +35,39 @@ class _Held:
 
     items: tuple[str | None, ...]
     why: str = ""
-    listed: bool = False
-    """Whether only the name leads there."""
     kind: str = "tuple"
 
 
 class SpecOfList(Rule):
-    """`PartitionSpec(names)` where `names` lists an axis for each dimension.
+    """`PartitionSpec(names)` with a list of names shards only the first dimension.
 
-    ## What it does
-    Reports `PartitionSpec(x)` with one argument that holds several axes of which one splits a batch and another one a
-    layer (`["data", "tensor"]`), or that is called a spec, sharding or the axes of an activation, weight or the like,
-    or that is spread elsewhere: `PartitionSpec(*x)`, or that the function fills with None for some dimensions
-    (`[None] * x.ndim`). What `x` holds is read off constants, fields, and what Python and
-    YAML files of the project have under its name. Also `P(("fsdp", "mp"))` in a file that has `P(("mp", "fsdp"))` too.
-
-    ## Why it hurts
-    A list or tuple is one entry: all of its axes split the first dimension, and the other dimensions are replicated.
+    A list or tuple is one entry: all of its axes shard the first dimension, and the other dimensions are replicated.
     Nothing is raised while the first dimension is divisible by them all.
 
-    ## Fix safety
-    Unsafe: `PartitionSpec(*x)` shards the array as the list reads, which it was not before.
+    ## Reports
+    - `by-dimension` (likely): `P(x)` of a list that the function fills with `None` for some dimensions (`[None] *
+      x.ndim`).
+    - `by-name` (likely): `P(x)` of several axes where `x` is called a spec or sharding, or has a batch axis and a
+      model axis and the name of an activation or weight. The values are read from constants, fields, and the Python
+      and YAML files of the project.
+    - `list` (likely): `P(x)` of another list with several axes.
 
-    ## Evidence
-    The proof runs it: the first dimension is split eight ways, the second one not at all. Axes of a batch or of a
-    whole mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry, and left alone, as are more names than the array
-    has dimensions, and a tuple of which neither its array nor its name tells how many dimensions it is for.
+    ## Fix
+    Writes `PartitionSpec(*x)`. Unsafe, since the array is sharded differently.
+
+    ## Limits
+    Axes of a batch or of the mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry and not reported. Neither are
+    more names than the array has dimensions, and a tuple of unclear rank.
     """
 
     code = "SL318"
     name = "spec-of-a-list"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("by-dimension", "by-name", "list", "both-orders")
+    likely = ("by-dimension", "by-name", "list")
+    assumptions: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        likely, "The list has one axis for each dimension."
+    )
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "unsafe"
@@ -82,9 +81,6 @@ class SpecOfList(Rule):
         if filled:
             yield self._finding(site, node, _Held(()), "by-dimension", filled)
             return
-        if isinstance(node, ast.Tuple) and site.wants("both-orders"):
-            yield from self._both_orders(site, node)
-            return
         name = _name(node)
         if not name or asked_about(site.file, node, owner=False):
             return
@@ -94,46 +90,13 @@ class SpecOfList(Rule):
                 yield self._finding(site, node, held, *found)
                 return
 
-    def _both_orders(self, site: Site, node: ast.Tuple) -> Iterator[Finding]:
-        """`P(("fsdp", "mp"))` beside `P(("mp", "fsdp"))`: as one entry the order of two axes tells nothing."""
-        axes = [
-            one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)
-        ]
-        if len(axes) != _TWO or len(node.elts) != _TWO or site.program.project.is_test(site.file.path):
-            return
-        if not (_OF_BATCH & {*axes} and _OF_MODEL & {*axes}):
-            return
-        turned = r"\(\s*\(\s*[\"']{}[\"']\s*,\s*[\"']{}[\"']\s*,?\s*\)\s*,?\s*\)".format(
-            *map(re.escape, axes[::-1])
-        )
-        if re.search(r"\b(?:P|PS|PartitionSpec)" + turned, site.file.source.text) is None:
-            return
-        inner = ", ".join(site.text(one) for one in node.elts)
-        whole = f"{site.text(site.call.func)}({inner})"
-        reason = "the array is sharded otherwise than before"
-        yield site.finding(
-            node,
-            f"On {site.release('jax')} both axes split the first dimension; the others are replicated.",
-            label="a tuple is one entry",
-            help=f"write {whole} for one axis a dimension",
-            certainty=Certainty.POSSIBLE,
-            form="both-orders",
-            why="the file has a spec with the two axes in the other order too, as weights that are turned round have",
-            fix=site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, inner)], reason),
-        )
-
     def _form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
         """Why a list is one for several dimensions: the form, and in words."""
         axes = {one for one in held.items if one is not None}
         if len(held.items) < 2:
             return None
-        text = re.escape(site.text(node))
-        if re.search(rf"\*\s*{text}\b", site.file.source.text):
-            return "spread-elsewhere", f"`*{site.text(node)}` stands elsewhere in the file"
         if None in held.items:
-            if not held.listed:
-                return None  # SL306 speaks of it
-            return "holds-none", "one of its entries is None, as a dimension's is"
+            return None  # SL306 reports it
         ranks = [len(shape) for shape in shapes_under_spec(site)]
         if _ONE.search(name) or isinstance(site.scope.node, ast.Lambda):
             return None
@@ -142,11 +105,14 @@ class SpecOfList(Rule):
         # A tuple that is called `spec` may be one entry as well, where no array and no name of one tells.
         is_for_dimensions = held.kind == "list" or _OF_ARRAY.search(name) or ranks
         if _WHOLE.search(name) and is_for_dimensions:
-            return "by-name", "it is called so"
+            return "by-name", f"`{name}` is the name of a spec"
         if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
-            return "by-name", "it is called so, and its axes are of a batch and of a layer"
+            return (
+                "by-name",
+                f"`{name}` is the name of one array, and one axis is for a batch, another for a model",
+            )
         return (
-            ("list", "it is a list, and several axes for one dimension are mostly a tuple")
+            ("list", "several axes of one dimension are usually written as a tuple")
             if held.kind == "list"
             else None
         )
@@ -155,17 +121,15 @@ class SpecOfList(Rule):
         inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
         callee, text = site.text(site.call.func), site.text(inner)
         whole = f"{callee}(*{text})"
-        reason = "the array is sharded otherwise than before"
+        reason = "the array is sharded differently"
         fix = site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, f"*{text}")], reason)
         axes = ", ".join("None" if one is None else f'"{one}"' for one in held.items)
-        said = f"all of {axes} split the first dimension; the others are replicated"
-        if not held.items:
-            said = "all of its axes split the first dimension, and a None among them raises"
+        shown = "its axes" if not held.items or len(axes.split()) > 4 else axes
         return site.finding(
             node,
-            f"On {site.release('jax')} {said}.",
-            label="a list is one entry",
-            help=f"write {whole} for one axis a dimension",
+            f"`{callee}({text})` is one entry: {shown} shard the first dimension, the others are replicated.",
+            label="one entry",
+            help=f"write {whole} for one axis per dimension",
             certainty=Certainty.POSSIBLE,
             form=form,
             why="; ".join(filter(None, [held.why, why])),
@@ -202,14 +166,14 @@ def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
         texts = [part.value for part in one.items if isinstance(part, Constant)]
         axes = tuple(text for text in texts if text is None or isinstance(text, str))
         if not one.open and one.kind in ("list", "tuple") and len(axes) == len(one.items):
-            yield _Held(axes, why, kind=one.kind)
+            yield _Held(axes, why, one.kind)
     if items or any(isinstance(one, Constant) for one in found) or name != _name(inner):
         return
     key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", name)
     if isinstance(inner, ast.Name) and not ("_" in key and _is_parameter(site, inner)):
-        return  # `sharding` is called so everywhere
+        return  # `sharding` is a common name
     for entry in listed(site.program, site.file, key):
-        yield _Held(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`", True)
+        yield _Held(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`")
 
 
 def _is_parameter(site: Site, node: ast.Name) -> bool:

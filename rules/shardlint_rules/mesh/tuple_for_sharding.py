@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
-from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.values import Api, Assumed, ClassValue, Constant, Function, Items, Place, Value, options
+from shardlint.model.values import Assumed, ClassValue, Constant, Function, Items, Place, Value, options
 from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -20,36 +20,33 @@ _NAMED_SO = ("with_sharding_constraint", "sharding_constraint", "constrain", "sh
 _JITS = ("jax.jit", "jax.experimental.pjit.pjit")
 _OF_JIT = ("in_shardings", "out_shardings")
 _RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
-# What a field may be annotated with that is a tuple of axis names.
-_TUPLES = ("builtins.tuple", "typing.Tuple", "flax.typing.Sharding", "flax.typing.LogicalNames")
 
 
 class TupleForSharding(Rule):
-    """A tuple of axis names is given where a sharding is taken.
+    """A tuple of axis names is passed where jax takes a sharding.
 
-    ## What it does
-    Reports `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`: with the tuple written out, under
-    a name, in a field whose default it is, in a field that is annotated as a tuple (`flax.typing.Sharding`), or as a
-    part of a spec: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Such parts are reported in `in_shardings`
-    and `out_shardings` too; where the text does not tell which axes they name, as possible. And parts that are given to
-    a function of the project with such a name, which hands them to jax's.
+    A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's `with_sharding_constraint`
+    functions take such tuples, jax's don't.
 
-    ## Why it hurts
-    A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's own
-    `with_sharding_constraint` functions take such tuples, so this is what is left when a call of theirs becomes one of
-    jax's. An empty tuple, a common default, raises `ValueError`, as `reshard` does for both.
+    ## Reports
+    - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`, also through a name or a field.
+    - proven: a part of a spec as the sharding: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Also in
+      `in_shardings` and `out_shardings`, if it names an axis.
+    - `default` (likely): a field of `self` with such a tuple for its default.
+    - `wrapper` (likely): a part of a spec as the argument of a project function that passes it to jax's constraint.
 
-    ## Evidence
-    The proof runs it. A tuple of shardings for a tuple of arrays is left alone. Parts of a spec were given to
-    `with_sharding_constraint` and to `jit` on jax 0.4.30, 0.4.38, 0.5.3, 0.6.2, 0.7.2, 0.8.3, 0.10.2 and 0.12: all
-    raised `TypeError`, but for `in_shardings` made of None alone, which says nothing of the arrays. Since jax 0.6
-    `spec[1:] + P(None)` is a spec again, and is left alone.
+    ## Limits
+    A tuple of shardings for a tuple of arrays is not reported. Since jax 0.6 `spec[1:] + P(None)` is a spec.
     """
 
     code = "SL326"
     name = "tuple-for-sharding"
     harm = Harm.CRASH
     likely = ("default", "wrapper")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "default": "Some object keeps the default of the field.",
+        "wrapper": "The part of the spec names an axis.",
+    }
     assumes = True
     triggers = (
         Calls(*_TAKING),
@@ -78,15 +75,13 @@ class TupleForSharding(Rule):
         found = options(site.value(node))
         if found and all(_names(one) for one in found):
             # An empty tuple may be the sharding of an empty tuple of arrays.
-            sure = any(isinstance(one, Items) and one.items for one in found)
-            yield self._finding(
-                site, node, "", Certainty.PROVEN if sure else Certainty.POSSIBLE, "" if sure else "empty"
-            )
+            if any(isinstance(one, Items) and one.items for one in found):
+                yield self._finding(site, node, "", Certainty.PROVEN, "")
             return
-        field = _field(site, node) if site.wants("annotated", "default") else None
-        if field is not None and not asked_about(site.file, node):
-            why, form = field
-            yield self._finding(site, node, why, Certainty.POSSIBLE, form)
+        owner = _owner_of_default(site, node) if site.wants("default") else ""
+        if owner and not asked_about(site.file, node):
+            why = f"the field of `{owner}` has a tuple for its default"
+            yield self._finding(site, node, why, Certainty.POSSIBLE, "default")
 
     def _of_wrapper(self, site: Site) -> Iterator[Finding]:
         """A part of a spec that a function of the project hands to jax's constraint."""
@@ -102,7 +97,11 @@ class TupleForSharding(Rule):
                 return
         if last_name(call.func) in _NAMED_SO:
             yield self._finding(
-                site, part, f"`{last_name(call.func)}` gives it to jax.lax's", Certainty.POSSIBLE, "wrapper"
+                site,
+                part,
+                f"`{last_name(call.func)}` passes it to jax's constraint",
+                Certainty.POSSIBLE,
+                "wrapper",
             )
 
     def _of_jit(self, site: Site) -> Iterator[Finding]:
@@ -113,16 +112,13 @@ class TupleForSharding(Rule):
             for node in _parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
                     yield self._finding(site, node, "", Certainty.PROVEN, "")
-                elif site.wants("part"):
-                    why = f"`{site.text(node)}` is a tuple, which raises where it names an axis"
-                    yield self._finding(site, node, why, Certainty.POSSIBLE, "part")
 
     def _finding(self, site: Site, node: ast.expr, why: str, certainty: Certainty, form: str) -> Finding:
-        kind = "TypeError" if site.api in _RAISING_TYPE and form != "empty" else "an error"
+        raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
-            label="a tuple of axis names is not a sharding",
+            f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
+            label="a tuple, not a sharding",
             help="write PartitionSpec(*names)",
             certainty=certainty,
             form="" if certainty is Certainty.PROVEN else form,
@@ -180,27 +176,27 @@ def _full(value: Value) -> bool:
     return isinstance(value, Items) and bool(value.items)
 
 
-def _field(site: Site, node: ast.expr) -> tuple[str, str] | None:
-    """Why a field of the object holds a tuple: its default, or its annotation; and the form."""
+def _short(site: Site, node: ast.expr) -> str:
+    text = site.shown(node)
+    return text if len(text.split()) < 5 else "it"
+
+
+def _owner_of_default(site: Site, node: ast.expr) -> str:
+    """The class whose default for a field of `self` is a tuple of names; empty if it is another one."""
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
-        return None
+        return ""
     scope = site.scope.function()
     while scope is not None and (scope.parent is None or scope.parent.kind != "class"):
         scope = scope.parent.function() if scope.parent is not None else None
     if scope is None or scope.parent is None:
-        return None
+        return ""
     evaluator = site.program.evaluator
     fields = evaluator.classes.objects.fields(ClassValue(Place(site.file, scope.parent.node)))
     if node.attr not in fields:
-        return None
+        return ""
     binding, owner = fields[node.attr]
     default = evaluator.classes.objects.default(binding, Place(owner.place.file, binding.node))
     inner = default.value if isinstance(default, Assumed) else default
     if inner is not None and _names(inner):
-        return f"`{node.attr}` of `{owner.node.name}` has a tuple for its default", "default"
-    if binding.annotation is None or inner is not None:
-        return None
-    kinds = annotated(evaluator, Place(owner.place.file, binding.annotation))
-    if kinds and all(isinstance(kind, Api) and kind.name in _TUPLES for kind in kinds):
-        return f"`{node.attr}` of `{owner.node.name}` is annotated as a tuple of names", "annotated"
-    return None
+        return owner.node.name
+    return ""

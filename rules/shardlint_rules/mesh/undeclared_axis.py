@@ -29,6 +29,7 @@ from shardlint_rules.shard_map.runs import runs
 _SPEC = "jax.sharding.PartitionSpec"
 _MESHES = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
 _NEAR = 0.7
+_COLLECTIVE = "This collective raises in the `shard_map`"
 
 
 @dataclass(frozen=True)
@@ -43,34 +44,23 @@ class _Named:
 
 
 class UndeclaredAxis(Rule):
-    """A mesh axis is named that is not among those of the project.
+    """A mesh axis is not among the axes of the project.
 
-    ## What it does
-    Where the setting `axis-names` lists the mesh axes of the project, reports every other name in a `PartitionSpec`, in
-    the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`, in `axis_names` and `auto` of `shard_map`, and in a
-    collective that runs under `shard_map`. Without the setting nothing is reported.
+    The setting `axis-names` lists the mesh axes of the project. Over a mesh of these axes, a sharding with another
+    name raises `ValueError: Resource axis ... is not found in mesh`, and a collective raises when it is traced.
 
-    Names that are no mesh axes are left alone: logical names (where the files that run together have rules for such
-    names, only specs that are given to `NamedSharding`, a constraint, `device_put`, a jit or `shard_map` count), and
-    the axes of `pmap` and of `vmap`. Of a spec that is given to nothing known, and holds neither one of the
-    project's axes nor a name that is nearly one, a finding is possible. In a collective that no `shard_map` in sight
-    leads to, only a name that is nearly one of the project's axes is reported. SL301 and SL406 say more where the mesh
-    is known. Tests make small meshes with axes of their own: in them, too, only a name that is nearly one of the
-    project's is reported.
+    ## Reports
+    - proven: every other name in a `PartitionSpec`, in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`, in
+      `axis_names` and `auto` of `shard_map`, and in a collective that runs under `shard_map`.
+    - possible: a spec that is passed to no known function and has neither an axis of the project nor a similar name.
 
-    ## Why it hurts
-    Over a mesh of the project's axes a sharding with another name raises `ValueError: Resource axis ... is not
-    found in mesh` when it is made, and a collective raises when it is traced. A mesh with another name raises so for
-    every spec written for the project's axes that it lacks. Where meshes come from a registry or a configuration,
-    nothing else shows it before a run.
+    ## Fix
+    Replaces a literal name by the one axis of the project that is similar. Unsafe, since another axis may be meant.
 
-    ## Fix safety
-    Unsafe, and offered only for a name that is written out where exactly one of the project's axes is nearly the same,
-    and does not stand beside it: the settings do not show that this one was meant.
-
-    ## Evidence
-    Run on jax 0.4.38 to 0.12, over a mesh that lacks the name: NamedSharding, a constraint, and specs, `axis_names`,
-    `auto` and a collective of `shard_map`.
+    ## Limits
+    Logical names and the axes of `pmap` and `vmap` are not reported. In tests, and in a collective outside a known
+    `shard_map`, only a name that is similar to an axis of the project is. SL301 and SL406 report an axis of a known
+    mesh.
     """
 
     code = "SL340"
@@ -81,7 +71,7 @@ class UndeclaredAxis(Rule):
     triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)))
     forms = ("call", "partial")
     fixes = "unsafe"
-    by_hand = "which axis is meant is for the author to decide"
+    by_hand = "no single axis of the project is similar"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each name that is not among the project's axes."""
@@ -104,14 +94,14 @@ class UndeclaredAxis(Rule):
                     Safety.UNSAFE,
                     f"write {text}",
                     [edit],
-                    why="the settings do not say that this axis was meant",
+                    why="another axis may be meant",
                 )
-        hint = f': did you mean "{meant[0]}"?' if len(meant) == 1 else ""
         return site.finding(
             one.node,
-            f"The axes in its settings (`axis-names`) are {', '.join(axes)}. {one.happens}",
-            label=f'axis "{one.axis}" is not one of this project\'s{hint}',
-            help="name one of them, or add it to the setting",
+            f'{one.happens} over a mesh of the project: "{one.axis}" is not in `axis-names`.',
+            label=f'did you mean "{meant[0]}"?' if len(meant) == 1 else "",
+            help=f"write one of {', '.join(axes)}, or add the axis to the setting axis-names",
+            why=f"the setting lists {', '.join(axes)}; run on {site.release('jax')}",
             fix=fix,
             certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
         )
@@ -138,8 +128,9 @@ def _names(site: Site) -> Iterator[_Named]:
 
 
 def _sharding(site: Site) -> str:
-    raises = "shard_map raises" if site.api == "jax.shard_map" else "a sharding raises ValueError"
-    return f"On {site.release('jax')} {raises} over a mesh of these."
+    return (
+        "`shard_map` raises" if site.api == "jax.shard_map" else "A sharding of this spec raises ValueError"
+    )
 
 
 def _in_taker(site: Site) -> Iterator[_Named]:
@@ -169,7 +160,7 @@ def _in_spec(site: Site) -> Iterator[_Named]:
 
 def _in_mesh(site: Site) -> Iterator[_Named]:
     node = site.argument("axis_names")
-    happens = f"On {site.release('jax')} a spec with one of them that the mesh lacks raises ValueError."
+    happens = "A spec with this axis raises ValueError"
     if node is not None:
         yield from _written(site, node, happens)
 
@@ -179,9 +170,7 @@ def _in_mapped(site: Site) -> Iterator[_Named]:
     for name in ("axis_names", "auto"):
         keyword = site.keyword(name)
         if keyword is not None:
-            yield from _written(
-                site, keyword.value, f"On {site.release('jax')} shard_map raises over a mesh of these."
-            )
+            yield from _written(site, keyword.value, "`shard_map` raises")
     for ran in runs(site):
         for event in ran.events:
             place = event.seen_from(site.file) if event.kind == "collective" else None
@@ -192,7 +181,7 @@ def _in_mapped(site: Site) -> Iterator[_Named]:
                     node = (
                         _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
                     )
-                    yield _Named(node, axis, (), _collective(site))
+                    yield _Named(node, axis, (), _COLLECTIVE)
 
 
 def _in_collective(site: Site) -> Iterator[_Named]:
@@ -205,13 +194,9 @@ def _in_collective(site: Site) -> Iterator[_Named]:
         if keyword is not None
         else next((one.node for one in given if one.file is site.file), None)
     )
-    for one in _written(site, node, _collective(site)) if isinstance(node, ast.expr) else ():
+    for one in _written(site, node, _COLLECTIVE) if isinstance(node, ast.expr) else ():
         if len(_meant(site, one)) == 1 and not bound_by(site, one.axis):
             yield one
-
-
-def _collective(site: Site) -> str:
-    return f"On {site.release('jax')} a collective over another raises in the shard_map of a mesh of these."
 
 
 def _axis_node(site: Site, call: ast.Call, axis: str) -> ast.AST:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.values import CallResult
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
-from shardlint_rules.mesh._biased_layers import biased_by_default
 
 _BIAS = regex(r"(^|[^a-z])(bias|biases|beta)$")
 # These have more than one dimension.
@@ -28,44 +27,30 @@ _LEAF = regex(
 )
 _RULE_NAMES = regex(r"[A-Za-z_]\w*")
 _CATCHES_BIAS = regex(r"bias")
-# What cuts a spec to the dimensions of its array, or asks for these.
-_CUTS = ("ndim", "rank", "is_scalar")
-_LENGTHS = r"(?m)\blen\(\w*(spec|rule|sharding|axes)\w*\)|\blen\([\w.]*shape\) *(>|<|==|!=) *[1-9]"
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """A pattern of names and the spec that parameters with such names get."""
-
-    pattern: str
-    spec: Spec
-    node: ast.expr
 
 
 class WeightSpecForBias(Rule):
-    """A bias gets the spec of the weight beside it, which has one dimension more.
+    """A bias gets the spec of its weight, which has one dimension more.
 
-    ## What it does
-    Reports a `PartitionSpec` of two entries or more that is given to something called a bias, where the weight or
-    kernel of the same name gets the same one; and a partition rule, of a pattern and such a spec, that matches the
-    bias of a layer as well as its kernel: `("mlp/(up|down)", P(None, "model"))`.
+    As soon as a model with this bias is loaded, `ValueError: ... is only valid for values of rank at least 2, but was
+    applied to a value of rank 1` is raised. The same code with `use_bias=False` runs.
 
-    ## Why it hurts
-    `ValueError: ... is only valid for values of rank at least 2, but was applied to a value of rank 1`, as soon as a
-    model with that bias is loaded: the same code with `use_bias=False` runs.
+    ## Reports
+    - `bias` (likely): a `PartitionSpec` of two entries for a bias, where the weight or kernel of the same layer gets
+      the same one.
+    - `bias` (likely): a partition rule with such a spec that matches the bias of a layer as well as its kernel, such
+      as `("mlp/(up|down)", P(None, "model"))`, where a file of the project gives that layer a bias.
 
-    ## Evidence
-    The proof runs it. A rule counts where some file of the project gives a layer of that name a bias, or makes one by
-    that name (`nn.Dense(dim, name="up")`, `self.up = nnx.Linear(...)`) that has a bias by default, and no rule before
-    it takes biases. Biases of attention and of experts, which have more dimensions, layers that are stacked, and rules
-    beside code that asks for dimensions are left alone.
+    ## Limits
+    Biases of attention and of experts, which have more dimensions, and rules after one for biases are not reported.
     """
 
     code = "SL322"
     name = "weight-spec-for-bias"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("bias", "default-bias")
+    likely = ("bias",)
+    assumptions: ClassVar[Mapping[str, str]] = {"bias": "The bias of this layer has one dimension."}
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "none"
@@ -99,12 +84,8 @@ class WeightSpecForBias(Rule):
         for _, beside, other in sorted(weights, key=lambda one: one[0])[:1]:
             theirs = site.spec_of(site.value(other))
             if theirs is not None and _same(theirs, spec):
-                yield self._finding(
-                    site,
-                    f"`{beside}` at line {other.lineno} gets the same spec",
-                    f"{len(spec.entries)} entries for a bias",
-                    "give the bias the spec of its one dimension",
-                )
+                why = f"`{beside}` at line {other.lineno} gets the same spec"
+                yield self._finding(site, f"`{name}`", why, "write the spec of the one dimension of the bias")
                 return
 
     def _in_rules(self, site: Site, pair: ast.Tuple | ast.List, spec: Spec) -> Iterator[Finding]:
@@ -132,25 +113,20 @@ class WeightSpecForBias(Rule):
             _RULE_NAMES.findall(pattern)
         )
         where = site.program.once(site.file, ("biased", names), lambda: _biased(site, names))
-        label, help = "this rule takes the bias of the layer too", "end the pattern in the kernel's name"
         if where is not None:
-            yield self._finding(site, f"{where[0]} gives `{where[1]}` a bias", label, help)
-        elif site.wants("default-bias"):
-            where = site.program.once(
-                site.file, ("biased by default", names), lambda: _by_default(site, names)
+            why = f"{where[0]} gives `{where[1]}` a bias, and the pattern matches it too"
+            yield self._finding(
+                site, f"the bias of `{where[1]}`", why, "end the pattern with the name of the kernel"
             )
-            if where is not None:
-                why = f"`{where[1]}` at {where[0]} has a bias by default"
-                yield self._finding(site, why, label, help, "default-bias")
 
-    def _finding(self, site: Site, why: str, label: str, help: str, form: str = "bias") -> Finding:
+    def _finding(self, site: Site, bias: str, why: str, help: str) -> Finding:
         return site.finding(
             site.call,
-            f"On {site.release('jax')} this raises ValueError where the bias has one dimension.",
-            label=label,
+            f"On {site.release('jax')} placing {bias} raises ValueError: it has one dimension, its spec two entries.",
+            label="a spec for the weight",
             help=help,
             certainty=Certainty.POSSIBLE,
-            form=form,
+            form="bias",
             why=why,
         )
 
@@ -224,15 +200,6 @@ def _dotted(node: ast.AST) -> str:
 
 def _text(site: Site, node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _by_default(site: Site, names: frozenset[str]) -> tuple[str, str] | None:
-    """The same where nothing says that the layer has none, and nothing that runs with the rules asks for dimensions."""
-    if any(site.anywhere(word) for word in _CUTS):
-        return None
-    if any(True for _ in site.program.project.holding(site.file.path, (_LENGTHS,))):
-        return None
-    return biased_by_default(site, names)
 
 
 def _biased(site: Site, names: frozenset[str]) -> tuple[str, str] | None:
