@@ -67,7 +67,7 @@ x = np.ones(8)
             "SL210",
             "which sharding is meant for what is for the author to decide",
         ),
-        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "which axis is meant is for the author to decide"),
+        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "the name is no literal that resembles exactly one axis of the mesh"),
         (
             'jax.shard_map(lambda a, b: a, mesh=mesh, in_specs=(P("data"),), out_specs=P())(x, x)\n',
             "SL405",

@@ -15,8 +15,7 @@ from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_o
 from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
-from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, TOLD, Question, holds
-from shardlint.source.spec_texts import ASKED
+from shardlint.source.searches import BOUND, JOINED, PART, SAYS, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, limit_of, read_bytes
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
@@ -74,7 +73,6 @@ class Project:
         self._mapping: Memo[Path, list[Path]] = Memo(self.needs)
         self._mappers: Memo[Path, list[Path]] = Memo(self.needs)
         self._bound_with: Memo[tuple[Path, tuple[str, ...]], frozenset[str]] = Memo(self.needs)
-        self._told: Memo[tuple[Path, str, str], str] = Memo(self.needs)
         self._tests: dict[Path, bool] = {}
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -255,15 +253,6 @@ class Project:
     def _found_bound(self, path: Path, calls: tuple[str, ...]) -> frozenset[str]:
         found = bound_with(self.bytes_of(path).decode("utf-8", "replace"), calls)
         self.needs.note((BOUND, str(path), ",".join(calls), ",".join(sorted(found))))
-        return found
-
-    def told(self, path: Path, what: str, word: str = "") -> str:
-        """What the text of a file says of axes, which need not parse; `what` is one of `ASKED`."""
-        return self._told.get((path, what, word), lambda: self._found_told(path, what, word))
-
-    def _found_told(self, path: Path, what: str, word: str) -> str:
-        found = ASKED[what](self.bytes_of(path).decode("utf-8", "replace"), word)
-        self.needs.note((TOLD, str(path), what, word, found))
         return found
 
     def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:

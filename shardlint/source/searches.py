@@ -13,8 +13,8 @@ STAR = b"import *"
 # The name of a file may hold what is no UTF-8: it stands in no text.
 _ANY = "surrogatepass"
 SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "imported", "calling", "holding"))
-PART, WORD, SAYS, WITHIN, GLOBALS, BOUND, TOLD = "part", "word", "says", "within", "globals", "bound", "told"
-OF_FILES = frozenset((PART, WORD, SAYS, WITHIN, GLOBALS, BOUND, TOLD))
+PART, WORD, SAYS, WITHIN, GLOBALS, BOUND = "part", "word", "says", "within", "globals", "bound"
+OF_FILES = frozenset((PART, WORD, SAYS, WITHIN, GLOBALS, BOUND))
 """The kinds of what may be noted of a file besides the whole of it. The file's path comes second."""
 TOGETHER, JOINED = "together", "joined"
 """The kinds of the questions which files may run in one program with a file, and which with one of those, and so on."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from shardlint.source.code import code_of
 from shardlint.source.lazy import dataclass
-from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, TOLD, WITHIN, WORD, holds_word
-from shardlint.source.spec_texts import ASKED
+from shardlint.source.searches import BOUND, GLOBALS, OF_FILES, PART, SAYS, WITHIN, WORD, holds_word
 from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.source.words import bound_with, rebound_globals
@@ -70,8 +69,6 @@ class Edited:
             return ",".join(sorted(rebound_globals(self.now.whole))) != said[0]
         if kind == BOUND:
             return ",".join(sorted(bound_with(self.now.whole, said[0].split(",")))) != said[1]
-        if kind == TOLD:
-            return ASKED[said[0]](self.now.whole, said[1]) != said[2]
         # What no longer holds the word or text was noted by itself.
         changed = [self.now.parts.get(name, "") for name in self.parts - {OUTLINE}]
         if kind == WORD:

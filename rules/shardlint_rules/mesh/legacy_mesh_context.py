@@ -25,50 +25,46 @@ from shardlint_rules.upgrade.readers import file_imports, readers
 
 
 class LegacyMeshContext(Rule):
-    """A mesh is entered by `with mesh:`.
+    """`with mesh:` is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`.
 
-    ## What it does
-    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
-    annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
-    parameter that is called a mesh, to which all calls that are seen give one. Also `stack.enter_context(mesh)` and
-    `mesh.__enter__()`; only the former has a fix, where the stack is that of a `with` of the same function.
-
-    ## Why it hurts
-    It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
-    more than another name, so move together what reads the mesh:
+    `jax.set_mesh` changes what the program does, so move the code that reads the mesh together with it:
 
     | | `with mesh:` | `with jax.set_mesh(mesh):` |
     |---|---|---|
     | `jax.jit(in_shardings=P(...))`, `device_put(x, P(...))` | raise | work |
     | `pjit(in_shardings=P(...))` | works | raises |
     | a constraint by a bare spec inside jit | works | works |
-    | the same outside jit, of an array made on one device | works | raises |
+    | the same outside jit, of an array on one device | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
-    | haliax; flax before 0.12.2 | read it | do not |
-    | flax 0.12.2 and newer | does not | reads it |
+    | haliax; flax before 0.12.2 | read it | don't |
+    | flax 0.12.2 and newer | doesn't | reads it |
     | inside traced code | allowed | raises |
     | fresh arrays | on one device | replicated over the mesh |
-    | computing with an array that was put on one device | works | raises |
-    | `jax.default_device` | decides where fresh arrays are | does not |
+    | computing with an array that is committed to one device | works | raises |
+    | `jax.default_device` | places fresh arrays | doesn't |
     | coroutines that await in the block | each has the mesh | the first that leaves unsets it for all |
 
-    ## Fix safety
-    Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
-    outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
-    has a bare spec and nothing runs pmap. It is left, too, where the program commits an array to one device or to the
-    devices of another mesh, where `jax.default_device` or `jax_default_device` holds in the block, and where the block
-    awaits or yields in a coroutine: the finding names the line. Where the block yields, that is asked of
-    what is seen to run there (`with sharded():`, tests that ask for the fixture). `with Mesh(...) as mesh:` becomes two
-    lines. Where not all callers are seen, code counts as outside traced code that a test runner or a script runs,
-    that makes the mesh, or that does what only host code does (it jits, waits, reads a clock or files). Where the
-    text does not show which mesh it is, all that the project makes must have Auto axes. Where the project uses pjit
-    or `thread_resources`, they move with it, in all files, or nothing does; the finding says what keeps it.
+    ## Reports
+    - proven: `with mesh:` of a mesh that the project makes, that is annotated as a `Mesh`, or that is a parameter
+      called mesh to which all known calls pass one.
+    - proven: `stack.enter_context(mesh)` and `mesh.__enter__()`.
 
-    ## Evidence
-    The rows of the table above were run on jax 0.10.2 and
-    0.12, where `with mesh:` warns (0.8.3 does not). A context that both old and new releases serve may be
-    chosen by a version test, which is left alone. So are files that use haliax: it needs the old context.
+    ## Fix
+    Unsafe: fresh arrays are then replicated over the mesh. The fix is refused, with the line of the obstacle:
+
+    - for a mesh with Explicit axes, or of unknown axis types in a project that has Explicit axes
+    - in code that may be traced, unless a test runner or a script calls it, or it does what only host code does
+    - in a project with haliax or a flax before 0.12.2
+    - if a constraint outside jit has a bare spec, or pmap runs
+    - if the program commits an array to one device or to another mesh, or `jax.default_device` applies
+    - if a coroutine awaits or yields in the block.
+
+    `pjit` and `thread_resources` move together with the context, in all files, or nothing moves. `with Mesh(...) as
+    mesh:` becomes two lines. `mesh.__enter__()` has no fix.
+
+    ## Limits
+    Files that use haliax, which needs the old context, and contexts behind a test of the release are not reported.
     """
 
     code = "SL315"
@@ -108,11 +104,11 @@ class LegacyMeshContext(Rule):
         if entered is None or not _named_mesh(site, entered) or _said_otherwise(site.value(entered)):
             return
         text = site.shown(entered)
-        fix, kept = None, "what reads the mesh moves with it, and where it ends is not in the text"
+        fix, kept = None, "the end of the context is not in the text"
         if by_method:
-            help = f"enter jax.set_mesh({text}) instead, made at that moment: it sets the mesh as soon as it is called"
+            help = f"write with jax.set_mesh({text}): instead; jax.set_mesh sets the mesh as soon as it is called"
         else:
-            help = f"give it jax.set_mesh({text}), made in the call; it gives back None and not the mesh"
+            help = f"write enter_context(jax.set_mesh({text})), which returns None, not the mesh"
             context = site.program.contexts.manager(Place(site.file, entered))
             kept = stack_stays(site, call, entered, context) if context is not None else kept
             if not kept:
@@ -122,8 +118,8 @@ class LegacyMeshContext(Rule):
                 fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
         yield site.finding(
             entered,
-            f"On {site.release('jax')} entering a mesh itself warns that it is deprecated.",
-            label="a deprecated mesh context",
+            f"On {site.release('jax')} entering the mesh `{text}` warns: this context is deprecated.",
+            label="deprecated",
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
         )
@@ -136,8 +132,8 @@ class LegacyMeshContext(Rule):
         fix: Fix | None = None
         kept = ""
         if traced:
-            kept = "it is traced code, where jax.set_mesh raises"
-            help = "this is traced code, where jax.set_mesh raises: set the mesh where the jitted function is called"
+            kept = "this code is traced, and jax.set_mesh raises there"
+            help = "set the mesh by jax.set_mesh where the jitted function is called, since it raises in traced code"
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
@@ -148,13 +144,13 @@ class LegacyMeshContext(Rule):
         if line is not None and not traced:
             fix, kept = None, f"jax.set_mesh at line {line} sets the mesh already"
             help = (
-                f"leave `{text}` out, as jax.set_mesh at line {line} sets it already: what reads only the old context "
-                "(pjit, thread_resources) has to be moved first"
+                f"remove `{text}`, as jax.set_mesh at line {line} sets it already; first move the code that reads only "
+                "the old context (pjit, thread_resources)"
             )
         return site.finding(
             item.context_expr,
-            f"On {site.release('jax')} entering a mesh by `with` warns that it is deprecated.",
-            label="a deprecated mesh context",
+            f"On {site.release('jax')} `with {_short(text)}:` warns: this mesh context is deprecated.",
+            label="deprecated",
             help=help,
             fix=fix,
             obstacles=self._obstacles(site, item, kept),
@@ -177,10 +173,15 @@ class LegacyMeshContext(Rule):
         kept = [*libraries(site), stays(site, statement, item, context)]
         edits = to_set_mesh(site, context)
         if edits is None:
-            return f"not rewritten: {'; '.join(filter(None, kept)) or 'it is not written as one'}"
+            return f"not rewritten: {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
         why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
         text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
+
+
+def _short(text: str) -> str:
+    """A mesh as a message quotes it: without the arguments of a long call."""
+    return text if len(text.split()) < 4 else text.split("(")[0] + "(...)"
 
 
 def _named_mesh(site: Site, node: ast.expr) -> bool:

@@ -71,7 +71,7 @@ class UndeclaredAxis(Rule):
     triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)))
     forms = ("call", "partial")
     fixes = "unsafe"
-    by_hand = "no single axis of the project is similar"
+    by_hand = "the name is no literal that resembles exactly one axis of the project"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each name that is not among the project's axes."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh
@@ -27,33 +28,34 @@ _COLLECTIVES = {
 class UnknownAxis(Rule):
     """A spec names an axis that its mesh does not have.
 
-    ## What it does
-    Reports an axis name in a `PartitionSpec` that no mesh it can meet has: the mesh given beside it, or
-    the meshes in context where it is used. Also a collective in a function given to `shard_map`. It
-    speaks only when all of those meshes, and all names of their axes, are known.
+    It raises `ValueError: Resource axis ... is not found in mesh` where the sharding is made, which can be late: when
+    a step is traced after the data was loaded. A collective over an unknown axis raises when it is traced.
 
-    ## Why it hurts
-    The program raises `ValueError: Resource axis ... is not found in mesh` when the sharding is made, and
-    that can be late: when a step is traced after the data was loaded. A collective over an unknown axis
-    raises an `AssertionError` without a message since jax 0.8.3.
+    ## Reports
+    - proven: an axis in a `PartitionSpec` that is in none of the meshes it can meet: the mesh argument of the same
+      call, or the meshes in context where it is used.
+    - proven: a collective over such an axis in a function given to `shard_map`.
+    - `configured` (likely): where a configuration names the axes of the mesh (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`),
+      an axis that no YAML or TOML file of the project and no default of the flag has.
 
-    ## Fix safety
-    Safe, and offered only for a name written out where exactly one axis of the mesh is nearly the same.
+    ## Fix
+    Writes the one axis of the mesh with a similar name, for a literal name.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. A mesh that comes from a caller and logical names are left alone. Where the names of the
-    axes come from a configuration (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`), an axis that no YAML or TOML file of the
-    project and no default of the flag has is likely.
+    ## Limits
+    A mesh from an unknown caller and logical names are not reported.
     """
 
     code = "SL301"
     name = "unknown-axis"
     harm = Harm.CRASH
     likely = ("configured",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "configured": "The axes come from a configuration of the project."
+    }
     assumes = True
     triggers = WAKES
     fixes = "safe"
-    by_hand = "which axis is meant is for the author to decide"
+    by_hand = "the name is no literal that resembles exactly one axis of the mesh"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""
@@ -69,7 +71,7 @@ class UnknownAxis(Rule):
         axes = _axes(known)
         for one in specs:
             for entry, axis in named(one.spec):
-                # SL306 speaks of strings that are no name at all.
+                # SL306 reports strings that are not a name.
                 if axis not in axes and axis.isidentifier():
                     yield self._finding(site, where(site, one, entry, axis), axis, known, one)
 
@@ -84,9 +86,9 @@ class UnknownAxis(Rule):
                 if asked is not None and axis not in asked.axes and axis.isidentifier():
                     yield site.finding(
                         where(site, one, entry, axis),
-                        self._message(site, one),
-                        label=f'no configuration gives the mesh an axis "{axis}"',
-                        help=f"the axes are {', '.join(sorted(asked.axes))}",
+                        self._message(site, one, axis, "the mesh"),
+                        label="not in a configuration",
+                        help=f"write one of {', '.join(sorted(asked.axes))}",
                         certainty=Certainty.POSSIBLE,
                         form="configured",
                         why=asked.said,
@@ -113,8 +115,6 @@ class UnknownAxis(Rule):
     def _finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given | None) -> Finding:
         axes = _axes(known)
         listed = ", ".join(f'"{name}"' for name in axes)
-        lines = sorted({mesh.place.line for mesh in known if mesh.place.file is site.file})
-        at = f" made at line {lines[0]}" if len(lines) == len(known) == 1 else ""
         near = difflib.get_close_matches(axis, axes, n=2, cutoff=0.7)
         fix: Fix | None = None
         if len(near) == 1 and literal(node, axis):
@@ -122,25 +122,30 @@ class UnknownAxis(Rule):
             if quote in "\"'":
                 text = f"{quote}{near[0]}{quote}"
                 fix = site.fix(Safety.SAFE, f"write {text}", [site.replace(node, text)])
-        which = f"the mesh{at} has no axis" if len(known) == 1 else "none of its meshes has an axis"
+        meshes = sorted({site.where(mesh.place) for mesh in known})
         return site.finding(
             node,
-            self._message(site, one),
-            label=f'{which} "{axis}"',
-            help=f"the axes are {listed}" if axes else "it has no axes",
+            self._message(site, one, axis, "its mesh" if len(known) == 1 else "each of its meshes"),
+            label=f'did you mean "{near[0]}"?' if len(near) == 1 else "",
+            help=f"write one of {listed}" if axes else "write a mesh with axes",
             fix=fix,
             certainty=Certainty.PROVEN if one is None or one.certain else Certainty.POSSIBLE,
+            why=f"the mesh made at {' or '.join(meshes[:3])} has {f'the axes {listed}' if axes else 'no axes'}; run on "
+            f"{site.release('jax')}",
         )
 
-    def _message(self, site: Site, one: Given | None) -> str:
-        on = site.release("jax")
+    def _message(self, site: Site, one: Given | None, axis: str, meshes: str) -> str:
         if one is None:
-            kind = "AssertionError without a message" if site.allows("jax", ">=0.8") else "NameError"
-            return f"On {on} this raises an {kind} when the function is traced."
-        if site.api == "jax.sharding.NamedSharding":
-            return f"On {on} this raises ValueError when the NamedSharding is made."
-        when = "the mapped function is called" if site.api == "jax.shard_map" else "it runs"
-        return f"On {on} this raises ValueError when {when}."
+            raises = (
+                "Tracing raises AssertionError" if site.allows("jax", ">=0.8") else "Tracing raises NameError"
+            )
+        elif site.api == "jax.sharding.NamedSharding":
+            raises = "`NamedSharding` raises ValueError"
+        elif site.api == "jax.shard_map":
+            raises = "Calling the mapped function raises ValueError"
+        else:
+            raises = "This raises ValueError"
+        return f'{raises}: {meshes} has no axis "{axis}".'
 
     # collectives
 

@@ -61,11 +61,6 @@ class Configurations:
             if asked.search(text):
                 yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
 
-    def says(self, word: str) -> bool:
-        """Whether a file holds a word, wherever it stands."""
-        asked = re.compile(rf"\b{re.escape(word)}\b")
-        return any(asked.search(read_configuration(path)) for path in self.files)
-
     def data(self, path: Path) -> object:
         """What a file holds, as plain data; None where that cannot be told."""
         if path not in self._data:

@@ -204,16 +204,6 @@ def made_meshes(program: Program, file: FileFacts) -> Iterator[Mesh | None]:
             yield mesh_of(option, program.evaluator)
 
 
-def untold_meshes(program: Program, file: FileFacts) -> Iterator[ast.Call]:
-    """The calls in a file that make a mesh of which the text does not tell the axes."""
-    for call in _made(program, file):
-        for option in options(program.value(file, call)):
-            mesh = mesh_of(option, program.evaluator)
-            if mesh is None or mesh.axis_names is None:
-                yield call
-                break
-
-
 @dataclass(frozen=True)
 class NamedMesh:
     """Where a mesh is made, and the names of its axes. It outlives the tree of its file."""
