@@ -101,5 +101,5 @@ def test_meshes_of_own_makers(write: Write, imported: str, made: str) -> None:
 def _axes_told(root: Path) -> list[tuple[str, int]]:
     report = check([root], Options(select=("SL301",)))
     for file in report.reports:
-        assert all(one.label.endswith('has no axis "modle"') for one in file.findings)
+        assert all(one.message.endswith('has no axis "modle".') for one in file.findings)
     return [(file.path.name, file.source.position(one.start)[0]) for file in report.reports for one in file.findings]

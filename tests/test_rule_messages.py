@@ -47,7 +47,7 @@ def test_a_mesh_that_is_set_already_is_not_to_be_set(write: Write, text: str, li
     if line is None:
         assert "sets it already" not in finding.help
     else:
-        assert finding.help.startswith("leave `")
+        assert finding.help.startswith("remove `")
         assert f"jax.set_mesh at line {line} sets it already" in finding.help
         assert finding.fix is None
 
