@@ -122,7 +122,9 @@ class OptionalSpec(Rule):
         if found == (_NONE,):
             # SL305 reports a literal None in NamedSharding.
             literal = isinstance(node, ast.Constant)
-            return None if literal and site.api not in _CONVERTED else f"`{site.shown(node)}` is None"
+            if literal:
+                return "the spec is the literal None" if site.api in _CONVERTED else None
+            return f"`{site.shown(node)}` is None"
         if site.api in (*_CONVERTED, *_PUT) and _holds_none(value):
             return "a spec in this tree is None"
         return None

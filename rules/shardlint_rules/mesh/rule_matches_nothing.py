@@ -89,7 +89,7 @@ class RuleMatchesNothing(Rule):
         if dead:
             yield site.finding(
                 pair,
-                f"The rule for {dead[0]!r} never takes effect: {pattern!r} matches first.",
+                f"The rule for `{dead[0]}` never takes effect: `{pattern}` matches first.",
                 label="matches first",
                 help="move this rule after the more specific ones",
                 form="before",

@@ -106,7 +106,7 @@ class SpecLongerThanArray(Rule):
             f"This raises ValueError: `{_short(site, array)}` has {_dimensions(shape)}, its spec {_entries(spec)}.",
             label=f"{_entries(spec)}, {_dimensions(shape)}",
             help="write at most one entry per dimension",
-            why=f"the spec is {_one_line(spec)}, and on {site.release('jax')} None counts as an entry",
+            why=_spec_in_words(site, spec),
             fix=self._fix(site, spec, len(shape)),
         )
 
@@ -127,7 +127,7 @@ class SpecLongerThanArray(Rule):
                 f"This raises ValueError: leaf `{path}` has {_dimensions(shape)}, its spec {_entries(spec)}.",
                 label=f"{_entries(spec)} for `{path}`",
                 help="write at most one entry per dimension",
-                why=f"the spec is {_one_line(spec)}, and on {site.release('jax')} None counts as an entry",
+                why=_spec_in_words(site, spec),
             )
             return
 
@@ -158,8 +158,8 @@ class SpecLongerThanArray(Rule):
             if most is not None and most < len(spec.entries):
                 yield site.finding(
                     node,
-                    f"This raises ValueError: `{_short(site, array)}` has at most {most} dimensions, its spec "
-                    f"{_entries(spec)}.",
+                    f"This raises ValueError: `{_short(site, array)}` has at most {_dimensions((None,) * most)}, its "
+                    f"spec {_entries(spec)}.",
                     help=help,
                     certainty=Certainty.POSSIBLE,
                     form="rank-tested",
@@ -223,6 +223,11 @@ def _dimensions(shape: Shape) -> str:
 
 def _entries(spec: Spec) -> str:
     return "one entry" if len(spec.entries) == 1 else f"{len(spec.entries)} entries"
+
+
+def _spec_in_words(site: Site, spec: Spec) -> str:
+    counted = ", where None counts" if any(entry.known and not entry.axes for entry in spec.entries) else ""
+    return f"the spec is {_one_line(spec)}{counted}; run on {site.release('jax')}"
 
 
 def _one_line(spec: Spec) -> str:

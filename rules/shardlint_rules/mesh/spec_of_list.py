@@ -127,7 +127,8 @@ class SpecOfList(Rule):
         shown = "its axes" if not held.items or len(axes.split()) > 4 else axes
         return site.finding(
             node,
-            f"`{callee}({text})` is one entry: {shown} shard the first dimension, the others are replicated.",
+            f"`{callee}({text if len(text.split()) < 4 else '...'})` is one entry: {shown} shard the first dimension, "
+            "the others are replicated.",
             label="one entry",
             help=f"write {whole} for one axis per dimension",
             certainty=Certainty.POSSIBLE,

@@ -96,10 +96,9 @@ class SpecString(Rule):
         )
 
     def _set(self, site: Site, node: ast.expr) -> Finding:
-        when = "here" if site.allows("jax", ">=0.5.3") else "when a sharding is made of it"
         return site.finding(
             node,
-            f"On {site.release('jax')} a set as a spec entry raises TypeError {when}.",
+            f"On {site.release('jax')} a set as a spec entry raises TypeError.",
             label="a set",
             help="write a tuple, whose order says which axis is the major one",
             harm=Harm.CRASH,

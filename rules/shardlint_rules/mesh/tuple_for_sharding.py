@@ -119,7 +119,7 @@ class TupleForSharding(Rule):
             node,
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
-            help="write PartitionSpec(*names)",
+            help=f"write PartitionSpec({_arguments(site, node)})",
             certainty=certainty,
             form="" if certainty is Certainty.PROVEN else form,
             why=why,
@@ -174,6 +174,12 @@ def _says_axis(value: Value) -> bool:
 
 def _full(value: Value) -> bool:
     return isinstance(value, Items) and bool(value.items)
+
+
+def _arguments(site: Site, node: ast.expr) -> str:
+    if isinstance(node, ast.Tuple):
+        return ", ".join(site.shown(one) for one in node.elts)
+    return f"*({site.shown(node)})" if isinstance(node, ast.BinOp | ast.IfExp) else f"*{site.shown(node)}"
 
 
 def _short(site: Site, node: ast.expr) -> str:

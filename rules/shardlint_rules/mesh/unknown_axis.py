@@ -86,7 +86,7 @@ class UnknownAxis(Rule):
                 if asked is not None and axis not in asked.axes and axis.isidentifier():
                     yield site.finding(
                         where(site, one, entry, axis),
-                        self._message(site, one, axis, "the mesh"),
+                        self._message(site, one, axis, "no configuration of the mesh has an"),
                         label="not in a configuration",
                         help=f"write one of {', '.join(sorted(asked.axes))}",
                         certainty=Certainty.POSSIBLE,
@@ -125,7 +125,9 @@ class UnknownAxis(Rule):
         meshes = sorted({site.where(mesh.place) for mesh in known})
         return site.finding(
             node,
-            self._message(site, one, axis, "its mesh" if len(known) == 1 else "each of its meshes"),
+            self._message(
+                site, one, axis, "its mesh has no" if len(known) == 1 else "none of its meshes has an"
+            ),
             label=f'did you mean "{near[0]}"?' if len(near) == 1 else "",
             help=f"write one of {listed}" if axes else "write a mesh with axes",
             fix=fix,
@@ -145,7 +147,7 @@ class UnknownAxis(Rule):
             raises = "Calling the mapped function raises ValueError"
         else:
             raises = "This raises ValueError"
-        return f'{raises}: {meshes} has no axis "{axis}".'
+        return f'{raises}: {meshes} axis "{axis}".'
 
     # collectives
 
