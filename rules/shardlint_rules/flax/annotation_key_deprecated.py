@@ -21,18 +21,19 @@ from shardlint_rules.flax.annotations import (
 
 
 class AnnotationKeyDeprecated(Rule):
-    """The sharding annotation of an NNX variable stands under a key that flax has renamed.
+    """The sharding annotation of an NNX variable uses a key that flax has renamed.
 
-    ## What it does
-    Reports `sharding` and `sharding_names` on flax from 0.12.6, for `nnx.Param` and other variables,
-    `nnx.with_metadata` and the `kernel_metadata={...}` of layers. SL504 reports keys that flax does not look at.
+    The variable is sharded, and each such call warns: `'sharding' is deprecated, use 'out_sharding' instead.`
 
-    ## Why it hurts
-    It still works, and the variable is sharded; but each such call warns: `'sharding' is deprecated, use
-    'out_sharding' instead.`
+    ## Reports
+    - proven: `sharding` and `sharding_names` on flax from 0.12.6, for `nnx.Param` and other variables,
+      `nnx.with_metadata` and the `kernel_metadata={...}` of layers.
 
-    ## Fix safety
-    Unsafe: flax before 0.12.4 does not know `out_sharding`, which counts for a project that runs on several releases.
+    ## Fix
+    Writes `out_sharding`. Unsafe: flax before 0.12.4 does not know that key.
+
+    ## Limits
+    SL504 reports keys that flax ignores.
     """
 
     code = "SL515"
@@ -46,7 +47,6 @@ class AnnotationKeyDeprecated(Rule):
     forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
-    fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each such key."""
@@ -57,7 +57,6 @@ class AnnotationKeyDeprecated(Rule):
                 continue
             yield site.finding(
                 one.node,
-                f"On {site.release('flax')} this works, with a DeprecationWarning.",
-                label=f"renamed to {write}",
+                f"On {site.release('flax')} `{one.key}` prints a DeprecationWarning: it is now `{write}`.",
                 fix=renamed(site, one, write, OLDER),
             )

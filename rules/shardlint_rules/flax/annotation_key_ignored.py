@@ -39,41 +39,39 @@ _IN_TEXT = (*KEYS, *_NEAR_MISSES)
 
 
 class AnnotationKeyIgnored(Rule):
-    """The sharding annotation of an NNX variable stands under a key that this flax does not look at.
+    """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
-    ## What it does
-    Reports, for `nnx.Param` and other variables, `nnx.with_metadata` and the `kernel_metadata={...}` of layers:
+    flax stores any unknown keyword as plain metadata, so the variable is replicated or on one device. A read of a
+    renamed key returns the default, which code that loads weights takes for "not sharded", or raises `KeyError`.
 
-    - axes under a key that is nearly right: `out_shardings`, `shardings`, `sharding_name`, `partition_spec`;
-    - `out_sharding` on flax before 0.12.4, `sharding_names` before 0.11.
-
-    Also `get_metadata().get("sharding")`, `getattr(param, "sharding", ())` and their like where this flax keeps the
-    annotation under another key. Keys that work and are deprecated are reported by SL515.
-
-    ## Why it hurts
-    Any keyword is taken for metadata, so a wrong one is no error: the variable is replicated, or on one device.
-    A read of a key that was renamed gives the default, which code that loads weights takes for "not sharded", or
-    raises `KeyError` where there is none.
-
-    | flax | takes | keeps it as |
+    | flax | reads | stores it as |
     |---|---|---|
     | 0.10 | `sharding` | `sharding` |
     | 0.11 to 0.12.3 | `sharding`, `sharding_names` | `sharding_names` |
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
-    ## Fix safety
-    Unsafe: where the key did nothing, the variable is sharded then; and other releases of flax know it by another key,
-    which counts for a project that runs on several.
+    ## Reports
+    - proven: axes under a key that is nearly right (`out_shardings`, `shardings`, `sharding_name`, `partition_spec`),
+      or that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
+      `kernel_metadata={...}` of layers. Also `get_metadata("sharding")`, `get_metadata().get("sharding")` and
+      `get_metadata()["sharding"]` if the release stores the annotation as another key.
+    - `getattr` (likely): `getattr(param, "sharding", ())` of a parameter annotated as a variable, or with a tuple as
+      default.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Keys that
-    are not near one of flax's own are left alone, as are values that are no axes, and code that reads both keys.
+    ## Fix
+    Writes the key of the project's release. Unsafe: the variable is then sharded, and other releases of flax use
+    another key.
+
+    ## Limits
+    Not reported: keys that are not close to one of flax, values that are no axes, and code that reads both keys. SL515
+    reports keys that work and are deprecated.
     """
 
     code = "SL504"
     name = "annotation-key-ignored"
     harm = Harm.SILENT
     likely = ("getattr",)
+    assumptions: ClassVar[Mapping[str, str]] = {"getattr": "The object is an annotated NNX variable."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (
         Calls(*VARIABLES, WITH_METADATA, file_says=_IN_TEXT),
@@ -102,21 +100,21 @@ class AnnotationKeyIgnored(Rule):
                     yield finding
 
     def _given(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
-        on, write = site.release("flax"), preferred(site)
+        write = preferred(site)
         if any(heeded(site, key) for key in others):
             return None
         if one.key in KEYS and heeded(site, one.key):
-            return None  # SL515 speaks of those that are deprecated
+            return None  # SL515 reports deprecated keys
         if one.key not in _IN_TEXT or not names_axes(site.value(one.value)):
             return None
         if one.key in _NEAR_MISSES and _reads_itself(site, one):
             return None
         return site.finding(
             one.node,
-            f"On {on} `{one.key}` is metadata like any other: the variable is not sharded by it, and nothing is said.",
-            label="flax does not look at this key",
+            f"On {site.release('flax')} `{one.key}` is plain metadata: the variable is not sharded.",
+            label="flax ignores this key",
             help=f"write {write}",
-            fix=renamed(site, one, write, "the variable is sharded then"),
+            fix=renamed(site, one, write, "the variable is then sharded"),
         )
 
     def _read(self, site: Site) -> Iterator[Finding]:
@@ -131,14 +129,13 @@ class AnnotationKeyIgnored(Rule):
             return
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
-        missing = f"no variable has `{key.value}` in its metadata"
         raises, set_later = _raises(site, key), _sets(around, key.value)
         yield site.finding(
             key,
-            f"On {site.release('flax')} this raises KeyError: {missing}."
+            f"On {site.release('flax')} no variable has `{key.value}` in its metadata: this raises KeyError."
             if raises
-            else f"On {site.release('flax')} {missing}: what comes back says that it is not sharded.",
-            label=f"flax keeps it as {kept}",
+            else f"On {site.release('flax')} no variable has `{key.value}` in its metadata, so it looks unsharded.",
+            label=f"flax stores it as {kept}",
             harm=Harm.CRASH if raises else None,
             help=f"read and set {kept}" if set_later else "",
             fix=None if set_later else site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
@@ -156,13 +153,12 @@ class AnnotationKeyIgnored(Rule):
         if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
             return
         start, end = site.file.span(key)
-        instead = "the sharding of its array, or the default" if key.value == "sharding" else "the default"
+        instead = "the array's sharding or the default" if key.value == "sharding" else "the default"
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         yield site.finding(
             key,
-            f"On {site.release('flax')} the axes that a variable is annotated with are its `{kept}`: this gives "
-            f"{instead}.",
-            label=f"flax keeps it as {kept}",
+            f"On {site.release('flax')} this misses the annotated axes and returns {instead}.",
+            label=f"flax stores them as {kept}",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
             certainty=Certainty.POSSIBLE,
             form="getattr",
@@ -178,9 +174,9 @@ def _variable(site: Site) -> str | None:
     if isinstance(value, Parameter) and annotation is not None and value.place.file is site.file:
         kinds = options(site.value(annotation))
         if all(isinstance(one, Api) and one.name in VARIABLES for one in kinds):
-            return f"it is annotated as {site.text(annotation)}"
+            return f"`{value.name}` is annotated as {site.text(annotation)}"
     if isinstance(default, ast.Tuple) and not default.elts:
-        return "the default is a tuple, as axes are"
+        return "the default is a tuple, like axes"
     return None
 
 

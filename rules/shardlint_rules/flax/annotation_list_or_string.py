@@ -24,23 +24,20 @@ _OWN_WAYS = ("flax_always_shard_variable", "use_eager_sharding")
 
 
 class AnnotationListOrString(Rule):
-    """The sharding annotation of an NNX variable is a list or a string, where flax takes a tuple or a spec.
+    """The sharding annotation of an NNX variable is a list or a string.
 
-    ## What it does
-    Reports a list (on flax from 0.12.6) or a string given to `nnx.with_partitioning`, or under `out_sharding`,
-    `sharding` or `sharding_names` to a variable, `nnx.with_metadata` or the `kernel_metadata={...}` of a layer.
+    From flax 0.12.6 only a tuple or a `PartitionSpec` counts: the variable is replicated. Before, a list worked and a
+    string was read letter by letter, which raises when a mesh has to know the axes.
 
-    ## Why it hurts
-    From flax 0.12.6 anything that is not a tuple and no PartitionSpec is passed over: the variable is replicated, and
-    nothing is said. Before, a list worked, and a string was read letter by letter: `"model"` is
-    `PartitionSpec('m', 'o', 'd', 'e', 'l')`, which raises once a mesh has to know it.
+    ## Reports
+    - proven: a list (on flax from 0.12.6) or a string given to `nnx.with_partitioning`, or as `out_sharding`,
+      `sharding` or `sharding_names` to a variable, `nnx.with_metadata` or the `kernel_metadata={...}` of a layer.
 
-    ## Fix safety
-    Unsafe: the variable is sharded then. Offered for a list or string that is written out.
+    ## Fix
+    Writes a tuple, for a list or string literal. Unsafe: the variable is then sharded.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Linen takes lists
-    and is left alone, and so is a project that turns `flax_always_shard_variable` off anywhere.
+    ## Limits
+    Linen takes lists. A project that turns `flax_always_shard_variable` off is not reported.
     """
 
     code = "SL505"
@@ -67,21 +64,20 @@ class AnnotationListOrString(Rule):
         values = options(site.value(node))
         ignored, on = site.allows("flax", ">=0.12.6"), site.release("flax")
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
-            letters = f"On {on} this is read letter by letter, and no mesh has such axes."
-            what, label = "string", "a string is not a spec"
+            what = "string"
         elif ignored and all(isinstance(v, Items) and v.kind == "list" and names_axes(v) for v in values):
-            letters = ""
-            what, label = "list", "a list is not a spec"
+            what = "list"
         else:
             return None
         if any(site.anywhere(flag) for flag in _OWN_WAYS):
             return None
-        message = f"On {on} a {what} is passed over: the variable is replicated, and nothing is said."
+        message = f"On {on} flax ignores a {what} as annotation: the variable is replicated."
+        letters = f"On {on} flax reads `{site.shown(node)}` letter by letter, and no mesh has such axes."
         return site.finding(
             node,
             message if ignored else letters,
-            label=label,
-            help="write a tuple with an entry for each dimension",
+            why="flax takes a tuple or a PartitionSpec",
+            help="write a tuple with one entry for each dimension",
             fix=self._fix(site, node),
             harm=Harm.SILENT if ignored else Harm.CRASH,
         )
@@ -100,7 +96,7 @@ class AnnotationListOrString(Rule):
             Safety.UNSAFE,
             f"write {' '.join(written.split())}",
             [site.replace(node, written)],
-            "the variable is sharded then",
+            "the variable is then sharded",
         )
 
 

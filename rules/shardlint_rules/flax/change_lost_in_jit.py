@@ -35,20 +35,19 @@ _TAKES_STATE = (
 class ChangeLostInJit(Rule):
     """An NNX module is changed in place under `jax.jit`, and its state is not returned.
 
-    ## What it does
-    Reports `model.count[...] += 1`, `model.kernel = ...` and `nnx.update(model, state)` in a function that is traced by
-    `jax.jit` (not `nnx.jit`) and takes the module as an argument, where no `return` gives back the module or its state.
+    `jax.jit` traces a copy of its arguments and discards it after the call. Nothing is raised. Weights that were
+    placed or loaded this way are lost.
 
-    ## Why it hurts
-    `jax.jit` works on a copy of its arguments and knows nothing of changes in place: they end with the call, step after
-    step, and nothing is raised. Weights that were placed or loaded this way are thrown away.
+    ## Reports
+    - proven: `model.count[...] += 1`, `model.kernel = ...` and `nnx.update(model, state)` in a function that `jax.jit`
+      traces and that takes the module as an argument, if no `return` contains the module or its state.
 
-    ## Use instead
-    Trace it with `nnx.jit`; or return `nnx.state(model)` and `nnx.update(model, ...)` with it outside.
+    ## Write instead
+    Trace it with `nnx.jit`, or return `nnx.state(model)` and call `nnx.update(model, ...)` outside.
 
-    ## Evidence
-    Run on flax 0.12.12. Left alone: parameters that no annotation and no call shows to be modules, and functions that
-    go through another transform too.
+    ## Limits
+    Parameters are not reported if no annotation or call shows that they are modules, nor functions that another
+    transform traces too.
     """
 
     code = "SL516"
@@ -83,10 +82,9 @@ class ChangeLostInJit(Rule):
             return
         yield site.finding(
             changed,
-            f"On {site.release('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: "
-            f"outside `{changed.id}` stays as it was, and nothing is raised.",
+            f"The change is lost: `jax.jit` traces a copy of `{changed.id}`, which the call discards.",
             via=site.region,
-            help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and update with it outside",
+            help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and call nnx.update outside",
             certainty=Certainty.PROVEN,
             why=shown,
         )
@@ -155,7 +153,7 @@ def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
     owner = site.file.parent(node)
     if not isinstance(owner, ast.ClassDef) or not _is_module(site, ClassValue(Place(site.file, owner))):
         return ""
-    return f"`{parameter.arg}` is the `{owner.name}` that the method is called on, an NNX object"
+    return f"`{parameter.arg}` is the NNX object `{owner.name}`"
 
 
 def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
@@ -175,7 +173,7 @@ def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> s
             continue
         value = evaluator.value(Place(end.place.file, call.args[index]))
         if all(isinstance(one, CallResult) and _is_module(site, one.by) for one in options(value)):
-            return f"line {call.lineno} gives it one"
+            return f"line {call.lineno} passes an NNX object"
     return ""
 
 

@@ -12,32 +12,26 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule,
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.linen import CONSTRAINTS, RULES_CONTEXTS, constrains_anywhere
 
-_WHY = "it enters another kind of context, which pjit and other code under it may not take"
+_WHY = "pjit and other code under it may need `with mesh:`"
 
 
 class LinenConstraintIgnored(Rule):
-    """Linen's logical constraints are used under `with mesh:`, which they no longer look at.
+    """Linen's logical constraints are used under `with mesh:`, which they no longer read.
 
-    ## What it does
-    Reports `nn.logical_axis_rules(...)` entered together with a mesh by `with mesh:`, in a project that has logical
-    constraints, and `nn.with_logical_constraint` where `with mesh:` is surely the only mesh in context. Where code
-    outside may have called `jax.set_mesh` as well, the finding is possible.
+    From flax 0.12.2 `with_logical_constraint` and `unbox` read the mesh of `jax.set_mesh`. Under `with mesh:` they do
+    nothing: the compiler chooses the layout of activations, and weights stay where they were made. Nothing is raised.
 
-    ## Why it hurts
-    From flax 0.12.2 `with_logical_constraint` and `unbox` ask for the mesh that `jax.set_mesh` sets. Under `with mesh:`
-    they find none and do nothing: every activation is laid out as the compiler likes, and weights stay where they
-    were made. Nothing is raised.
+    ## Reports
+    - proven: `nn.logical_axis_rules(...)` entered together with `with mesh:`, in a project that has logical
+      constraints, and `nn.with_logical_constraint` if `with mesh:` is the only mesh in context.
+    - `callers-may-set` (possible): the same if callers that are not known may enter `jax.set_mesh`.
 
-    ## Use instead
-    Or give each constraint its mesh: `nn.with_logical_constraint(x, names, mesh=mesh)`.
+    ## Write instead
+    `with jax.set_mesh(mesh):`, or `nn.with_logical_constraint(x, names, mesh=mesh)`.
 
-    ## Fix safety
-    Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) does not find it then. Not
-    offered in traced code, where `jax.set_mesh` raises, nor before jax 0.7.1.
-
-    ## Evidence
-    Run on flax 0.11.2 and 0.12.0, where the constraint works, and on 0.12.2, 0.12.3, 0.12.4, 0.12.6 and
-    0.12.12, where it does nothing.
+    ## Fix
+    Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) fails.
+    Refused in traced code, where `jax.set_mesh` raises, and before jax 0.7.1.
     """
 
     code = "SL501"
@@ -65,13 +59,12 @@ class LinenConstraintIgnored(Rule):
         if any(one.kind != "with mesh" for one in outside.contexts):
             return
         if context.only("with mesh") and (outside.complete or not _sets_a_mesh(site)):
-            at = context.contexts[0].place
+            at, name = context.contexts[0].place, site.api.rpartition(".")[2]
             yield site.finding(
                 site.call,
-                f"On {site.release('flax')} this does nothing: it looks for the mesh of jax.set_mesh, "
-                "and `with mesh:` sets another.",
-                label=f"the mesh entered at line {at.line} is not seen",
-                help="enter the mesh by jax.set_mesh(mesh), or write mesh=mesh here",
+                f"On {site.release('flax')} `{name}` does nothing: it reads only the mesh of `jax.set_mesh`.",
+                why=f"line {at.line} enters the mesh by `with mesh:`",
+                help="enter the mesh by jax.set_mesh(mesh), or add mesh=mesh here",
             )
 
     def _block(self, site: Site) -> Iterator[Finding]:
@@ -89,16 +82,16 @@ class LinenConstraintIgnored(Rule):
         sure = outside.complete or not _sets_a_mesh(site)
         yield site.finding(
             mesh.place.node,
-            f"On {site.release('flax')} they look for the mesh of jax.set_mesh, and do nothing under `with mesh:`.",
-            label="linen's logical constraints do not see this mesh",
-            help="write jax.set_mesh(mesh) in its place",
+            f"On {site.release('flax')} logical constraints under this mesh do nothing; they read only `jax.set_mesh`.",
+            why="" if sure else "no `jax.set_mesh` is seen around this, but a caller may enter it",
+            help=f"write with jax.set_mesh({mesh.place.text()}):",
             fix=self._fix(site, mesh),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
             form="" if sure else "callers-may-set",
         )
 
     def _meshes(self, site: Site, block: ast.With) -> Iterator[MeshContext]:
-        """The meshes entered with the rules: in the same statement, or in one that stands right around or inside it."""
+        """The meshes entered in the same statement as the rules, or in the next one outside or inside."""
         blocks = [block]
         outer = site.file.parent(block)
         if isinstance(outer, ast.With):

@@ -14,30 +14,27 @@ _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_me
 
 
 class LogicalAxesCollide(Rule):
-    """Two logical names of one weight map to the same mesh axis, so that one of them splits nothing.
+    """Two logical names of one weight map to the same mesh axis, so one dimension is replicated.
 
-    ## What it does
-    Reports a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` for which every rule asks for a mesh
-    axis that another name of the same array has taken, where all rules are known (given with the call, set in the
-    project's code, or listed in its YAML or TOML configs). Where only some of the configured lists with rules for these
-    names do so it is possible: the others may be of another model.
+    A mesh axis shards one dimension of an array. Linen gives it to the name whose rule comes first and replicates the
+    other dimension: the weight takes more memory than the rules suggest.
 
-    ## Why it hurts
-    A mesh axis splits one dimension of an array. Linen gives it to the name whose rule stands first in the list, and
-    leaves the other dimension whole on every device: the weight takes more memory than the rules say.
+    ## Reports
+    - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` whose rules all name a mesh axis
+      that another name of the same array has, if all rules are known (passed to the call, set in the project's code,
+      or listed in its YAML or TOML configs). Of lists in configs, every one with rules for these names must do so.
+    - possible: the same, if the rules come from a config file that the command line selects.
 
-    ## Use instead
-    Give one of the names another mesh axis, or a last rule `("name", None)` where it is meant to stay whole beside the
-    other.
+    ## Write instead
+    Another mesh axis for one of the names, or a last rule `("name", None)` if the dimension stays replicated.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12. Activations, where rules for weights and
-    batches often meet on purpose, are left alone.
+    ## Limits
+    Activations are not reported: rules for weights and batches often meet there on purpose.
     """
 
     code = "SL518"
     name = "logical-axes-collide"
-    by_hand = "which dimension is to be split is for the author to decide"
+    by_hand = "the text does not tell which of the dimensions to shard"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*_OF_WEIGHTS),)
@@ -50,30 +47,20 @@ class LogicalAxesCollide(Rule):
         if found is None:
             return
         names, tables = found
-        known = {name for _, name in names}
-        asked = [table for table in tables if any(ruled in known for ruled, _ in table.rules)]
+        all_names = [name for _, name in names]
+        asked = [table for table in tables if any(ruled in all_names for ruled, _ in table.rules)]
         for node, name in names:
-            lost = [
-                (table, one)
-                for table in asked
-                if (one := _lost([n for _, n in names], name, table)) is not None
-            ]
-            if not lost:
+            lost = [(table, one) for table in asked if (one := _lost(all_names, name, table)) is not None]
+            # A configuration may be of another model: it counts only if all do so.
+            if not lost or (len(lost) < len(asked) and all(table.configured for table, _ in lost)):
                 continue
-            # Configurations may be of several models: under which of them this one runs, the text does not say.
-            always = len(lost) == len(asked) or not all(table.configured for table, _ in lost)
             axes, winner = lost[0][1]
-            shown = " and ".join(repr(axis) for axis in axes)
-            where = "" if len(lost) == len(asked) else " in one of the lists of rules"
             yield site.finding(
                 node,
-                f"On {site.release('flax')} linen leaves this dimension whole on every device: a mesh axis splits one "
-                "dimension of an array.",
-                label=f"{shown}, which the rule of {name!r} asks for{where}, goes to {winner!r}",
-                help=f'give {name!r} another mesh axis, or a last rule ("{name}", None) if it is to stay whole here',
-                certainty=Certainty.PROVEN if always else Certainty.POSSIBLE,
-                form="" if always else "one-of-the-lists",
-                why="" if always else f"of {len(asked)} lists of rules for these names {len(lost)} do so",
+                f"The dimension `{name}` is replicated: `{winner}` takes its mesh axis `{axes[0]}`.",
+                why=f"the rule of {winner!r} comes first, and a mesh axis shards one dimension of an array",
+                help=f'map {name!r} to another mesh axis, or add a last rule ("{name}", None) to keep it replicated',
+                certainty=Certainty.POSSIBLE if any(table.assumed for table in asked) else Certainty.PROVEN,
             )
 
 

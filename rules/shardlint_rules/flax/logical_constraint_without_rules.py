@@ -13,20 +13,18 @@ _MESHES = ("Mesh", "make_mesh")
 
 
 class LogicalConstraintWithoutRules(Rule):
-    """A logical constraint is used in a project that never says what its logical axes are.
+    """A logical constraint is used in a project that sets no logical axis rules.
 
-    ## What it does
-    Reports `nn.with_logical_constraint` without `rules`, in a project that makes a mesh and mentions none of
-    `logical_axis_rules`, `axis_rules` and `set_logical_axis_rules`.
+    Rules map logical names to mesh axes. Without rules the constraint returns its input or, under `jax.set_mesh`,
+    replicates it. Nothing is raised.
 
-    ## Why it hurts
-    Logical names get their mesh axes from rules. Without any, the constraint gives back what it was given (or, under
-    `jax.set_mesh`, makes it whole on every device), and nothing is raised.
+    ## Reports
+    - proven: `nn.with_logical_constraint` without `rules`, in a project that makes a mesh and mentions none of
+      `logical_axis_rules`, `axis_rules` and `set_logical_axis_rules`.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A project
-    without a mesh is left alone: it may be a library whose users set the rules, or made for one device. So is a file
-    that makes no mesh where nothing marks the project's root: files outside of its folder may set the rules.
+    ## Limits
+    A project without a mesh is not reported: it may be a library. A file outside of a project is reported only if it
+    makes the mesh itself.
     """
 
     code = "SL512"
@@ -42,13 +40,12 @@ class LogicalConstraintWithoutRules(Rule):
         given = site.arguments
         if "rules" in given.keywords or len(given.positional) > 2 or rules_anywhere(site):
             return
-        # Of files without a project around them, only what makes the mesh itself is no library.
+        # A file outside of a project is a library unless it makes the mesh itself.
         said = site.anywhere if site.program.project.marked else site.file.says
         if not any(map(said, _MESHES)):
             return
         yield site.finding(
             site.call,
-            f"On {site.release('flax')} this shards nothing: only rules say which mesh axes logical names mean.",
-            label="nothing in this program sets axis rules",
-            help="call it under nn.logical_axis_rules([(name, mesh axis), ...]), or write rules=...",
+            f"`{site.api.rpartition('.')[2]}` shards nothing: the program sets no logical axis rules.",
+            help="call it under nn.logical_axis_rules([(name, mesh axis), ...]), or add rules=...",
         )

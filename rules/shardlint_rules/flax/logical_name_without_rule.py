@@ -13,43 +13,39 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")
-_OF_ACTIVATIONS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
 _LETTERS = 4
-_FEW = 3
 _ALIKE = 0.75
 
 
 class LogicalNameWithoutRule(Rule):
-    """A logical axis name has no rule, so the dimension it names is not sharded.
+    """A logical axis name has no rule, so its dimension is not sharded.
 
-    ## What it does
-    Reports a name in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` that no
-    rule names, where all rules are known (given with the call, set in the project's code, or listed in its YAML
-    or TOML configs), and either another name is nearly the same, or it is a weight of which no name splits anything and
-    the rules list names that stay whole too, so that the missing one was forgotten. Without either, the finding is
-    possible: that names of activations, and of small dimensions beside a split one, have no rule is mostly meant so. It
-    is likely where the rules have the name with the word in front that they give activations (`activation_batch`).
+    Linen replicates a dimension whose name it does not know. A misspelt name replicates a weight or an activation.
+    Nothing is raised (NNX raises).
 
-    Rules that the calls in sight take from a config file, the only one of the project where the command line says
-    which, are likely.
+    ## Reports
+    - proven: a name in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` that
+      no rule has, if all rules are known (passed to the call, set in the project's code, or listed in its YAML or TOML
+      configs) and either another name is nearly the same, or it belongs to a weight whose other names shard nothing
+      while the rules also list names that stay replicated.
+    - `assumed` (likely): the same, if the rules come from a config file that the command line selects.
+    - possible: any other name without a rule.
 
-    ## Why it hurts
-    Linen leaves a dimension whose name it does not know whole on every device. A misspelt name replicates a weight or
-    an activation, and nothing is raised. (NNX raises there.)
+    ## Write instead
+    Add a rule for the name, also for a name that is a mesh axis.
 
-    ## Fix safety
-    Unsafe: the dimension is sharded then. Offered where one name alone is nearly the same.
-
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12. A mesh axis is no logical name:
-    it needs a rule too.
+    ## Fix
+    Writes the similar name, if exactly one is similar. Unsafe: the dimension is then sharded.
     """
 
     code = "SL510"
     name = "logical-name-without-rule"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    likely = ("assumed", "prefixed")
+    likely = ("assumed",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "assumed": "The program runs with the rules of the only config file that the project has for them.",
+    }
     triggers = (Calls(*TAKERS),)
     forms = ("call",)
     in_version_checks = False
@@ -75,44 +71,34 @@ class LogicalNameWithoutRule(Rule):
         self, site: Site, node: ast.expr, name: str, every: frozenset[str], forgotten: bool, assumed: bool
     ) -> Finding:
         near = sorted(one for one in every if _misspelt(name, one))
-        prefixed = _prefixed(name, every) if site.api in _OF_ACTIVATIONS and not near else None
         fix: Fix | None = None
         told = bool(near) or forgotten
         if len(near) == 1 and not assumed and isinstance(node, ast.Constant):
             edit = site.replace(node, site.text(node).replace(name, near[0]))
-            fix = site.fix(Safety.UNSAFE, f"write {near[0]!r}", [edit], "the dimension is sharded then")
-        known = ", ".join(repr(one) for one in (near or ([prefixed] if prefixed else sorted(every)[:6])))
+            fix = site.fix(Safety.UNSAFE, f"write {near[0]!r}", [edit], "the dimension is then sharded")
+        known = ", ".join(repr(one) for one in (near or sorted(every)[:6]))
         return site.finding(
             node,
-            f"On {site.release('flax')} linen leaves this dimension whole on every device, and says nothing.",
-            label=(
-                f"no rule for {name!r}"
-                + (", and the other names split nothing" if forgotten and not near else "")
-            ),
-            help=f"give it a rule, or write a name that has one: {known}",
+            f"The dimension `{name}` is replicated: no logical axis rule has this name.",
+            help=f"add a rule for {name!r}, or write a name that has one: {known}",
             fix=fix,
             certainty=Certainty.PROVEN if told and not assumed else Certainty.POSSIBLE,
-            form="assumed" if told and assumed else "prefixed" if prefixed and not told else "",
-            why="the project sets rules from one place, and no list there has this name"
-            if told and assumed
-            else f"the rules call what activations have {prefixed!r} and the like"
-            if prefixed
-            else "",
+            form="assumed" if told and assumed else "",
+            why="; ".join(
+                filter(
+                    None,
+                    (
+                        "the other names of the weight shard nothing" if forgotten and not near else "",
+                        "the project has one config file for the rules" if told and assumed else "",
+                    ),
+                )
+            ),
         )
 
 
 def _splits(name: str, tables: tuple[LogicalRules, ...]) -> bool:
     """Whether a rule of any list gives a name a mesh axis."""
     return any(ruled == name and axes for table in tables for ruled, axes in table.rules)
-
-
-def _prefixed(name: str, every: frozenset[str]) -> str | None:
-    """The ruled name that is this one with a word in front, where several names for activations have that word."""
-    for one in sorted(every):
-        word = one.removesuffix(f"_{name}")
-        if word != one and "_" not in word and sum(each.startswith(f"{word}_") for each in every) >= _FEW:
-            return one
-    return None
 
 
 def _misspelt(name: str, known: str) -> bool:

@@ -43,7 +43,8 @@ def _tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
         known = tuple(rules for rules in found if rules is not None)
         return known if len(known) == len(found) else ()
     return (
-        site.program.once(site.file, "logical rules", lambda: project_rules(site.program, site.file.path)) or ()
+        site.program.once(site.file, "logical rules", lambda: project_rules(site.program, site.file.path))
+        or ()
     )
 
 

@@ -23,29 +23,21 @@ _PLAIN = ("zeros", "ones")
 
 
 class NnxParamCall(Rule):
-    """An `nnx.Param` is given a name, a shape or an initializer where it takes the array.
+    """An `nnx.Param` gets a name, a shape or an initializer instead of an array.
 
-    ## What it does
-    Reports `nnx.Param` (`Variable`, `BatchStat`, `Cache`, `Intermediate`) with more than one positional
-    argument; `nnx.Param` and `nnx.BatchStat` with a string for their value, or with an initializer that was not
-    called, and the other variables where a method of the class computes with that value; and
-    `nnx.with_metadata(..., shape=...)` and `with_partitioning(..., shape=...)` whose result is called with a
-    key alone.
+    An NNX variable holds the array itself. A second positional argument raises `TypeError`. A string or a function
+    becomes the value, and the first computation with it fails. `shape=` is stored as metadata: `jax.random.normal`,
+    called with a key alone, draws a scalar, which broadcasts, so the layer trains one number.
 
-    ## Why it hurts
-    An NNX variable holds the array itself; it has no name, and nothing calls an initializer for it. A second
-    positional argument raises `TypeError`. A string or a function becomes the value, and the layer fails where it
-    first computes with it. `shape=` is kept as metadata and nothing else: `jax.random.normal`, called with a key
-    alone, then makes a scalar, which broadcasts, and so the layer runs and trains one number; an initializer of
-    `nnx.initializers` raises `TypeError`.
+    ## Reports
+    - proven: `nnx.Param` (`Variable`, `BatchStat`, `Cache`, `Intermediate`) with a second positional argument;
+      `nnx.Param` and `nnx.BatchStat` with a string or an initializer as value, and the other variables if a method of
+      the class computes with that value; `nnx.with_metadata(..., shape=...)` and `with_partitioning(..., shape=...)`
+      whose result is called with a key alone.
 
-    ## Fix safety
-    Unsafe: it draws the key from the `rngs` of the function around it, which moves the ones drawn after it.
-    Offered where there is an `rngs` and the shape is given.
-
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them. A `Variable`, `Cache` or
-    `Intermediate` holds any object, a model's name say, and raises nothing until something computes with it.
+    ## Fix
+    Calls the initializer with a key of `rngs` and the shape. Unsafe: later keys of `rngs` change. Needs an `rngs` in
+    the function and a known shape.
     """
 
     code = "SL514"
@@ -70,9 +62,8 @@ class NnxParamCall(Rule):
         if len(given.positional) > 1:
             return site.finding(
                 site.call.args[1],
-                f"On {on} this raises TypeError.",
-                label=f"{kind} takes one positional argument: the array",
-                help=f"write {kind}(initializer(key, shape)); metadata goes by keyword",
+                f"On {on} a second positional argument of `{kind}` raises TypeError: it takes only the array.",
+                help=f"write {kind}(initializer(key, shape)), and metadata by keyword",
                 fix=self._fix(site, site.call.args[1]),
             )
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
@@ -82,16 +73,16 @@ class NnxParamCall(Rule):
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             return site.finding(
                 argument,
-                f"On {on} the string becomes the value, and the first computation with it raises TypeError.",
-                label=f"{kind} has no name",
-                help=f"write {kind}(initializer(key, shape)): the attribute it is assigned to is its name",
+                f"`{kind}` stores this string as its value; the first computation with it raises TypeError.",
+                why="a variable has no name but the attribute it is assigned to",
+                help=f"write {kind}(initializer(key, shape))",
             )
         if all(_is_initializer(value) for value in values):
             return site.finding(
                 argument,
-                f"On {on} the function becomes the value, and the first computation with it raises TypeError.",
-                label="an initializer, not yet called",
-                help=f"call it: {kind}({' '.join(site.text(argument).split())}(key, shape))",
+                f"`{kind}` stores the initializer as its value; the first computation with it raises TypeError.",
+                label="not called",
+                help=f"write {kind}({' '.join(site.text(argument).split())}(key, shape))",
                 fix=self._fix(site, argument),
             )
         return None
@@ -107,25 +98,20 @@ class NnxParamCall(Rule):
         given = site.argument("initializer") or (site.call.args[0] if site.call.args else None)
         value = site.value(given) if given is not None else None
         name = site.api.rpartition(".")[2]
-        label = f"nnx.{name} keeps it as metadata and makes no array of it"
+        why = f"nnx.{name} stores shape= as metadata"
         edits = self._moved(site, keyword, call)
-        why = "the variable gets its shape"
-        fix = site.fix(Safety.UNSAFE, "give the shape with the key", edits, why) if edits else None
+        help = "pass the shape with the key: (key, shape)"
+        fix = (
+            site.fix(Safety.UNSAFE, "pass the shape with the key", edits, "the variable gets its shape")
+            if edits
+            else None
+        )
         if isinstance(value, Api) and value.name.startswith("jax.random."):
-            text = f"On {site.release('flax')} `{value.name}` gets no shape and makes a scalar, which is broadcast."
-            return site.finding(
-                keyword,
-                text,
-                label=label,
-                help="give the shape with the key: (key, shape)",
-                fix=fix,
-                harm=Harm.SILENT,
-            )
+            text = f"`{value.name}` gets no shape and draws a scalar, which broadcasts."
+            return site.finding(keyword, text, why=why, help=help, fix=fix, harm=Harm.SILENT)
         if value is not None and _is_initializer(value):
-            text = f"On {site.release('flax')} the initializer gets no shape and raises TypeError."
-            return site.finding(
-                keyword, text, label=label, help="give the shape with the key: (key, shape)", fix=fix
-            )
+            text = f"The initializer of `nnx.{name}` gets no shape and raises TypeError."
+            return site.finding(keyword, text, why=why, help=help, fix=fix)
         return None
 
     def _moved(self, site: Site, keyword: ast.keyword, call: ast.Call) -> list[Edit]:

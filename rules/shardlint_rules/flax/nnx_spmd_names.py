@@ -23,31 +23,31 @@ class _Name:
     came: str = ""
     """The first release that was seen with it, for names that older ones lack."""
     alias: bool = False
-    """Whether the name is still answered for, with a warning, by the one that takes its place."""
+    """True if the name still works, with a warning, as an alias of the new one."""
 
 
 _CONSTRAIN = _Name(">=0.11.2", "use jax.lax.with_sharding_constraint", "jax.lax.with_sharding_constraint")
-_EAGER = "set flax.config.flax_always_shard_variable (flax 0.12.0), or do without: older releases never shard eagerly"
+_EAGER = "set flax.config.flax_always_shard_variable (flax 0.12.0), or remove it: older releases never shard eagerly"
 _ABSTRACT = "use nnx.get_abstract_model(make, mesh), or nnx.get_named_sharding(state, mesh)"
 NAMES = {
     "flax.nnx.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.spmd.with_sharding_constraint": _CONSTRAIN,
     "flax.nnx.VariableState": _Name(
-        ">=0.12.4", "use nnx.Variable, of which a State is made there", "flax.nnx.Variable", alias=True
+        ">=0.12.4", "use nnx.Variable, which a State contains", "flax.nnx.Variable", alias=True
     ),
     "flax.nnx.sharding_hook": _Name(
         ">=0.10.4",
-        "no flax has it: variables are sharded by their out_sharding, or by nnx.get_partition_spec",
+        "use out_sharding= of the variable, or nnx.get_partition_spec",
     ),
     "flax.nnx.get_var_pspec": _Name(
-        ">=0.10.4", "it is nnx.spmd.get_var_pspec, since flax 0.11; for a state nnx.get_partition_spec"
+        ">=0.10.4", "use nnx.spmd.get_var_pspec (flax 0.11), or nnx.get_partition_spec for a state"
     ),
     "flax.nnx.get_abstract_model": _Name(
         "<=0.10.4", "use nnx.eval_shape(make) and nnx.get_named_sharding(state, mesh)", came="0.11.2"
     ),
     "flax.nnx.logical_axis_rules": _Name(
         "<=0.10.4",
-        "give sharding_rules= with the annotation, or use flax.linen.logical_axis_rules",
+        "add sharding_rules= to the annotation, or use flax.linen.logical_axis_rules",
         came="0.11.2",
     ),
     "flax.nnx.use_eager_sharding": _Name("<=0.12.0", _EAGER, came="0.12.4"),
@@ -59,24 +59,24 @@ NAMES = {
 
 
 class NnxSpmdNames(Rule):
-    """A name of `flax.nnx` for sharding that the project's flax does not have.
+    """A sharding name of `flax.nnx` that the project's flax does not have.
 
-    ## What it does
-    Reports imports and uses of `nnx.with_sharding_constraint` (gone in 0.11), names that no release has
-    (`nnx.sharding_hook`, `nnx.get_var_pspec`), `nnx.VariableState` (since 0.12.4 an alias that warns), and newer names
-    in a project that pins an older flax exactly (`nnx.use_eager_sharding`, `nnx.get_abstract_model`,
-    `nnx.as_abstract`). Code that asks first (`hasattr`, version tests, `try`) is left alone.
+    Reading the name raises AttributeError and importing it ImportError, often only when a model is sharded or
+    restored. `nnx.VariableState` is now `nnx.Variable`, which takes no type.
 
-    ## Why it hurts
-    Reading the name raises AttributeError, importing it ImportError, often only where a model is sharded or restored.
-    `nnx.VariableState` is now `nnx.Variable`, which cannot be made of a type and a value.
+    ## Reports
+    - proven: imports and uses of `nnx.with_sharding_constraint` (gone in 0.11), of names that no release has
+      (`nnx.sharding_hook`, `nnx.get_var_pspec`), of `nnx.VariableState` (since 0.12.4 an alias that warns), and of
+      newer names in a project that pins an older flax exactly (`nnx.use_eager_sharding`, `nnx.get_abstract_model`,
+      `nnx.as_abstract`).
+    - possible: the same if the release is not pinned exactly, or in an annotation that is never evaluated.
 
-    ## Fix safety
-    Safe: the line raises or warns as it stands. CallResult where the other name takes the same arguments.
+    ## Fix
+    Safe: writes the other name where it takes the same arguments.
 
-    ## Evidence
-    Each name looked up in flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A
-    release between two of them that were seen to differ gets no finding.
+    ## Limits
+    Code that asks first (`hasattr`, version tests, `try`) is not reported, nor a release between two tested ones that
+    differ.
     """
 
     code = "SL513"
@@ -102,13 +102,13 @@ class NnxSpmdNames(Rule):
             if not exact(site, "flax"):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
-        label, message = f"not in {site.release('flax')}", _raises(site, node, entry, on)
+        message = _raises(site, node, entry, on)
         if entry.alias and not _made_the_old_way(site, node):
-            label, message = "deprecated", f"On {on} this warns: it is only another name of {entry.instead}."
+            name, new = site.written.removeprefix("flax."), entry.instead.removeprefix("flax.")
+            message = f"On {on} `{name}` warns: it is a deprecated alias of `{new}`."
         yield site.finding(
             node,
             message,
-            label=label,
             help=entry.advice,
             fix=self._fix(site, entry, node),
             certainty=certainty,
@@ -129,9 +129,10 @@ class NnxSpmdNames(Rule):
 def _raises(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
     name = site.written.removeprefix("flax.")
     if entry.alias:
-        return f"On {on} this raises TypeError: {name} is another name of {entry.instead}, which takes the array alone."
+        new = entry.instead.removeprefix("flax.")
+        return f"On {on} this raises TypeError: `{name}` is `{new}`, which takes only the array."
     error = "ImportError" if isinstance(node, ast.alias) else "AttributeError"
-    since = f"{name} was first seen in flax {entry.came}" if entry.came else f"there is no {name}"
+    since = f"`{name}` came with flax {entry.came}" if entry.came else f"`{name}` does not exist"
     return f"On {on} this raises {error}: {since}."
 
 

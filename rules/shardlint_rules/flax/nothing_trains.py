@@ -20,25 +20,23 @@ _MERGE = "flax.nnx.merge"
 class NothingTrains(Rule):
     """An NNX optimizer is updated under `jax.jit`, and its state is not returned.
 
-    ## What it does
-    Reports `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that is traced
-    by `jax.jit` (not `nnx.jit`), where the optimizer is an argument of the function or comes from `nnx.merge`, and
-    neither it nor the model is used afterwards.
+    `update` changes the model in place. `jax.jit` traces a copy of its arguments, which the call discards, so every
+    step starts from the same weights. Nothing is raised.
 
-    ## Why it hurts
-    `update` changes the model in place. `jax.jit` works on a copy of its arguments and knows nothing of changes in
-    place: they end with the call. The loss is returned, step after step the same, and nothing is raised.
+    ## Reports
+    - proven: `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that `jax.jit`
+      traces, if the optimizer is an argument or comes from `nnx.merge` and neither it nor the model is used
+      afterwards.
 
-    ## Use instead
-    Or return `nnx.state((model, optimizer))`, and `nnx.update` them with it outside.
+    ## Write instead
+    Trace it with `nnx.jit`, or return `nnx.state((model, optimizer))` and `nnx.update` them outside.
 
-    ## Fix safety
-    Unsafe: the program begins to train. Offered for a plain `@jax.jit` over a model that is an argument.
+    ## Fix
+    Writes `@nnx.jit` for a plain `@jax.jit` over a model that is an argument. Unsafe: the program begins to train.
 
-    ## Evidence
-    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: three steps gave three equal
-    losses, and the weights stayed. (On flax 0.10.4 `jax.jit` takes no module.) A model that is used after the update
-    in any way is left alone, and so is `update(grads)` where no `nnx.ModelAndOptimizer` takes it: that raises.
+    ## Limits
+    A model that is used after the update is not reported, nor `update(grads)` without `nnx.ModelAndOptimizer`, which
+    raises.
     """
 
     code = "SL507"
@@ -69,16 +67,15 @@ class NothingTrains(Rule):
                 continue
             yield site.finding(
                 call,
-                self._message(site, owner.id, merged),
+                self._message(owner.id, merged),
                 via=site.region,
-                help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and update with it outside",
+                help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and call nnx.update outside",
                 fix=None if merged else self._fix(site, scope),
             )
 
-    def _message(self, site: Site, name: str, merged: bool) -> str:
-        on = site.release("flax")
-        what = f"the copy that nnx.merge made for `{name}`" if merged else f"jax.jit's own copy of `{name}`"
-        return f"On {on} this changes {what}, which ends with the call: nothing is trained, and nothing is raised."
+    def _message(self, name: str, merged: bool) -> str:
+        maker = "nnx.merge" if merged else "jax.jit"
+        return f"Nothing trains: this updates a copy of `{name}` made by `{maker}`, which the call discards."
 
     def _fix(self, site: Site, scope: Scope) -> Fix | None:
         node = scope.node

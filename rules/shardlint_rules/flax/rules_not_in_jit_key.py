@@ -19,23 +19,18 @@ _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
 
 
 class RulesNotInJitKey(Rule):
-    """One jitted function is called under two sets of logical axis rules, and keeps the first.
+    """One jitted function is called under two sets of logical axis rules and keeps the first.
 
-    ## What it does
-    Reports a call of a jitted function under `logical_axis_rules` that differ from those of an earlier call of it in
-    the same function. Where the arguments are not written the same, so that it may be traced anew, the finding is
-    possible.
+    Axis rules are read while jit traces and are not part of its cache key. Under other rules the first program runs,
+    with its shardings. Nothing is raised.
 
-    ## Why it hurts
-    jit compiles a function once for the shapes of its arguments and uses that from then on. Axis rules are read while
-    it is traced and are no part of that key: under other rules the program of the first ones runs, with their
-    shardings. Nothing is raised.
+    ## Reports
+    - proven: a call of a jitted function under `logical_axis_rules` that differ from those of an earlier call in the
+      same function, with the same arguments.
+    - possible: the same with other arguments, for which jit may trace again.
 
-    ## Use instead
-    A function object of its own for each set of rules; or one set of rules, set once and outermost.
-
-    ## Evidence
-    Run on flax 0.11.2, 0.12.0, 0.12.6 and 0.12.12. Another mesh does trace anew.
+    ## Write instead
+    A separate jitted function for each set of rules, or one set of rules around everything.
     """
 
     code = "SL511"
@@ -62,10 +57,9 @@ class RulesNotInJitKey(Rule):
             ]
             yield site.finding(
                 call,
-                f"On {site.release('flax')} `{call.func.id}` runs with the shardings of those rules: jit does not "
-                "trace it anew when rules change.",
+                f"`{call.func.id}` runs with the shardings of other rules: new rules don't retrace it.",
                 label=f"compiled under other rules at line {before.lineno}",
-                help="jit a function of its own for each set of rules",
+                help="jit a separate function for each set of rules",
                 certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.POSSIBLE,
             )
 

@@ -17,35 +17,29 @@ from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated
 from shardlint_rules.mesh.legacy import to_set_mesh
 
-_PLACED = "the model takes up its shards, which changes memory and communication"
+_PLACED = "the model is then sharded, which changes memory and communication"
 
 
 class ShardedInitIncomplete(Rule):
     """A sharded initialization of an NNX model lacks a step.
 
-    ## What it does
-    Looks at functions that read the specs of a model's state (`nnx.get_partition_spec`, `nnx.get_named_sharding`), and
-    reports the step that is missing: the constraint (the specs are never read), the update (the constrained state is
-    never read), the return, or the mesh where the function is called.
+    `with_sharding_constraint` returns a new state, and only `nnx.update` writes it into the model. Without either the
+    model is on one device (under `with mesh:`) or replicated (under `jax.set_mesh`), and nothing is raised. Without
+    `return` the model is None. Without a mesh in context the constraint raises.
 
-    ## Why it hurts
-    `with_sharding_constraint` returns a new state and `nnx.update` alone brings it into the model. Without either the
-    model comes out on one device (under `with mesh:`) or whole on every device (under `jax.set_mesh`), and nothing is
-    raised. Without `return` the model is None, which fails where it is first called. With no mesh in context the
-    constraint raises.
+    ## Reports
+    - proven: in a function that reads the specs of a model's state (`nnx.get_partition_spec`,
+      `nnx.get_named_sharding`), the step that is missing: the constraint, the update, the `return`, or the mesh at the
+      call.
+    - `with-mesh` (possible): `with mesh:` on flax from 0.12.1, where making an annotated variable raises, if the model
+      may have no annotation.
 
-    Since flax 0.12 annotated variables are sharded as they are made (`flax_always_shard_variable`,
-    `nnx.use_eager_sharding`). There the constraint and the update may be left out, and that is not reported. But a mesh
-    must be in context, and since 0.12.1 `with mesh:` is none to it: making the variable raises.
+    ## Fix
+    Writes the missing step. A missing `return` is safe. The others are unsafe: the model is then sharded.
 
-    ## Fix safety
-    A missing `return` is safe to write. The others are unsafe: the model takes up its shards, so memory and
-    communication change.
-
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. On
-    flax 0.10.4 a function traced by `nnx.jit` under `jax.sharding.use_mesh` gives a replicated model, whatever its
-    constraints; on 0.11.2 it does not.
+    ## Limits
+    From flax 0.12 annotated variables are sharded as they are made (`flax_always_shard_variable`,
+    `nnx.use_eager_sharding`), so a missing constraint or update is not reported there.
     """
 
     code = "SL503"
@@ -62,7 +56,7 @@ class ShardedInitIncomplete(Rule):
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """Findings for the step that is missing behind this one."""
+        """Findings for the step that is missing after this one."""
         scope = site.scope.function()
         if scope is None or not isinstance(scope.node, ast.FunctionDef):
             return
@@ -106,9 +100,8 @@ class ShardedInitIncomplete(Rule):
             imports = (*imports, *more)
         yield site.finding(
             site.call.func,
-            f"On {site.release('flax')} {_unsharded(site, model.id)}",
-            label="the specs are never read: the constraint is missing",
-            help=f"write nnx.update({model.id}, {written}) before it is returned",
+            f"`{model.id}` {_unsharded(site)}: the specs are never applied to it.",
+            help=f"write nnx.update({model.id}, {written}) before the return",
             fix=self._fix(
                 site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []
             ),
@@ -131,13 +124,10 @@ class ShardedInitIncomplete(Rule):
             edits = init.after(site, site.call, f"{update}({model.id}, {name})")
         elif name is not None and given is not None and isinstance(given, ast.Name):
             edits, imports = [site.replace(given, name)], ()
-        wrong = (
-            f"`{site.text(given)}` is written back instead" if given is not None else "the update is missing"
-        )
         yield site.finding(
             site.call.func,
-            f"On {site.release('flax')} {_unsharded(site, model.id)}",
-            label=f"the constrained state is never read: {wrong}",
+            f"`{model.id}` {_unsharded(site)}: the constrained state is never written back.",
+            why=f"`nnx.update` gets `{site.text(given)}` instead" if given is not None else "",
             help=f"write nnx.update({model.id}, {name or '...'})",
             fix=self._fix(
                 site,
@@ -166,10 +156,9 @@ class ShardedInitIncomplete(Rule):
         edits = init.after(site, last, f"return {model.id}") if scope.returns == [] else []
         yield site.finding(
             site.call.func,
-            f"On {site.release('flax')} the function gives None, and its caller fails where it first uses the model.",
-            label=f"the last step: nothing returns `{model.id}`",
-            help=f"write: return {model.id}",
-            fix=site.fix(Safety.SAFE, f"write: return {model.id}", edits) if edits else None,
+            f"The function returns None instead of `{model.id}`, so its caller fails.",
+            help=f"write return {model.id}",
+            fix=site.fix(Safety.SAFE, f"write return {model.id}", edits) if edits else None,
             harm=Harm.CRASH,
         )
 
@@ -192,8 +181,8 @@ class ShardedInitIncomplete(Rule):
             edits = to_set_mesh(site, context.contexts[0]) if item is not None else None
             yield site.finding(
                 item if item is not None else site.call.func,
-                f"On {site.release('flax')} making an annotated variable raises ValueError under `with mesh:`.",
-                label="to NNX this is not a mesh context",
+                f"On {site.release('flax')} making an annotated variable under `with mesh:` raises ValueError.",
+                why="NNX reads only the mesh of `jax.set_mesh`",
                 help="write with jax.set_mesh(mesh):",
                 fix=self._fix(site, "write with jax.set_mesh", edits or []),
                 harm=Harm.CRASH,
@@ -206,22 +195,18 @@ class ShardedInitIncomplete(Rule):
                 edits = [site.replace(item, site.text(item.args[0]))]
             yield site.finding(
                 item if item is not None else site.call.func,
-                f"On {site.release('flax')} the constraint is lost on the way out of nnx.jit: every device holds the "
-                "whole model.",
-                label="what nnx.jit gives under use_mesh is replicated",
+                f"On {site.release('flax')} `nnx.jit` under `use_mesh` returns a replicated model.",
                 help="write with mesh:",
                 fix=self._fix(site, "write with mesh:", edits),
             )
 
     def _bare(self, site: Site, scope: Scope) -> Iterator[Finding]:
-        error = "RuntimeError"
-        if eager(site) is True:
-            error = "ValueError (or RuntimeError, in the constraint, if nothing is annotated)"
+        error = "ValueError or RuntimeError" if eager(site) is True else "RuntimeError"
         message = f"On {site.release('flax')} this raises {error}: the specs name mesh axes, and no mesh is in context."
         help = (
-            "call it under with jax.set_mesh(mesh):"
+            "call it under `with jax.set_mesh(mesh):`"
             if site.allows("flax", ">=0.11")
-            else "call it under with mesh:"
+            else "call it under `with mesh:`"
         )
         ends = site.program.flow.ends(site.file, scope.node).found
         called = [end.place.node for end in ends if end.kind == "called" and end.place.file is site.file]
@@ -231,7 +216,6 @@ class ShardedInitIncomplete(Rule):
             yield site.finding(
                 call.func,
                 message,
-                label="no mesh is in context where the sharded initialization is called",
                 help=help,
                 fix=self._fix(site, f"write {wrapped[0]}", wrapped[1]) if wrapped is not None else None,
                 harm=Harm.CRASH,
@@ -286,10 +270,10 @@ def _unless_eager(site: Site) -> Certainty | None:
     return None if now else Certainty.PROVEN
 
 
-def _unsharded(site: Site, model: str) -> str:
+def _unsharded(site: Site) -> str:
     kinds = {context.kind for context in site.context.contexts}
     if kinds == {"with mesh"}:
-        return f"`{model}` stays whole on one device."
+        return "stays on one device"
     if kinds and kinds <= set(SET_KINDS):
-        return f"`{model}` is replicated: every device holds all of it."
-    return f"`{model}` stays unsharded: whole on one device, or on every one."
+        return "is replicated on every device"
+    return "is not sharded"

@@ -22,22 +22,21 @@ _DEPTH = 4
 
 
 class SpecAfterUnbox(Rule):
-    """The specs of linen variables are read after the boxes that hold them were taken off.
+    """The specs of linen variables are read after `unbox` removed their boxes.
 
-    ## What it does
-    Reports `nn.get_partition_spec` and `nn.get_sharding` of what `nn.unbox` returned, also through `jax.eval_shape`
-    and `TrainState.create(params=nn.unbox(...))`. Where the function that `eval_shape` is given unboxes, it is reported
-    there.
+    `nn.with_partitioning` keeps the axes of a variable in a box, and `unbox` returns the bare array. Every spec is
+    then `P()`, so all weights are replicated. Nothing is raised.
 
-    ## Why it hurts
-    `nn.with_partitioning` keeps the axes of a variable in a box around it, and `unbox` gives the bare array. A bare
-    array has no axes to tell: every spec comes back as `P()`, and all weights are replicated. Nothing is raised.
+    ## Reports
+    - proven: `nn.get_partition_spec` and `nn.get_sharding` of a result of `nn.unbox`, also through `jax.eval_shape`
+      and `TrainState.create(params=nn.unbox(...))`. If the function given to `eval_shape` unboxes, the finding is at
+      `unbox`.
 
-    ## Fix safety
-    Unsafe: the weights are sharded then. Offered where the boxed variables have a name of their own.
+    ## Write instead
+    Read the specs of the boxed variables, then unbox.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12.
+    ## Fix
+    Reads the boxed variables if they have a name. Unsafe: the weights are then sharded.
     """
 
     code = "SL509"
@@ -61,19 +60,18 @@ class SpecAfterUnbox(Rule):
         at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
         name = site.api.rpartition(".")[2]
         inside = first.place.file is site.file and _of_a_function(site, argument)
+        message = f"`{name}` returns `P()` for every unboxed array, so all weights are replicated."
         if inside:
             yield site.finding(
                 first.place.node,
-                f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
-                "replicated.",
-                label=f"unboxed before the specs are read at line {site.call.lineno}",
-                help="give the boxed variables back, read their specs, then unbox",
+                message,
+                why=f"line {site.call.lineno} reads the specs of what this returns",
+                help="return the boxed variables, read their specs, then unbox",
             )
             return
         yield site.finding(
             argument,
-            f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
-            f"replicated.",
+            message,
             label=f"unboxed at {at}",
             help="read the specs of the boxed variables, then unbox",
             fix=self._fix(site, argument, first),
@@ -95,7 +93,7 @@ class SpecAfterUnbox(Rule):
             return None
         edit = site.replace(argument, boxed.id)
         return site.fix(
-            Safety.UNSAFE, f"read the specs of `{boxed.id}`", [edit], "the weights are sharded then"
+            Safety.UNSAFE, f"read the specs of `{boxed.id}`", [edit], "the weights are then sharded"
         )
 
 

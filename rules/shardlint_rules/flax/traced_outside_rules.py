@@ -27,22 +27,19 @@ _RUNS_A_MODEL = ("apply", "init", "model", "state", "odule", on_lines(r"(?!from 
 class TracedOutsideRules(Rule):
     """A jitted function is traced outside the logical axis rules that the program enters elsewhere.
 
-    ## What it does
-    Reports a jitted function that runs a linen module with logical constraints and of which no call in sight stands
-    under `logical_axis_rules`, in a program that enters them around other code.
+    jit traces a function at its first call. Logical names get their mesh axes from the rules in context at that time.
+    Without rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
 
-    ## Why it hurts
-    jit traces a function where it is called first, not where it is made. Logical names get their mesh axes from the
-    rules in context at that time. Without them the constraints of the module constrain nothing (or, under
-    `jax.set_mesh`, make activations whole on every device), and nothing is raised.
+    ## Reports
+    - `called` (likely): a jitted function that runs a linen module with logical constraints, if no call in sight is
+      under `logical_axis_rules` and the program enters rules around other code.
 
-    ## Use instead
-    Enter the rules around the call too; or set them once, outermost.
+    ## Write instead
+    Enter the rules around the call too, or set them once around everything.
 
-    ## Evidence
-    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left alone: functions that are called under the rules as
-    well, that enter them in their own body, or that get lost from sight; managers that are not known, which may enter
-    them; and constraints with `rules=`.
+    ## Limits
+    Not reported: functions that enter the rules themselves or whose calls are not all known, context managers that are
+    not known, and constraints with `rules=`.
     """
 
     code = "SL520"
@@ -50,6 +47,9 @@ class TracedOutsideRules(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("called",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "called": "The calls in sight are all the calls of the function."
+    }
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*JITS, "flax.linen.jit", file_says=_RUNS_A_MODEL),)
     project_says = ("axis_rules(",)
@@ -80,12 +80,10 @@ class TracedOutsideRules(Rule):
         here = [one.place.node for one in calls if one.place.file is site.file]
         yield site.finding(
             here[0] if here else site.syntax,
-            f"On {site.release('flax')} the logical constraints of `{named[0]}` constrain nothing here: they look up "
-            "their names in the rules in context while this is traced.",
-            label=f"outside of the logical axis rules entered in {elsewhere}",
+            f"The logical constraints of `{named[0]}` do nothing: this call traces it without logical axis rules.",
             help="call it under nn.logical_axis_rules(...) too",
             form="called",
-            why="no call of it in sight stands under them",
+            why=f"{elsewhere} enters rules, and no call of this function is under them",
         )
 
 

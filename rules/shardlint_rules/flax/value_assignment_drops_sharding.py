@@ -12,7 +12,6 @@ from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, R
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.flax._loaded import loaded
 from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated
 
@@ -42,39 +41,31 @@ _DEPTH = 6
 
 
 class ValueAssignmentDropsSharding(Rule):
-    """A sharded NNX variable is given a fresh array, and with it another sharding.
+    """A fresh array is assigned to a sharded NNX variable, which loses its sharding.
 
-    ## What it does
-    Reports `variable.value = x` and `variable.set_value(x)` (before flax 0.12.1 also `variable[...] = x`) where x is
-    made on the spot (`jnp.zeros`, `jax.random.normal`, an initializer, a numpy array) and the variable is one with a
-    sharding annotation in a model that was sharded; and `nnx.update(model, ...)` of such a model with numpy arrays.
-    Likely: the same of variables that a function goes through (`nnx.state(model)`) to fill in weights it has read,
-    and places none of, where callers give it a model with annotations.
+    The variable takes the array as it is: on one device, under `jax.set_mesh` replicated, and a numpy array stays on
+    the host and is transferred at each call. The annotation stays. Nothing is raised.
 
-    ## Why it hurts
-    The variable takes the array as it is. Its annotation stays what it was, but the array lies whole on one device,
-    under `jax.set_mesh` on every device, and numpy arrays on none: they are sent anew with each call. Nothing is
-    raised.
+    ## Reports
+    - proven: `variable.value = x` and `variable.set_value(x)` (before flax 0.12.1 also `variable[...] = x`), if x is
+      made there (`jnp.zeros`, `jax.random.normal`, an initializer, a numpy array) and the variable has a sharding
+      annotation in a sharded model; and `nnx.update(model, ...)` of such a model with numpy arrays.
 
-    ## Use instead
-    Since flax 0.12.4 that writes into the array there is, in its dtype and sharding. On older releases place the new
-    array: `kernel.value = jax.device_put(x, kernel.value.sharding)`.
+    ## Write instead
+    From flax 0.12.4 `variable[...] = x` writes into the existing array, with its dtype and sharding. On older releases
+    place the new array: `kernel.value = jax.device_put(x, kernel.value.sharding)`.
 
-    ## Fix safety
-    Safe where it places the new array. `[...]` is unsafe: it keeps the old array's dtype.
+    ## Fix
+    Places the new array (safe), or writes `[...]` (unsafe: it keeps the old dtype).
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: `value`,
-    `set_value` and `nnx.update` are the same on all, `[...] =` keeps the sharding on 0.12.4 and newer and loses it on
-    0.11.2 and 0.12.0. Left alone: traced code, variables without annotation, models the text does not show to be
-    sharded, and arrays that are placed or computed from what was there (`jnp.zeros_like(kernel.value)` keeps the
-    sharding).
+    ## Limits
+    Not reported: traced code, variables without annotation, models that are not surely sharded, and arrays that are
+    placed or computed from the old value.
     """
 
     code = "SL508"
     name = "value-assignment-drops-sharding"
     harm = Harm.SILENT
-    likely = ("loaded",)
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (
         Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, function_says=_NEAR),
@@ -94,7 +85,6 @@ class ValueAssignmentDropsSharding(Rule):
             finding = self._set_value(site)
         else:
             finding = self._assignment(site)
-        finding = finding or loaded(site)
         if finding is not None:
             yield finding
 
@@ -141,8 +131,7 @@ class ValueAssignmentDropsSharding(Rule):
         placed = f"place the array: jax.device_put(..., {name}.value.sharding)"
         return site.finding(
             written,
-            f"On {site.release('flax')} the variable takes the array as it is: {_where(site, array)}.",
-            label=f"gives `{variable.attr}` another sharding",
+            f"`{name}` loses its sharding: the new array is {_where(site, array)}.",
             help=f"write {name}[...] = ..., or {placed}" if site.allows("flax", ">=0.12.4") else placed,
             fix=self._fix(site, variable, array, written),
         )
@@ -174,9 +163,7 @@ class ValueAssignmentDropsSharding(Rule):
             return None
         return site.finding(
             site.call.func,
-            f"On {site.release('flax')} the variables take the arrays as they are: they lie on no device, and are "
-            "sent anew with each call.",
-            label="puts numpy arrays into a sharded model",
+            f"`{site.text(model)}` loses its sharding: numpy arrays stay on the host, and each call transfers them.",
             help=f"place them first: jax.device_put(..., nnx.get_named_sharding(nnx.state({site.text(model)}), mesh))",
         )
 
@@ -301,7 +288,7 @@ def _maps_to_numpy(site: Site, place: Place) -> bool:
 
 
 def _first_maker(site: Site, node: ast.expr) -> ast.Call | None:
-    """The first call in an expression that triggers this rule: it speaks for all of them."""
+    """The first call in an expression that triggers this rule."""
     makers = (*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES)
     found = [
         call
@@ -320,12 +307,8 @@ def _where(site: Site, array: ast.expr) -> str:
     if isinstance(array, ast.Call) and any(
         isinstance(one, Api) and one.name.startswith("numpy.") for one in options(site.value(array.func))
     ):
-        return "a numpy array, on no device"
+        return "a numpy array on the host"
     kinds = {context.kind for context in site.context.contexts}
     if kinds == {"set_mesh"}:
-        return "whole on every device"
-    return (
-        "whole on one device"
-        if not kinds or kinds == {"with mesh"}
-        else "whole on one device, or on every one"
-    )
+        return "replicated on every device"
+    return "on one device" if not kinds or kinds == {"with mesh"} else "on one device or replicated"

@@ -13,27 +13,20 @@ from shardlint_rules.flax.built import Annotated
 
 
 class VmappedLayersShiftAxes(Rule):
-    """Annotated layers are stacked by `nnx.vmap` without saying what the new dimension is called.
+    """`nnx.vmap` stacks annotated layers without a name for the new dimension.
 
-    ## What it does
-    Reports `nnx.vmap` without `transform_metadata` over a function that builds layers whose variables carry a sharding
-    annotation, in a project that reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
+    The stacked variables get a dimension in front and their annotation does not: `(None, "model")` of a kernel is then
+    read as the sharding of (layers, in), so another dimension is sharded. Nothing is raised if the sizes divide.
 
-    ## Why it hurts
-    The stacked variables get a dimension in front, and their annotation does not: `(None, "model")` for a kernel is
-    then read as the sharding of (layers, in), and the kernel is split along another dimension than was meant. Nothing
-    is raised where the sizes happen to divide.
+    ## Reports
+    - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that
+      reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
 
-    ## Use instead
-    None leaves the new dimension whole; a mesh axis or logical name shards it.
+    ## Write instead
+    `transform_metadata={nnx.PARTITION_NAME: None}` keeps the new dimension replicated; a mesh axis shards it.
 
-    ## Fix safety
-    Unsafe: the variables are split along another dimension.
-
-    ## Evidence
-    Run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: a (3, 16, 32) kernel annotated
-    (None, "model") came out as P(None, "model"), with `transform_metadata` as P(None, None, "model"). Layers whose
-    annotation the text does not show are left alone.
+    ## Fix
+    Adds `transform_metadata={nnx.PARTITION_NAME: None}`. Unsafe: another dimension is sharded.
     """
 
     code = "SL506"
@@ -64,9 +57,8 @@ class VmappedLayersShiftAxes(Rule):
         where = site.where(first)
         yield site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
-            f"On {site.release('flax')} the annotation gets no entry for the new dimension: read back, it shards "
-            "the dimension before the one that was meant.",
-            label=f"stacks layers that are annotated at {where}",
+            "`nnx.vmap` adds no name for the layer axis, so each annotation shards the dimension before its own.",
+            why=f"the stacked layers are annotated at {where}",
             help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
             fix=self._fix(site),
         )
@@ -78,15 +70,13 @@ class VmappedLayersShiftAxes(Rule):
         text = f"transform_metadata={{{name}: None}}"
         call = appended(site.node, "transform_metadata", f"{{{name}: None}}")
         edits = [site.replace(site.call, call), *imports]
-        return site.fix(
-            Safety.UNSAFE, f"add {text}", edits, "the variables are split along another dimension"
-        )
+        return site.fix(Safety.UNSAFE, f"add {text}", edits, "another dimension is sharded")
 
 
 def _functions(site: Site) -> Iterator[Value]:
     """What is vmapped: the definition that is decorated, or the argument."""
     if site.decorated is not None:
-        # nnx.transform_metadata says the same by a decorator of its own.
+        # The decorator nnx.transform_metadata does the same.
         others = site.decorated.decorator_list
         if not any("transform_metadata" in site.text(one) for one in others):
             yield Function(Place(site.file, site.decorated))
