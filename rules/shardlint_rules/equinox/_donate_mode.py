@@ -1,4 +1,4 @@
-"""The fix of SL102: numbered and named arguments become `donate=`, and static ones need no saying."""
+"""The fix of SL102: numbered and named arguments become `donate=`, and static ones are dropped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Parameters:
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
     if other := besides(site):
-        raise NotRewritten(f"{other}, which take different keywords")
+        raise NotRewritten(f"{other}, which take other keywords")
     try:
         inside = hidden(site)
     except NotRewritten:
@@ -69,7 +69,7 @@ def rewrite(site: Site) -> Fix:
     except NotRewritten as reason:
         return _parted(site, inside, None, reason)
     if asked and _said(site, "donate") is not None:
-        raise NotRewritten("`donate` is given too")
+        raise NotRewritten("the call has `donate` too")
     found: list[Parameters] | NotRewritten
     try:
         found = [_parameters(site, wrapping) for wrapping in wrappings(site)]
@@ -83,7 +83,7 @@ def rewrite(site: Site) -> Fix:
             return _packed(site, inside, donated[0], reason)
     edit, drops = _call(site, inside, put)
     if set(comments(site.text())) - set(comments(edit.text)):
-        raise NotRewritten("a comment beside the keywords would be lost")
+        raise NotRewritten("a comment in the call would be lost")
     static = [name for name in STATIC_SETTINGS if _said(site, name) is not None]
     if static and _said(site, "in_shardings") is not None:
         raise NotRewritten(SHARDINGS_FIRST)
@@ -95,7 +95,7 @@ def rewrite(site: Site) -> Fix:
     if all(_surely_static(site, name, found) for name in static):
         return site.fix(Safety.SAFE, message, edits, drops=drops)
     return site.fix(
-        Safety.UNSAFE, message, edits, "an argument that was static and is an array would be traced", drops
+        Safety.UNSAFE, message, edits, "a static argument that is an array would be traced", drops
     )
 
 
@@ -104,7 +104,7 @@ def _one_mode(site: Site, found: list[Parameters] | NotRewritten) -> str:
         raise found
     modes = {_mode(site, parameters) for parameters in found}
     if len(modes) != 1:
-        raise NotRewritten("the functions wrapped with it would need different modes")
+        raise NotRewritten("the functions it wraps need different modes of donate")
     return modes.pop()
 
 
@@ -150,7 +150,7 @@ def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten
         raise NotRewritten(SHARDINGS_FIRST)
     edit, drops = _call(site, inside, {keyword: ("donate", '"all-except-first"')})
     if set(comments(site.text())) - set(comments(edit.text)):
-        raise NotRewritten("a comment beside the keywords would be lost")
+        raise NotRewritten("a comment in the call would be lost")
     places = {
         place for name in DONATE_SETTINGS if _said(site, name) is not None for place in _places(site, name)
     }
@@ -170,10 +170,10 @@ def _packed(site: Site, inside: list[Hidden], keyword: str, reason: NotRewritten
         except NotRewritten as other:
             why = other
         modes = str(reason).startswith(_MODES)
-        raise (NotRewritten(f"{_MODES}, and no function can stand around it: {why}") if modes else why) from why
+        raise (NotRewritten(f"{_MODES}, and a function around it fails: {why}") if modes else why) from why
     message = f"write {told}"
     edits += _forgotten(site, inside)
-    return site.fix(Safety.UNSAFE, message, edits, "what is called is a function around the jit", drops)
+    return site.fix(Safety.UNSAFE, message, edits, "the name is then a function that calls the jit", drops)
 
 
 def _parted(
@@ -217,7 +217,7 @@ def _places(site: Site, name: str) -> list[int | str]:
     found = [item.value for item in items if isinstance(item, Constant)]
     places = [one for one in found if isinstance(one, int | str) and not isinstance(one, bool)]
     if len(places) != len(items):
-        raise NotRewritten(f"`{site.text(node)}` does not tell which arguments are meant")
+        raise NotRewritten(f"`{site.text(node)}` does not show which arguments are donated")
     return places
 
 
@@ -229,7 +229,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
             raise NotRewritten(f"`{node.name}` is a classmethod")
         for decorator in below:
             if not _keeps_parameters(site, decorator):
-                raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
+                raise NotRewritten(f"`@{site.text(decorator)}` is between filter_jit and `{node.name}`")
         of_class = site.file.home(node).kind == "class"  # whose first argument no call shows
         given = None if of_class else _count_given(site.program.flow.ends(site.file, node), node.decorator_list)
         return _of(node, given)
@@ -237,7 +237,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
     for value in found:
         if isinstance(value, Function) and value.bound:
             raise NotRewritten(
-                f'`{site.text(node)}` is a bound method: donate="all" would donate what it is bound to'
+                f'`{site.text(node)}` is a bound method: donate="all" would donate its object'
             )
         if isinstance(value, ClassValue) or (isinstance(value, CallResult) and isinstance(value.by, ClassValue)):
             raise NotRewritten(f'`{site.text(node)}` may hold arrays, which donate="all" would donate too')
@@ -268,9 +268,9 @@ def _of(node: Definition | ast.Lambda, given: int | None = None) -> Parameters:
     if star is not None and given is not None and given >= len(positions):
         positions += tuple(f"{star.arg}[{index}]" for index in range(given - len(positions)))
     elif star is not None:
-        raise NotRewritten(f"`{star.arg}` takes more arguments than can be counted")
+        raise NotRewritten(f"`{star.arg}` takes any number of arguments")
     if double_star is not None:
-        raise NotRewritten(f"`{double_star.arg}` takes more arguments than can be counted")
+        raise NotRewritten(f"`{double_star.arg}` takes any number of arguments")
     return Parameters(positions, tuple(arg.arg for arg in node.args.kwonlyargs), node)
 
 
@@ -308,7 +308,7 @@ def _mode(site: Site, parameters: Parameters) -> str:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):
         return "all-except-first"
-    raise NotRewritten(f"{_MODES}: pass what is kept as the first, in a tuple")
+    raise NotRewritten(f"{_MODES}: pass the arguments to keep first, in a tuple")
 
 
 def _surely_static(site: Site, name: str, found: list[Parameters] | NotRewritten) -> bool:

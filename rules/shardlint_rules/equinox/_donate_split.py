@@ -49,9 +49,9 @@ from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 _UNIT = "    "
 _GONE = (*DONATE_SETTINGS, *STATIC_SETTINGS)
-SHARDINGS_FIRST = "its shardings, which count the same arguments, move into the function first"
-_TOLD = "part the arguments where it is called: those to keep are the first argument of the jitted function"
-_WHY = "what is called is a function around the jit, which donates what is given by position, counted from the first"
+SHARDINGS_FIRST = "the call also has shardings, which must go into the function first (SL101)"
+_TOLD = "pass the arguments to keep as the first argument of the jitted function"
+_WHY = "the name is then a function that calls the jit, which donates arguments by position only"
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def split(site: Site, places: Collection[int | str] | None, inside: Sequence[Hid
     """
     known = None if places is None else [one for one in places if isinstance(one, int)]
     if known is not None and len(known) < len(places or ()):
-        raise NotRewritten("the text does not tell which arguments have these names")
+        raise NotRewritten("the positions of the named arguments are not known")
     if known is not None and min(known, default=0) < 0:
-        raise NotRewritten("negative numbers count from the last parameter, which the text does not tell")
+        raise NotRewritten("negative numbers count from the last parameter, which is not known")
     if comments(site.text()):
-        raise NotRewritten("a comment beside the keywords would be lost")
+        raise NotRewritten("a comment in the call would be lost")
     first = len(known) if known is not None and set(known) == set(range(len(known))) else None
     function = site.argument("fun") if site.form == "call" else None
     if function is not None:
@@ -121,7 +121,7 @@ def out_of_dict(site: Site) -> Fix:
 def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence[Hidden], held: _Taken) -> Fix:
     statement = site.file.statement(site.call)
     if not isinstance(statement, SIMPLE) or site.file.home(statement).kind == "class":
-        raise NotRewritten("there is no place for a function above the statement")
+        raise NotRewritten(f"no function can be written above line {statement.lineno}")
     indent = indent_of(site, statement)
     refuse_lowered_target(site, statement)
     name = named(site, function)
@@ -142,21 +142,21 @@ def _of_name(
     statement = site.file.parent(site.call)
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
-        raise NotRewritten("there is no place for a function above the statement")
+        raise NotRewritten(f"no function can be written above line {site.call.lineno}")
     scope = site.file.home(statement)
     if scope.kind == "class" or len(site.file.bindings(scope, target.id)) > 1:
-        raise NotRewritten(f"`{target.id}` is bound more than once, or in a class")
+        raise NotRewritten(f"`{target.id}` is bound more than once or in a class")
     if site.arguments.open_positional or len(site.call.args) != (1 if site.form == "partial" else 0):
-        raise NotRewritten("the function is hidden in a star argument")
+        raise NotRewritten(f"a star argument at line {site.call.lineno} hides the function")
     for file, use in _uses(site, target):
         if not _wraps_one(file, use):
             line = f"line {use.lineno}" if file is site.file else f"{file.path.name}:{use.lineno}"
-            raise NotRewritten(f"`{target.id}` does more than wrap a function, at {line}")
+            raise NotRewritten(f"`{target.id}` does more than wrap a function at {line}")
         for one in _names_of_wrapped(file, use):
             refuse_lowered(site, one)
     indent = indent_of(site, statement)
     if places is None:
-        raise NotRewritten(f"`{numbers}` does not tell which arguments are meant")
+        raise NotRewritten(f"`{numbers}` does not show which arguments are donated")
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
     body = _body(site, _settings(site, inside, None), first, "", f"@{wraps}(function)", test)
@@ -240,10 +240,10 @@ def _settings(site: Site, inside: Sequence[Hidden], held: _Taken | None) -> list
     found = [one for one in found if one]
     _refuse_inner_names(site)
     if any("\n" in one for one in found):
-        raise NotRewritten("the call stands on several lines")
+        raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
     taken = {"function", "numbers", "jitted", "call"}
     if any(taken & names_in(keyword.value) for keyword in site.call.keywords if keyword.arg not in _GONE):
-        raise NotRewritten("the names of its settings are taken")
+        raise NotRewritten(f"the settings at line {site.call.lineno} use a name that the new function binds")
     return found
 
 

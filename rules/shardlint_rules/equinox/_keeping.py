@@ -79,7 +79,7 @@ class _Taken:
     def refuse(self, *names: str) -> None:
         """Raise `NotRewritten` where one of these names is a parameter."""
         if {*names, self.packed} & {*self.names, *self.named}:
-            raise NotRewritten("the names of its parameters are taken")
+            raise NotRewritten("a parameter has a name that the new function binds")
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -93,14 +93,14 @@ def of_definition(
     """The edits around a decorated function, the `cut` of its decorator among them, and what they do."""
     mine = next(one for one in node.decorator_list if any(part is site.call for part in walk(one)))
     if mine is not node.decorator_list[-1]:
-        raise NotRewritten("another decorator stands between filter_jit and the function")
+        raise NotRewritten(f"another decorator is between filter_jit and `{node.name}`")
     source, names = site.file.source, [arg.arg for arg in (*positional(node), *node.args.kwonlyargs)]
     kept = [name for name in names if name not in donated]
     hidden, called, kind = _hidden(site, node)
     indent = indent_of(site, node)
     _check_body(site, node)
     if _in_loop(site, node):
-        raise NotRewritten("of functions made in a loop each would call the last")
+        raise NotRewritten(f"`{node.name}` is made in a loop: each function would call the last one")
     opened, closed = _brackets(site, node)
     annotated = {arg.arg: site.text(arg) for arg in (*positional(node), *node.args.kwonlyargs)}
     first, pack = _free(site, node, "kept"), _tuple(kept)
@@ -146,22 +146,22 @@ def _hidden(site: Site, node: ast.FunctionDef) -> tuple[str, str, str]:
     if node.name.startswith("_") or site.file.mentions(hidden):
         hidden = f"_donating_{node.name.strip('_')}"
     if site.file.mentions(hidden):
-        raise NotRewritten(f"`{hidden}` is taken")
+        raise NotRewritten(f"the file uses the name `{hidden}` already")
     home = site.file.home(node)
     above = [site.text(one) for one in node.decorator_list[:-1]]
     if home.kind != "class":
         return hidden, hidden, ""
     if home.parent is None or home.parent.kind != "module":
-        raise NotRewritten(f"the class of `{node.name}` has no name everywhere")
+        raise NotRewritten(f"the class of `{node.name}` is not in the module")
     called = f"{home.name}.{hidden}"  # a subclass may have another of that name
     if above not in ([], ["staticmethod"]):
-        raise NotRewritten(f"`@{above[0]}` stands above it in a class")
+        raise NotRewritten(f"`@{above[0]}` decorates the method too")
     return hidden, called, "@staticmethod"
 
 
 def _check_body(site: Site, node: ast.FunctionDef) -> None:
     if getattr(node, "type_params", None):
-        raise NotRewritten("it has type parameters")
+        raise NotRewritten(f"`{node.name}` has type parameters")
     for part in walk(node):
         if isinstance(part, ast.Yield | ast.YieldFrom):
             raise NotRewritten(f"`{node.name}` is a generator")
@@ -175,7 +175,7 @@ def refuse_lowered(site: Site, name: str) -> None:
     files = [site.file, *site.program.project.importing(site.file.path, name)]
     for file in files:
         if file is not None and any(file.says(f"{name}.{word}") for word in ("lower(", "__wrapped__")):
-            raise NotRewritten(f"`{name}.lower` is used, which a function around the jit has not")
+            raise NotRewritten(f"`{name}.lower` is used, which a function around the jit lacks")
 
 
 def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
@@ -192,7 +192,7 @@ def _brackets(site: Site, node: ast.FunctionDef) -> tuple[int, int]:
             line = _line_of(site, at)
             start = at if row == 1 else source.line_starts[line + row - 2]
             return at, start + column
-    raise NotRewritten("its parameters are not told")
+    raise NotRewritten(f"the parameters of `{site.text()}` are not known")
 
 
 def _line_of(site: Site, at: int) -> int:
@@ -206,7 +206,7 @@ def _colon(site: Site, node: ast.FunctionDef, closed: int) -> int:
     line = source.line(_line_of(site, after))
     rest = line[after - source.line_starts[_line_of(site, after) - 1] :]
     if rest.strip() != ":" or node.body[0].lineno <= _line_of(site, after):
-        raise NotRewritten("its first line holds more than its parameters")
+        raise NotRewritten(f"the body of `{node.name}` begins on its first line")
     return after
 
 
@@ -215,9 +215,9 @@ def of_expression(site: Site, donated: Collection[int | str], settings: str) -> 
     function = site.argument("fun")
     statement = site.file.statement(site.call)
     if function is None or site.form != "call" or not isinstance(statement, SIMPLE):
-        raise NotRewritten("there is no place for a function above the statement")
+        raise NotRewritten(f"no function can be written above line {statement.lineno}")
     if site.file.home(statement).kind == "class":
-        raise NotRewritten("there is no place for a function above the statement")
+        raise NotRewritten(f"no function can be written above line {statement.lineno}")
     indent = indent_of(site, statement)
     taken = _taken(site, function, donated)
     refuse_lowered_target(site, statement)
@@ -253,7 +253,7 @@ def _pair(
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)
     if "\n" in call or "\n" in settings:
-        raise NotRewritten("the call stands on several lines")
+        raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
     kept = _tuple([*([written] if held else []), *taken.variables])
     return [
         f"@{site.text(site.call.func)}({settings})",
@@ -270,7 +270,7 @@ def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     """A function that makes the pair of the function it is given: of one whose name means another later."""
     taken.refuse("function", "jitted", "call")
     if "\n" in settings:
-        raise NotRewritten("the call stands on several lines")
+        raise NotRewritten(f"the call at line {site.call.lineno} is written over several lines")
     kept = _tuple(["function", *taken.variables])
     body = [
         f"@{site.text(site.call.func)}({settings})",
@@ -399,7 +399,7 @@ def _signature(site: Site, function: ast.expr, known: Parameters) -> str:
     defaults += args.kw_defaults if args is not None else []
     names = [*known.positional, *known.keyword_only]
     if len(defaults) != len(names) or not all(isinstance(one, ast.Constant | None) for one in defaults):
-        raise NotRewritten(f"`{site.text(function)}` has defaults, which a function around it would repeat")
+        raise NotRewritten(f"`{site.text(function)}` has defaults that are no literals")
     written = [
         name if default is None else f"{name}={ast.unparse(default)}"
         for name, default in zip(names, defaults, strict=True)

@@ -24,29 +24,24 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 
 class DevicePutModule(Rule):
-    """`jax.device_put` of an Equinox Module that holds more than arrays.
+    """`jax.device_put` gets an Equinox Module that holds more than arrays.
 
-    ## What it does
-    Reports `jax.device_put(module, ...)` where a field that is not static holds a function, a string or a
-    number: an `eqx.nn.MLP` with its activations, an `eqx.nn.Dropout`, a class of the project with such a
-    field. Modules of arrays and static fields are left alone, and so is `eqx.filter(module, eqx.is_array)`.
+    Functions and strings are leaves that `device_put` refuses with TypeError. Numbers silently become arrays: an int
+    or a bool is then traced under `eqx.filter_jit`, where a shape or an `if` of it raises, and a float becomes a
+    weight that `eqx.filter_grad` differentiates.
 
-    ## Why it hurts
-    Functions and strings are leaves that `device_put` refuses with TypeError. Numbers it takes: they become
-    arrays without a word. An int or a bool is then traced under `eqx.filter_jit`, where a shape or an `if`
-    made of it raises; a float becomes a weight that `eqx.filter_grad` differentiates.
+    ## Reports
+    - proven: `jax.device_put(module, ...)` if a field that is not static holds a function, a string or a number: an
+      `eqx.nn.MLP` with its activations, an `eqx.nn.Dropout`, a class of the project with such a field.
+    - possible: the same if the class or the field is not sure.
 
-    ## Use instead
-    `eqx.filter_shard` does not move arrays that are committed to other devices already. Of those take the arrays by
-    `eqx.partition(model, eqx.is_array)`, place them by `jax.device_put`, and `eqx.combine` them with the rest.
+    ## Write instead
+    `eqx.filter_shard`. It does not move arrays that are committed to other devices: for those `eqx.partition(model,
+    eqx.is_array)`, `jax.device_put` of the arrays, `eqx.combine`.
 
-    ## Fix safety
-    Unsafe: the placement takes effect, and numbers stay numbers, for each value of which jit compiles anew.
-    A Module built in sight is given to `filter_shard`, any other goes by parts.
-
-    ## Evidence
-    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. What the layers of
-    `equinox.nn` hold was read off the layers themselves on the same releases.
+    ## Fix
+    Writes `filter_shard` for a Module that is built in sight, else places the arrays by parts. Unsafe: the placement
+    takes effect, and numbers stay numbers, for each value of which jit compiles again.
     """
 
     code = "SL103"
@@ -77,9 +72,10 @@ class DevicePutModule(Rule):
         silent = leaf.kind == "number"
         yield site.finding(
             site.call.func,
-            _message(site, leaf),
-            label=f"`{leaf.path}` of {instance.name} is {_WORDS[leaf.kind]}",
-            help="shard it with eqx.filter_shard, or place only its arrays: eqx.filter(..., eqx.is_array)",
+            f"`device_put` turns the number `{leaf.path}` of `{instance.name}` into an array, which jit then traces."
+            if silent
+            else f"`device_put` of `{instance.name}` raises TypeError: its `{leaf.path}` is {_WORDS[leaf.kind]}.",
+            help="write eqx.filter_shard, or place only the arrays: eqx.filter(..., eqx.is_array)",
             fix=self._fix(site, instance),
             harm=Harm.SILENT if silent else Harm.CRASH,
             certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.POSSIBLE,
@@ -101,24 +97,15 @@ class DevicePutModule(Rule):
             text, edits = rewritten
         drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
         message = f"write: {' '.join(text.split())}"
-        why = "the placement takes effect, and what is not an array stays as it is"
+        why = "the placement takes effect, and leaves that are no arrays stay"
         return site.fix(Safety.UNSAFE, message, [site.replace(site.call, text), *edits], why, drops)
 
 
-_WORDS = {"function": "a function", "text": "a string", "number": "a plain number"}
+_WORDS = {"function": "a function", "text": "a string"}
 
 
 def _sure(instance: Instance, leaf: Leaf) -> bool:
     return instance.surely and leaf.sure
-
-
-def _message(site: Site, leaf: Leaf) -> str:
-    if leaf.kind == "number":
-        return (
-            f"On {site.release('jax')} this turns `{leaf.path}` into an array: filter_jit traces it from then on, "
-            "and filter_grad differentiates it if it is a float."
-        )
-    return f"On {site.release('jax')} this raises TypeError: device_put takes arrays only."
 
 
 def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
-from shardlint.model.values import ClassValue, Function, Place, Transformed, Value
+from shardlint.model.values import ClassValue, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -16,7 +16,7 @@ from shardlint_rules.equinox.wrapped import Definition, donate, positional
 
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
 _KEEPING = ("equinox.filter_vmap", "equinox.filter_grad", "equinox.filter_value_and_grad")
-# Words of a body that makes a new self from the old: then the old one is meant to go.
+# Words of a body that makes a new self from the old one, which may then be donated.
 _RENEWING = (
     "tree_at",
     "replace",
@@ -31,29 +31,29 @@ _RENEWING = (
 
 @dataclass(frozen=True)
 class _Problem:
-    label: str
     message: str
+    why: str
     sure: bool
 
 
 class DonateTakesTheWeights(Rule):
-    """`donate=` of `eqx.filter_jit` reaches the weights of the Module that is compiled.
+    """`donate=` of `eqx.filter_jit` donates the weights of the Module that is compiled.
 
-    ## What it does
-    Reports `donate=` given to `filter_jit` of a Module instance, of a method of one, or of `eqx.Partial` with
-    one; and `"all-except-first"` on a function that has only keyword arguments. With `--certainty possible` also
-    methods decorated with `donate="all"` that return no new self.
+    filter_jit takes the compiled function as one more tree of arrays and donates it with the arguments;
+    `"all-except-first"` keeps only the first argument. If a result has the shape of a weight it reuses its memory, and
+    the next call raises that the array was deleted or donated.
 
-    ## Why it hurts
-    filter_jit takes the compiled function as one more tree of arrays. Its arrays are donated along with the
-    arguments, and `"all-except-first"` spares the first argument only: it donates the weights. Where a result
-    has the shape of a weight its memory is reused, and the next call raises that the array was deleted or
-    donated. A function without positional arguments has no first one, so everything is donated.
+    ## Reports
+    - proven: `donate=` given to `filter_jit` of a Module instance, of a method of one, or of `eqx.Partial` with one;
+      and `"all-except-first"` on a function that has only keyword arguments, which donates all of them.
+    - possible: the same if the Module may hold no arrays, or if the compiled function is called only once.
 
-    ## Evidence
-    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. A donated
-    array that no result can take the place of is not deleted. `filter_jit(model.__call__)` and a
-    `functools.partial` donate no weights: they bake them in (SL105).
+    ## Write instead
+    Make the model the first argument of a function, with `donate="all-except-first"`.
+
+    ## Limits
+    A method that returns a new Module is not reported. `filter_jit(model.__call__)` and a `functools.partial` donate
+    no weights: they become constants (SL105).
     """
 
     code = "SL106"
@@ -76,14 +76,13 @@ class DonateTakesTheWeights(Rule):
         yield site.finding(
             keyword,
             problem.message,
-            label=problem.label,
+            why=problem.why,
             help='make the model the first argument of a function, with donate="all-except-first"',
             certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
         )
 
     def _problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        on = site.release("equinox")
-        rest = f"On {on} a result that takes the memory of %s leaves it deleted, and the next call raises."
+        reuse = "once a result reuses one, the next call raises"
         instance = _holding(site, found.fun, found.function)
         if instance is not None:
             if _returns_new_self(site, instance, found):
@@ -92,23 +91,21 @@ class DonateTakesTheWeights(Rule):
             sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(
                 site, found
             )
-            but = ", and its first argument is not" if mode.endswith("except-first") else ""
-            label = f"the weights of {instance.name} are donated{but}"
-            return _Problem(label, rest % "a weight", sure)
+            message = f"`donate` takes the weights of `{instance.name}` too: {reuse}."
+            kept = (
+                "only the first argument is kept"
+                if mode.endswith("except-first")
+                else "all arrays are donated"
+            )
+            return _Problem(message, f"filter_jit donates the arrays of the compiled function; {kept}", sure)
         function = found.function
         if isinstance(found.fun, Function) and not isinstance(function, Definition):
             function = found.fun.node
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _no_first(function):
-            return _Problem("there is no first argument to keep: all are donated", rest % "an array", True)
-        if (
-            mode in ("all", "warn")
-            and _is_method(site, function)
-            and not _renews(site.text(function), site.file.home(function).name)
-        ):
-            label = f"the weights of `{positional(function)[0].arg}` are donated, and no new one is returned"
-            return _Problem(label, rest % "a weight", False)
+            message = f"`donate` takes every argument: {reuse}."
+            return _Problem(message, "the function has no positional argument to keep", True)
         return None
 
 
@@ -155,15 +152,6 @@ def _no_first(function: Definition | ast.Lambda) -> bool:
     args = function.args
     keywords = args.kwonlyargs or args.kwarg is not None
     return bool(keywords) and not positional(function) and args.vararg is None
-
-
-def _is_method(site: Site, function: Definition | ast.Lambda) -> bool:
-    home = site.file.home(function)
-    if home.kind != "class" or not positional(function) or isinstance(function, ast.Lambda):
-        return False
-    if any(site.text(one) in ("staticmethod", "classmethod") for one in function.decorator_list):
-        return False
-    return site.program.modules.is_class(ClassValue(Place(site.file, home.node)))
 
 
 def _renews(text: str, cls: str) -> bool:

@@ -11,50 +11,41 @@ from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides
+from shardlint_rules.equinox.wrapped import NotRewritten, besides, refusal
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
 
 class FilterJitJitKeyword(Rule):
-    """`eqx.filter_jit` takes none of `jax.jit`'s keywords for static and donated arguments.
+    """`eqx.filter_jit` does not take `jax.jit`'s keywords for static and donated arguments.
 
-    ## What it does
-    Reports `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to
-    `eqx.filter_jit`: as a decorator, a call, or through `functools.partial`; also in a dict given as `**`. Where that
-    is put into the dict on some ways only (under an `if`, by a caller), and where what is called may also be another
-    jit, the finding is likely.
+    Wrapping a function raises ValueError. filter_jit treats everything that is not an array as static, and argument
+    numbers would count the arguments of its inner function.
 
-    ## Why it hurts
-    Wrapping a function so raises ValueError. filter_jit finds out by itself what is static, which is all
-    that is not an array, and the numbers would count the arguments of its own inner function.
+    ## Reports
+    - proven: `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to `eqx.filter_jit`: as
+      a decorator, a call, through `functools.partial`, or in a dict given as `**`.
+    - `sometimes` (likely): the same if an `if` or a caller puts the keyword into the dict, or if the called name may
+      also be another jit.
 
-    ## Use instead
-    `donate="all-except-first"` keeps the first argument. Other choices are made by packing what is to be
-    kept into the first argument, as a tuple.
+    ## Write instead
+    `donate="all-except-first"` keeps the first argument. For any other choice pack the arguments to keep into a tuple
+    and pass it first.
 
-    ## Fix safety
-    Safe where `donate=` donates exactly the arguments that were asked for. Dropping `static_argnums` or
-    `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
-    unsafe elsewhere: an array would be traced. Where neither "all" nor "all-except-first" means the same, the
-    jitted function takes what is kept as a first argument, and one around it by the old name calls it; unsafe, as that
-    is no jit with a `lower` of its own. Arguments of `*args` are counted by the calls, where all are seen. By numbers
-    that only the run tells (of a parameter, or in a dict that is filled elsewhere) the arguments are parted when it is
-    called; what is given by keyword is kept then. A name for `partial(filter_jit, donate_argnums=0)` becomes a function
-    that does so, where all that is done with the name is to wrap a function. What is called static and may hold arrays
-    is not donated, as `self` of a Module. No fix where `lower` is used, and where names that only the run tells say
-    which arguments are meant.
-
-    ## Evidence
-    Equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first
-    three by name, with any value; `donate_argnames` fails in jax, which does not find the name. What is
-    donated by `"all"` and `"all-except-first"` was checked on the same releases.
+    ## Fix
+    Safe if `donate=` donates exactly the same arguments. Dropping `static_argnums` or `static_argnames` is safe if the
+    parameter is annotated with a type that is no array, else unsafe. If no mode of `donate` matches, the jitted
+    function takes the kept arguments first, and a function with the old name calls it (unsafe: it has no `lower`).
+    Refused if `lower` is used, or if argument names are known only at run time.
     """
 
     code = "SL102"
     name = "filter-jit-jit-keyword"
     harm = Harm.CRASH
     likely = ("sometimes",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "sometimes": "The program runs the branch or call that passes the keyword to filter_jit."
+    }
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit"),)
     bound = True
@@ -85,16 +76,10 @@ class FilterJitJitKeyword(Rule):
         if node is None or certainty is None or (why and not site.wants("sometimes")):
             return
         fix, reason = self._fix(site)
-        advice = 'donate with donate="all" or "all-except-first"; what is not an array is static by itself'
-        when = "this raises ValueError"
-        if site.decorated is not None:
-            when = f"wrapping `{site.decorated.name}` raises ValueError"
-        elif site.argument("fun") is None:
-            when = "this raises ValueError as soon as it wraps a function"
+        advice = 'write donate="all" or "all-except-first"; arguments that are no arrays are static'
         yield site.finding(
             node,
-            f"On {site.release('equinox')} {when}.",
-            label=f"`filter_jit` takes no {' and no '.join(places)}",
+            refusal(site, places),
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             certainty=Certainty.POSSIBLE if why else certainty,

@@ -17,58 +17,55 @@ from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     outcome_of_outputs,
 )
 from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides
+from shardlint_rules.equinox.wrapped import NotRewritten, besides, refusal
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
 
 class FilterJitShardings(Rule):
-    """`eqx.filter_jit` takes no `in_shardings` and no `out_shardings`.
+    """`eqx.filter_jit` does not take `in_shardings` or `out_shardings`.
 
-    ## What it does
-    Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
-    `functools.partial`, with any value, also None; also in a dict given as `**`, as it is made or with what is put into
-    it later. Where that is done on some ways only (under an `if`, by a caller), and where what is called may also be
-    another jit (`jit = eqx.filter_jit if filtered else jax.jit`), the finding is likely. For releases
-    up to 0.13.0 only what surely does something else than it says is reported by default; what may do as it says
-    needs `--certainty possible`.
+    From equinox 0.13.1 wrapping a function raises ValueError. Up to 0.13.0 filter_jit passes them to an inner jit
+    whose two arguments are the donated arrays and the others. A pair of input shardings raises nothing and is applied
+    to other arrays: without `donate` every array gets the second, with `donate="all"` the first, with
+    `"all-except-first"` they are swapped. A single sharding applies to every array, weights too. `out_shardings` also
+    applies to an internal scalar, so any sharding that is not replicated raises.
 
-    ## Why it hurts
-    From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 a pair of input shardings
-    raises nothing and lands elsewhere: filter_jit hands it to a jit of its own, whose two arguments are
-    what is donated and what is not. Without `donate` every array gets the second sharding; with
-    `donate="all"` or `"warn"` every array gets the first; with `"all-except-first"` or
-    `"warn-except-first"` they are swapped. A single sharding falls on every array, weights too.
-    `out_shardings` also falls on an internal scalar, so that anything but a replicated sharding raises.
+    ## Reports
+    - proven: `in_shardings` and `out_shardings` given to `eqx.filter_jit`, with any value: as a decorator, a call,
+      through `functools.partial`, or in a dict given as `**`. Up to equinox 0.13.0 only if the result surely differs
+      from what is written.
+    - `sometimes` (likely): the same if an `if` or a caller puts the keyword into the dict, or if the called name may
+      also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
+    - possible: up to equinox 0.13.0, shardings that may have the effect that is written.
 
-    ## Use instead
-    `eqx.filter_shard` shards the arrays of a tree and leaves the rest alone. The constraint does not move the
-    arguments before the call: place large ones on the mesh first.
+    ## Write instead
+    `eqx.filter_shard` in the body constrains the arrays of a tree and leaves the rest. It does not move arguments
+    before the call: place large ones on the mesh first.
 
-    ## Fix safety
-    Unsafe: the constraints take effect, so the compiled program changes its memory and communication.
-    Dropping keywords that are None is safe. A lambda is constrained in place; around what has no body there that
-    could be written into (`filter_value_and_grad(loss)`, `self._step`, a function of another file, of a parameter
-    or with other callers, a decorator that a function returns) goes a `def`. What may hold arrays is handed to it by
-    `eqx.Partial`, so that they stay arguments of the program. What is not known in the body gets a name above the
-    function: a name that means something else there, a call, an entry of a table or an attribute that may change before
-    the function is traced; what differs for each element of a comprehension is handed
-    over, too; a name of the class body is written with the class. Out of a dict that is filled elsewhere the shardings
-    are taken above the call (`kwargs.pop("in_shardings", None)`), and what may be None is applied where it is not. A
-    tree of shardings that holds None is applied part by part, with `jax.tree.map`. There is no fix in the body of a
-    class, above a decorator that may change arguments or results, for a decorated function whose shardings change in a
-    loop, where the entries are not as many as the arguments, and for meshes with Explicit axes; one that has these only
-    because nothing was said becomes Auto with it (SL307). The finding says which.
+    ## Fix
+    Unsafe: the constraints take effect, so memory and communication change. Dropping a keyword that is None is safe.
 
-    ## Evidence
-    Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all
-    alike), 0.13.1 and 0.13.8, with jax 0.4.38 to 0.12. See also equinox issue 1077.
+    - Constraints go into the body of the function or lambda. If the body is not in sight
+      (`filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, other callers), a `def` is
+      written around it. Values that may hold arrays are passed to it by `eqx.Partial`, so they stay arguments.
+    - A name that has another meaning in the body, a call, or an attribute that may change before tracing gets a name
+      above the function. A name of the class body is written with its class.
+    - Shardings in a dict that is filled elsewhere are popped above the call (`kwargs.pop("in_shardings", None)`). A
+      value that may be None is applied only if it is not. A tree that holds None is applied with `jax.tree.map`.
+
+    Refused in the body of a class, above a decorator that may change arguments or results, if the shardings of a
+    decorated function change in a loop, if the number of entries differs from the number of arguments, and for meshes
+    with Explicit axes. A mesh that is Explicit only by default becomes Auto (SL307).
     """
 
     code = "SL101"
     name = "filter-jit-shardings"
     harm = Harm.CRASH
     likely = ("sometimes",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "sometimes": "The program runs the branch or call that passes the keyword to filter_jit."
+    }
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit"),)
     bound = True
@@ -86,49 +83,41 @@ class FilterJitShardings(Rule):
             return
         outcome = self._outcome(site, given)
         fix, reason = self._fix(site)
-        advice = "constrain inside the function with eqx.filter_shard"
+        advice = "call eqx.filter_shard in the body of the function"
         yield site.finding(
             given.node,
             outcome.message,
-            label=f"`filter_jit` takes no {' and no '.join(given.names)}",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             harm=outcome.harm,
             certainty=Certainty.POSSIBLE if why else outcome.certainty,
             form="sometimes" if why else "",
-            why=why,
+            why="; ".join(filter(None, (why, outcome.why))),
         )
 
     def _outcome(self, site: Site, given: _Given) -> Outcome:
-        release = f"On {site.release('equinox')} "
+        on, later = f"On {site.release('equinox')}", "from equinox 0.13.1 wrapping raises ValueError"
         if site.allows("equinox", ">=0.13.1"):
-            when = "this raises ValueError"
-            if site.decorated is not None:
-                when = f"wrapping `{site.decorated.name}` raises ValueError"
-            elif site.argument("fun") is None:
-                when = "this raises ValueError as soon as it wraps a function"
-            return Outcome(f"{release}{when}.", Harm.CRASH)
+            return Outcome(refusal(site, given.places), Harm.CRASH)
         if any(
             place.node is one.value
             for place in given.places.values()
             for one in site.call.keywords
             if not one.arg
         ):
-            said = (
-                "filter_jit hands it to a jit of its own, whose arguments are what is donated and what is not"
-            )
-            return Outcome(
-                f"{release}{said}. From 0.13.1 wrapping raises ValueError.", Harm.SILENT, Certainty.POSSIBLE
-            )
-        found = [
-            (name, (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place))
+            names = " and ".join(f"`{name}`" for name in given.places)
+            message = f"{on} `filter_jit` passes {names} to an inner jit that has other arguments."
+            return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, later)
+        found = {
+            name: (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place)
             for name, place in given.places.items()
-        ]
-        outcomes = [outcome for _, outcome in found]
-        proven = [outcome for outcome in outcomes if outcome.certainty is Certainty.PROVEN] or outcomes
-        text = "; ".join(f"{name} {outcome.message}" for name, outcome in found)
-        harm = min((outcome.harm for outcome in proven), key=_HARMS.index)
-        return Outcome(f"{release}{text}. From 0.13.1 wrapping raises ValueError.", harm, proven[0].certainty)
+        }
+        proven = [name for name, one in found.items() if one.certainty is Certainty.PROVEN] or list(found)
+        first = min(proven, key=lambda name: _HARMS.index(found[name].harm))
+        worst = found[first]
+        others = [f"`{name}` {one.message}" for name, one in found.items() if name != first]
+        why = "; ".join(filter(None, (worst.why, *others, later)))
+        return Outcome(f"{on} `{first}` {worst.message}.", worst.harm, worst.certainty, why)
 
     def _fix(self, site: Site) -> tuple[Fix | None, str]:
         from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite
@@ -147,10 +136,6 @@ class _Given:
     places: dict[str, Place]
     sometimes: dict[str, Entry]
     """Those that a dict has on some ways only."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.places)
 
     def where(self, site: Site) -> str:
         """Where a dict gets them on some ways, in words; empty where one is surely given."""

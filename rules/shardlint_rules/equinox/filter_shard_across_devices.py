@@ -14,29 +14,24 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 
 class FilterShardAcrossDevices(Rule):
-    """`eqx.filter_shard` outside jit, of an array that is on other devices already.
+    """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    ## What it does
-    Reports `eqx.filter_shard(x, ...)` outside traced code where `x` comes from `jax.device_put` or
-    `filter_shard` and was put on other devices than are asked for: from one device to a mesh, from a mesh to
-    one device, from one device to another, between parts of `jax.devices()`.
+    filter_shard is a sharding constraint, which compiles a program of its own outside jit. A program runs on the
+    devices of its arguments, so it raises `ValueError: Received incompatible devices for jitted computation`. New
+    arrays are uncommitted, so they work.
 
-    ## Why it hurts
-    filter_shard is a sharding constraint, and outside jit that compiles a program of its own. A program runs
-    on the devices that its arguments are committed to, so it raises `ValueError: Received incompatible
-    devices for jitted computation`. New arrays are committed to none, which is why it works for them.
+    ## Reports
+    - proven: `eqx.filter_shard(x, ...)` in host code if `x` comes from `jax.device_put` or `filter_shard` and is on
+      other devices than the target: from one device to a mesh, from a mesh to one device, from one device to another,
+      between parts of `jax.devices()`.
+    - possible: the same in a function that may also be traced.
 
-    ## Use instead
-    For a Module place its arrays only, and combine it with the rest again.
+    ## Write instead
+    `jax.device_put`; for a Module place only its arrays and combine them with the rest.
 
-    ## Fix safety
-    Unsafe: the arrays are moved between devices. What `jax.device_put` made goes through it again; what
-    `filter_shard` made may hold more than arrays and goes by parts.
-
-    ## Evidence
-    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Another
-    arrangement of the same devices in the same order is no obstacle, another order is. Up to jax 0.6.2
-    `filter_shard` of a new array to the first device commits it to nothing, and is left alone.
+    ## Fix
+    Writes `jax.device_put` for an array that `device_put` made, else places the arrays by parts. Unsafe: arrays move
+    between devices.
     """
 
     code = "SL109"
@@ -58,11 +53,12 @@ class FilterShardAcrossDevices(Rule):
         if before is None or after is None or not differ(before, after):
             return
         proven = site.region.traced == "never"
+        text = site.shown(tree)
         yield site.finding(
             site.call.func,
-            f"On {site.release('jax')} this raises ValueError: filter_shard does not move what is committed elsewhere.",
-            label=f"it is on {before.words}, and is to be on {after.words}",
-            help="outside jit move it with jax.device_put",
+            f"`filter_shard` raises ValueError: it can't move `{text}` from {before.words} to {after.words}.",
+            why="outside jit it runs on the devices that its argument is committed to",
+            help=f"write jax.device_put({text}, {site.shown(target)})",
             fix=self._fix(site) if proven else None,  # in traced code device_put would place nothing
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
         )

@@ -121,7 +121,7 @@ def _refuse_changes(site: Site, name: ast.Name) -> None:
     if scope is None or len(site.file.bindings(scope, name.id)) > 1:
         raise NotRewritten(f"`**{name.id}` may hold more keywords")
     if not all(_only_read(site, node) for node in _uses(site, name)):
-        raise NotRewritten(f"`{name.id}` is used elsewhere, and may be changed there")
+        raise NotRewritten(f"other code uses `{name.id}` and may change it")
 
 
 def _only_read(site: Site, node: ast.Name) -> bool:

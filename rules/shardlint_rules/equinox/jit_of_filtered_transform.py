@@ -10,7 +10,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import expected, jitted, to_filter_jit
 
-# What each of them keeps in a field of the Module it returns, and jax.jit wants to hash.
+# The unhashable field of the Module that each of them returns.
 _UNHASHABLE = {
     "equinox.filter_vmap": "dict",
     "equinox.filter_grad": "dict",
@@ -22,25 +22,22 @@ _UNHASHABLE = {
 
 
 class JitOfFilteredTransform(Rule):
-    """`jax.jit` of a function made by a filtered transform of Equinox.
+    """`jax.jit` gets a function made by a filtered transform of Equinox.
 
-    ## What it does
-    Reports `jax.jit` of what `eqx.filter_vmap`, `eqx.filter_grad`, `eqx.filter_value_and_grad`,
-    `eqx.filter_pmap`, `eqx.filter_closure_convert` or `eqx.Partial` returned, as a call or stacked as
-    decorators.
+    The transforms return Modules, which are hashed by their fields from equinox 0.13.0 on. `jax.jit` hashes its
+    function, and a field that is a dict or list raises `TypeError: unhashable type` at the first call.
 
-    ## Why it hurts
-    They return Modules, and from equinox 0.13.0 on a Module is hashed by its fields. `jax.jit` hashes the
-    function it is given, comes upon a dict, and the first call raises `TypeError: unhashable type`.
+    ## Reports
+    - proven: `jax.jit` of a result of `eqx.filter_vmap`, `eqx.filter_grad`, `eqx.filter_value_and_grad`,
+      `eqx.filter_pmap`, `eqx.filter_closure_convert` or `eqx.Partial`, as a call or as stacked decorators.
 
-    ## Fix safety
-    Safe: it raised before. Numbers given to the function are static under filter_jit; make arrays of those
-    that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
+    ## Fix
+    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; make arrays of those to be
+    traced. Refused if `jax.jit` has other keywords.
 
-    ## Evidence
-    Run on equinox 0.11.5, 0.11.11 and 0.12.2, which work, and on 0.13.0, 0.13.1
-    and 0.13.8, which raise, each with jax 0.4.38, 0.6.2 or later. `eqx.filter_jit`, `eqx.filter_checkpoint`
-    and `eqx.filter_jacfwd` may be given to `jax.jit`, and so may a lambda that calls any of them.
+    ## Limits
+    `eqx.filter_jit`, `eqx.filter_checkpoint` and `eqx.filter_jacfwd` work under `jax.jit`, and so does a lambda that
+    calls any of these.
     """
 
     code = "SL108"
@@ -60,12 +57,12 @@ class JitOfFilteredTransform(Rule):
         names = [_transform(option) for option in options(found.fun)]
         if not all(name in _UNHASHABLE for name in names) or expected(site, found):
             return
-        kind = _UNHASHABLE[names[0]]
+        maker = names[0].replace("equinox.", "eqx.")
         yield site.finding(
             found.name,
-            f"On {site.release('equinox')} calling it raises TypeError: unhashable type: '{kind}'.",
-            label=f"compiles what {names[0].replace('equinox.', 'eqx.')} returned",
-            help="compile it with eqx.filter_jit",
+            f"On {site.release('equinox')} calling `jax.jit` of an `{maker}` raises TypeError: unhashable type.",
+            why=f"jax.jit hashes its function, and `{maker}` returns a Module with a {_UNHASHABLE[names[0]]}",
+            help="write eqx.filter_jit",
             fix=to_filter_jit(site, found),
         )
 

@@ -18,35 +18,34 @@ from shardlint_rules.equinox.wrapped import Definition, positional
 
 @dataclass(frozen=True)
 class _Problem:
-    label: str
     message: str
+    why: str
     sure: bool = True
 
 
 class ModuleThroughJaxJit(Rule):
-    """`jax.jit` of a function that takes, or is, an Equinox Module it cannot handle.
+    """`jax.jit` gets a function that takes, or is, an Equinox Module it cannot handle.
 
-    ## What it does
-    Reports `jax.jit` where a call gives a Module with a function or a string among its leaves, such as
-    `eqx.nn.MLP`; where a Module that holds arrays is a static argument; and where what is compiled is itself a
-    Module that holds arrays, or a method of one. Methods decorated with `jax.jit` count for their `self`.
+    `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call. Static
+    arguments and the compiled function are hashed, and arrays have no hash: ValueError or TypeError.
 
-    ## Why it hurts
-    `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call.
-    Static arguments and the compiled function are hashed, and arrays have no hash: ValueError, TypeError.
+    ## Reports
+    - proven: `jax.jit` if a call passes a Module with a function or a string among its leaves, such as `eqx.nn.MLP`;
+      if a Module that holds arrays is a static argument; if the compiled function is itself a Module that holds
+      arrays, or a method of one. A method decorated with `jax.jit` counts for its `self`.
+    - possible: the same if the class of the Module is not sure.
 
-    ## Use instead
-    To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model, eqx.is_array)`, give the
-    arrays as an argument and `eqx.combine` inside.
+    ## Write instead
+    `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model, eqx.is_array)`,
+    pass the arrays as an argument and `eqx.combine` inside.
 
-    ## Fix safety
-    Safe: it raised before. Numbers given to the function are static under filter_jit; make arrays of those
-    that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
+    ## Fix
+    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; make arrays of those to be
+    traced. Refused if `jax.jit` has other keywords.
 
-    ## Evidence
-    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Modules of
-    arrays and static fields alone may be arguments of `jax.jit`, with shardings too, and are left alone, and
-    so is a dunder method such as `model.__call__`, which is not wrapped: SL105 tells of that.
+    ## Limits
+    Modules of arrays and static fields alone work under `jax.jit`. A dunder method such as `model.__call__` is
+    reported by SL105.
     """
 
     code = "SL110"
@@ -70,8 +69,8 @@ class ModuleThroughJaxJit(Rule):
             yield site.finding(
                 found.name,
                 problem.message,
-                label=problem.label,
-                help="compile it with eqx.filter_jit, or split the Module with eqx.partition",
+                why=problem.why,
+                help="write eqx.filter_jit, or split the Module with eqx.partition",
                 fix=to_filter_jit(site, found),
                 certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
             )
@@ -82,7 +81,6 @@ class ModuleThroughJaxJit(Rule):
         if static is None:
             return
         yield from self._of_self(site, found, static)
-        yield from self._annotated(site, found, static)
         if isinstance(found.function, Definition) and site.file.home(found.function).kind == "class":
             return
         for where in calls(site, found):
@@ -107,9 +105,8 @@ class ModuleThroughJaxJit(Rule):
             what = "a method"
         if instance is not None and _holds_arrays(modules.leaves(instance)):
             yield _Problem(
-                f"compiles {what} of {instance.name}, a Module",
-                f"On {site.release('jax')} calling it raises TypeError: jax.jit hashes what it compiles, and arrays "
-                "have no hash.",
+                f"Calling `jax.jit` of {what} of `{instance.name}` raises TypeError: its arrays have no hash.",
+                "jax.jit hashes the function it compiles, and this one is a Module",
             )
 
     def _of_self(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
@@ -124,19 +121,6 @@ class ModuleThroughJaxJit(Rule):
             instance = Instance(cls, None)
             yield from self._passed(site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static)
 
-    def _annotated(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
-        """Parameters annotated as a Module: half of a partitioned one is annotated so too, hence possible."""
-        if not isinstance(found.fun, Function) or found.fun.bound or found.fun.place.file is not site.file:
-            return
-        for index, arg in enumerate(positional(found.fun.node)):
-            if arg.annotation is None or index in static or arg.arg in static:
-                continue
-            binding = site.file.bindings(site.file.scope(found.fun.node), arg.arg)[0]
-            value = site.program.evaluator.binding(site.file, binding)
-            for path, instance in site.program.modules.within(value):
-                for problem in self._passed(site, instance, f"`{arg.arg}{path}`", "", False):
-                    yield _Problem(problem.label, problem.message, False)
-
     def _argument(self, site: Site, place: Place, static: bool) -> Iterator[_Problem]:
         value = site.program.evaluator.value(place)
         where = f"line {place.line}"
@@ -149,13 +133,12 @@ class ModuleThroughJaxJit(Rule):
     def _passed(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
-        on = site.release("jax")
         leaves = site.program.modules.leaves(instance)
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
-                    f"{what}{where}, of {instance.name}, is static and holds arrays",
-                    f"On {on} the call raises ValueError: static arguments are hashed, and arrays have no hash.",
+                    f"The call raises ValueError: the static argument {what} holds arrays, which have no hash.",
+                    f"{what}{where} is a Module of class {instance.name}",
                 )
             return
         for leaf in leaves:
@@ -163,8 +146,8 @@ class ModuleThroughJaxJit(Rule):
                 kind = "a function" if leaf.kind == "function" else "a string"
                 sure = leaf.sure and (instance.surely or instance.call is None)
                 yield _Problem(
-                    f"{what}{where} is of {instance.name}, whose `{leaf.path}` is {kind}",
-                    f"On {on} the call raises TypeError: jax.jit takes arrays and numbers.",
+                    f"The call raises TypeError: `jax.jit` can't trace {kind}, the leaf `{leaf.path}` of {what}.",
+                    f"{what}{where} is a Module of class {instance.name}",
                     sure,
                 )
                 return

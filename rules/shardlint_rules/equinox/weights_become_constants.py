@@ -14,7 +14,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._closures import carried, split_at
-from shardlint_rules.equinox._reassigned import reassigned
 from shardlint_rules.equinox.jitted import Jitted, jitted
 from shardlint_rules.jit.placed import PLACED_WORDS
 
@@ -36,31 +35,27 @@ class _Baked:
 class WeightsBecomeConstants(Rule):
     """A jitted function closes over its weights instead of taking them as an argument.
 
-    ## What it does
-    Reports `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls
-    `model`, where `model` is an Equinox Module with arrays; and jitted functions that use a variable from
-    around them which was placed on a mesh. And a method or lambda that is jitted once for an object and reads its
-    `self.params`, which another method assigns later. Filtered transforms are fine: `filter_jit(model)`,
-    `filter_jit(model.method)`, `filter_jit(eqx.filter_vmap(model))`.
+    Arrays that are no arguments become constants of the compiled program, replicated on every device that runs it.
+    Their sharding is lost, the weights are in memory twice, large ones make compilation slow, and every new model is
+    compiled again.
 
-    ## Why it hurts
-    Arrays that are no arguments become constants of the compiled program, whole on every device that runs
-    it. Their sharding is lost: where nothing else is sharded and no mesh is set, that is one device. The
-    weights lie in memory twice, large ones make compilation slow, and every new model is compiled anew.
+    ## Reports
+    - proven: `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls
+      `model`, if `model` is an Equinox Module with arrays; and jitted functions that use a variable from outside that
+      was placed on a mesh.
+    - possible: the same if the class of the Module is not sure.
 
-    ## Use instead
-    Or make the model an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
+    ## Write instead
+    `filter_jit(model)`, `filter_jit(model.method)` and `filter_jit(eqx.filter_vmap(model))`, or make the model an
+    argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
 
-    ## Fix safety
-    Safe for `eqx.filter_jit`: the same function with its weights as arguments. Unsafe for `jax.jit`, which
-    becomes `eqx.filter_jit`: numbers given to it are static from then on. There is no fix for variables.
+    ## Fix
+    Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`, which becomes `eqx.filter_jit`:
+    numbers are then static. Variables are not rewritten.
 
-    ## Evidence
-    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. The compiled
-    program holds the whole array also where an argument is sharded, or the body has a constraint or a
-    shard_map. Meshes with Explicit axes, whose arrays keep their sharding, and meshes not in sight are left
-    alone, and so are arrays of which the function needs the shape or dtype alone, as `model.init(key, x)` does:
-    jax leaves what no result depends on out of the program.
+    ## Limits
+    Not reported: meshes with Explicit axes, whose arrays keep their sharding, and arrays of which the function needs
+    only the shape or dtype.
     """
 
     code = "SL105"
@@ -68,13 +63,11 @@ class WeightsBecomeConstants(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
     triggers = (Calls("jax.jit", _FILTER, file_says=_NEAR), Uses("jax.jit", _FILTER, file_says=_NEAR))
-    likely = ("reassigned",)
     where = "host"
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit."""
-        yield from self._reassigned(site)
         found = jitted(site)
         if found is None:
             return
@@ -87,26 +80,9 @@ class WeightsBecomeConstants(Rule):
         elif variable is not None:
             yield site.finding(
                 found.name,
-                f"On {site.release('jax')} `{variable.name}` becomes a constant of the compiled program: whole on "
-                "every device that runs it, its sharding lost.",
-                label=f"`{variable.name}`, placed at line {variable.line}, is not an argument",
+                f"`{variable.name}` becomes a constant of the compiled program: replicated, its sharding is lost.",
+                why=f"line {variable.line} shards it, and it is not an argument of the jitted function",
                 help=f"make `{variable.name}` an argument of the function",
-            )
-
-    def _reassigned(self, site: Site) -> Iterator[Finding]:
-        """Weights of the object, which the compiled function keeps as they were when it was called first."""
-        found = reassigned(site) if site.wants("reassigned") else None
-        if found is not None:
-            text = site.text(found.read)
-            yield site.finding(
-                found.read,
-                f"On {site.release('jax')} `{text}` becomes a constant of the compiled program, whole on every device: "
-                f"what line {found.line} assigns is never seen, as nothing is compiled anew for it.",
-                label=f"`{text}` is read when this is compiled, and `{found.method}` assigns it later",
-                help=f"make `{found.read.attr}` an argument of the function",
-                certainty=Certainty.POSSIBLE,
-                form="reassigned",
-                why=f"`{found.method}` gives it anew at line {found.line}, and the object is no traced argument",
             )
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
@@ -115,13 +91,9 @@ class WeightsBecomeConstants(Rule):
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,
-            f"On {site.release('jax')} its weights become constants of the compiled program: "
-            + (
-                "whole on every device that runs it, their sharding lost."
-                if sharded
-                else "copied when it is compiled."
-            ),
-            label=f"`{model}` is not an argument of what is compiled",
+            f"The weights of `{model}` become constants of the compiled program: "
+            + ("replicated, their sharding is lost." if sharded else "a second copy in memory."),
+            why="jit compiles a function that closes over the Module",
             help="compile the Module itself with eqx.filter_jit, or make it an argument",
             fix=self._fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
@@ -147,7 +119,7 @@ class WeightsBecomeConstants(Rule):
         edits += [site.replace(found.name, spelled), *imports]
         if isinstance(found.name, ast.Name):
             drops.append(found.name.id)
-        why = "numbers given to it become static, and it is compiled for each of them"
+        why = "numbers become static, and each value is compiled"
         return site.fix(Safety.UNSAFE, f"write: {spelled}({text})", edits, why, drops)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from shardlint.model.reach import lookup
@@ -105,8 +105,19 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
             yield from _given_to(site, use, depth + 1)
 
 
+def refusal(site: Site, names: Iterable[str]) -> str:
+    """The message that `filter_jit` does not take some keywords and raises."""
+    when = "this call"
+    if site.decorated is not None:
+        when = f"wrapping `{site.decorated.name}`"
+    elif site.argument("fun") is None:
+        when = "wrapping a function"
+    keywords = " and no ".join(f"`{name}`" for name in names)
+    return f"On {site.release('equinox')} `filter_jit` takes no {keywords}: {when} raises ValueError."
+
+
 def besides(site: Site) -> str:
-    """What is called besides, where `filter_jit` is what a name stands for on some ways only, in words."""
+    """The other function that the called name may be, in words; empty if it is always `filter_jit`."""
     called = site.call.args[0] if site.form == "partial" and site.call.args else site.call.func
     named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
     return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""

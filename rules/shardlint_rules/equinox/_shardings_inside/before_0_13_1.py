@@ -20,15 +20,16 @@ from shardlint_rules.equinox.wrapped import donate
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened with one keyword."""
+    """The effect of one keyword: `message` is the predicate of a sentence about it."""
 
     message: str
     harm: Harm
     certainty: Certainty = Certainty.PROVEN
+    why: str = ""
 
 
-_NOTHING = Outcome("asks for nothing", Harm.REMOVED, Certainty.POSSIBLE)
-_REPLICATES = Outcome("replicates everything, as it says", Harm.REMOVED, Certainty.POSSIBLE)
+_NOTHING = Outcome("has no effect", Harm.REMOVED, Certainty.POSSIBLE)
+_REPLICATES = Outcome("replicates every array, as written", Harm.REMOVED, Certainty.POSSIBLE)
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
@@ -37,39 +38,37 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError when wrapping: if_array is not a sharding", Harm.CRASH)
+        return Outcome("raises TypeError: `if_array` is not a sharding", Harm.CRASH)
     if isinstance(value, Table) or (isinstance(value, Items) and not value.open and len(value.items) != 2):
         return Outcome(
-            "raises ValueError when it is called: filter_jit's inner jit takes two arguments", Harm.CRASH
+            "raises ValueError at the call: the inner jit of `filter_jit` has two arguments", Harm.CRASH
         )
     if isinstance(value, Items) and not value.open:
         if any(isinstance(item, Items | Table) for item in value.items):
-            return Outcome(
-                "raises ValueError when it is called: the arguments of filter_jit's inner jit are dicts",
-                Harm.CRASH,
-            )
+            return Outcome("raises ValueError at the call: the inner jit of `filter_jit` takes dicts", Harm.CRASH)
         return _of_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
-    message = "puts it on every array of every argument, weights too, and raises for a scalar array"
-    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE)
+    message = "applies to every array of every argument, weights too"
+    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE, "it raises for a scalar array")
 
 
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     first, second = _texts(place, value)
     mode = donate(site)
     if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
-        return Outcome(f"puts {first} on every array of every argument", Harm.SILENT, Certainty.POSSIBLE)
-    intro = "matches the pair with what is donated and what is not, not with your arguments: "
+        return Outcome(f"applies {first} to every array of every argument", Harm.SILENT, Certainty.POSSIBLE)
     if mode == "none":
-        message = f"without donate every array gets {second}, and {first} is ignored"
+        message = f"applies {second} to every array and ignores {first}"
     elif mode in ("all", "warn"):
-        message = f'with donate="{mode}" every array gets {first}, and {second} is ignored'
+        message = f"applies {first} to every array and ignores {second}"
     elif mode is not None and mode.endswith("-except-first"):
-        message = f'with donate="{mode}" the first argument gets {second} and the others {first}: swapped'
+        message = f"is swapped: the first argument gets {second}, the others {first}"
     else:
-        message = f"what is donated gets {first}, and the rest {second}"
-    return Outcome(intro + message, Harm.SILENT)
+        message = f"applies {first} to donated arrays and {second} to the others"
+    donation = f'donate="{mode}"' if mode not in (None, "none") else "no `donate`" if mode else "unknown `donate`"
+    why = f"filter_jit passes the pair to an inner jit of the donated and the other arrays; here: {donation}"
+    return Outcome(message, Harm.SILENT, why=why)
 
 
 def outcome_of_outputs(site: Site, place: Place) -> Outcome:
@@ -78,21 +77,21 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError when wrapping: if_array is not a sharding", Harm.CRASH)
-    raises = "raises ValueError when it is called: "
+        return Outcome("raises TypeError: `if_array` is not a sharding", Harm.CRASH)
+    raises = "raises ValueError at the call: "
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:
-            return Outcome(raises + "filter_jit's inner jit returns a tuple of three", Harm.CRASH)
+            return Outcome(raises + "the inner jit of `filter_jit` returns three values", Harm.CRASH)
         if shards(site, value.items[0]):
-            return Outcome(raises + "the first entry falls on a marker of rank 0", Harm.CRASH)
-        return Outcome("gives the second entry to every result and ignores the others", Harm.SILENT)
+            return Outcome(raises + "its first entry applies to a scalar", Harm.CRASH)
+        return Outcome("applies its second entry to every result and ignores the others", Harm.SILENT)
     if isinstance(value, Table):
-        return Outcome(raises + "filter_jit's inner jit returns a tuple", Harm.CRASH)
+        return Outcome(raises + "the inner jit of `filter_jit` returns a tuple", Harm.CRASH)
     found = options(value)
     if all(is_replicated(site, option) for option in found):
         return _REPLICATES
     certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.POSSIBLE
-    return Outcome(raises + "it also falls on a marker of rank 0", Harm.CRASH, certainty)
+    return Outcome(raises + "it also applies to an internal scalar", Harm.CRASH, certainty)
 
 
 def _texts(place: Place, value: Items) -> tuple[str, str]:
