@@ -21,9 +21,9 @@ def fix(site: Site, name: str) -> Fix | str:
     for node in references(site.program, site.file, name):
         call = site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
-            return f"it is handed on at line {node.lineno}"
+            return f"line {node.lineno} passes it on without calling it"
         if site.program.region(site.file, call).traced in ("always", "sometimes"):
-            return "it stands in traced code, where nothing is put anywhere"
+            return f"line {call.lineno} is traced, where device_put places nothing"
         new = _call(site, call, name)
         if isinstance(new, str):
             return new
@@ -31,10 +31,10 @@ def fix(site: Site, name: str) -> Fix | str:
         if isinstance(node, ast.Name):
             drops.add(node.id)
     if any(taken_elsewhere(site, local) for local in drops):
-        return "another file takes the name from this one"
+        return "another file imports the name from here"
     if not edits:
-        return "no call of it is seen"
-    why = "the values go through the host; in a program of several processes check the devices"
+        return "the file does not call it"
+    why = "the values go through the host; check the devices in a program of several processes"
     return site.fix(
         Safety.UNSAFE,
         "write jax.device_put over a mesh of the devices",
@@ -49,10 +49,10 @@ def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
     given = dict(zip((first, "devices"), call.args, strict=False))
     given |= {one.arg or "": one.value for one in call.keywords}
     if set(given) != {first, "devices"} or any(isinstance(one, ast.Starred) for one in call.args):
-        return "its arguments are hidden"
+        return f"line {call.lineno} hides its arguments"
     value, devices = site.text(given[first]), site.text(given["devices"])
     if not _repeatable(given["devices"]):
-        return "its devices are worked out in the call"
+        return f"line {call.lineno} computes the devices in the call"
     edits: list[Edit] = []
 
     def spell(what: str) -> str:
@@ -62,7 +62,7 @@ def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
 
     numpy = spell("numpy.array").rpartition(".")[0]
     if not numpy:
-        return "numpy has no name here"
+        return "numpy has no module name in this file"
     names, imports = spell_short(site.program, site.file, call, NEW)
     edits += imports
     new_mesh, named, spec = names.values()

@@ -62,7 +62,7 @@ class Rewriter:
                 self._class(node)
         except _Refused as refused:
             return str(refused)
-        return "" if self.edits else "nothing is made of it here"
+        return "" if self.edits else "the file does not call it"
 
     def _mentions(self) -> Iterator[ast.expr]:
         file = self.site.file
@@ -79,7 +79,7 @@ class Rewriter:
                     ):
                         yield node
         if self.drops and any(taken_elsewhere(self.site, name) for name in self.drops):
-            raise _Refused("another file takes the name from this one")
+            raise _Refused("another file imports the name from here")
 
     def _class(self, node: ast.expr) -> None:
         call = self.site.file.parent(node)
@@ -87,7 +87,7 @@ class Rewriter:
             raise _Refused(f"`{self.site.text(node)}` is not called at line {node.lineno}")
         given = {one.arg: one.value for one in call.keywords}
         if len(call.args) + len(given) != 1 or (given and "devices" not in given):
-            raise _Refused(f"it is given more than devices at line {node.lineno}")
+            raise _Refused(f"line {node.lineno} passes more than devices")
         devices = call.args[0] if call.args else given["devices"]
         rank = self._rank(devices)
         text = self.site.text(devices)
@@ -97,7 +97,7 @@ class Rewriter:
     def _rank(self, devices: ast.expr) -> int:
         shape = shape_of(self.site.program.evaluator, Place(self.site.file, devices))
         if shape is None:
-            raise _Refused(f"how many dimensions `{self.site.text(devices)}` has, the text does not show")
+            raise _Refused(f"the rank of `{self.site.text(devices)}` at line {devices.lineno} is not known")
         return len(shape)
 
     def _is_array(self, devices: ast.expr) -> bool:
@@ -116,7 +116,7 @@ class Rewriter:
             if parent.attr in ("T", "transpose"):
                 call = parent.attr == "transpose" and isinstance(outer, ast.Call)
                 if call and isinstance(outer, ast.Call) and (outer.args or outer.keywords):
-                    raise _Refused(f"it is transposed by axes at line {node.lineno}")
+                    raise _Refused(f"line {node.lineno} transposes it by axes")
                 turned = replace(grid, entries=grid.entries[::-1], fresh=False)
                 self._follow(outer if isinstance(outer, ast.Call) and call else parent, turned, base)
                 return
@@ -126,7 +126,7 @@ class Rewriter:
             if isinstance(outer, ast.Call) and outer.func is parent and parent.attr == "replicate":
                 self._follow(outer, self._replicated(outer, grid), base)
                 return
-            raise _Refused(f"its `{parent.attr}` is read at line {node.lineno}")
+            raise _Refused(f"line {node.lineno} reads its `{parent.attr}`")
         self._checked(node, parent)
         new_mesh, named, spec = self.names.values()
         mesh = f"{base}.mesh" if base else f"{new_mesh}({grid.devices}, {self._axes_shown(grid)})"
@@ -138,16 +138,16 @@ class Rewriter:
 
     def _reshaped(self, call: ast.Call, grid: _Grid, base: str) -> _Grid:
         if not grid.fresh or call.keywords or any(isinstance(one, ast.Starred) for one in call.args):
-            raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+            raise _Refused(f"the shape that line {call.lineno} gives it is not known")
         args = call.args
         if len(args) == 1 and isinstance(args[0], ast.Tuple | ast.List):
             args = args[0].elts
         elif len(args) == 1:
             value = self.site.value(args[0])
             if not isinstance(value, Constant) or not isinstance(value.value, int):
-                raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+                raise _Refused(f"the shape that line {call.lineno} gives it is not known")
         if any(isinstance(one, ast.Starred) for one in args):
-            raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+            raise _Refused(f"the shape that line {call.lineno} gives it is not known")
         shape = ", ".join(self.site.text(one) for one in args)
         devices = f"{base}.mesh.devices" if base else grid.devices
         return _Grid(f"{devices}.reshape({shape})", len(args), tuple(range(len(args))))
@@ -158,7 +158,7 @@ class Rewriter:
         keep = self._literal(given.pop("keepdims", None), True)
         axis = self._literal(given.pop("axis", None), None)
         if given or not isinstance(keep, bool) or not (axis is None or isinstance(axis, int)):
-            raise _Refused(f"it is replicated at line {call.lineno} by what the text does not show")
+            raise _Refused(f"the axis that line {call.lineno} replicates is not known")
         if axis is None:
             return replace(grid, entries=(), fresh=False)
         entries: list[int | None] = list(grid.entries)
@@ -183,17 +183,17 @@ class Rewriter:
             if isinstance(parent, ast.Attribute | ast.Subscript):
                 return  # what every sharding has
             if not isinstance(parent, ast.Assign | ast.Return | ast.Tuple | ast.List | ast.Dict | ast.Call):
-                raise _Refused(f"it is used at line {node.lineno} where it is not followed")
+                raise _Refused(f"line {node.lineno} uses it where shardlint does not follow")
             return
         for callee in options(self.site.value(call.func)):
             if isinstance(callee, Function):
                 if self._uses_its_own(callee, call, node, parent):
                     raise _Refused(
-                        f"`{self.site.text(call.func)}` at line {call.lineno} uses what only it has"
+                        f"`{self.site.text(call.func)}` at line {call.lineno} uses methods of PositionalSharding"
                     )
             elif not isinstance(callee, Api):
                 raise _Refused(
-                    f"it is handed at line {call.lineno} to `{self.site.text(call.func)}`, not followed"
+                    f"line {call.lineno} passes it to `{self.site.text(call.func)}`, which is not known"
                 )
 
     def _uses_its_own(self, callee: Function, call: ast.Call, node: ast.expr, parent: ast.AST | None) -> bool:
@@ -220,9 +220,9 @@ class Rewriter:
         target = statement.targets[0]
         file = self.site.file
         if len(statement.targets) != 1 or not isinstance(target, ast.Name):
-            raise _Refused(f"it is kept at line {statement.lineno} where it is not followed")
+            raise _Refused(f"line {statement.lineno} stores it where shardlint does not follow")
         if file.home(target).kind == "module" and taken_elsewhere(self.site, target.id):
-            raise _Refused(f"another file takes `{target.id}` from this one")
+            raise _Refused(f"another file imports `{target.id}` from here")
         for node in file.mentions(target.id):
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -230,14 +230,14 @@ class Rewriter:
             if not any(binding.node is target for binding in bindings):
                 continue
             if len(bindings) > 1:
-                raise _Refused(f"`{target.id}` may be something else at line {node.lineno}")
+                raise _Refused(f"`{target.id}` may have another value at line {node.lineno}")
             parent = file.parent(node)
             if isinstance(parent, ast.Attribute) and parent.attr in _ITS_OWN:
                 self._follow(node, grid, target.id)
             else:
                 self._checked(node, parent)
                 if isinstance(parent, ast.Assign):
-                    raise _Refused(f"`{target.id}` gets another name at line {node.lineno}")
+                    raise _Refused(f"line {node.lineno} gives `{target.id}` another name")
 
     # text
 
@@ -273,6 +273,6 @@ def fix(site: Site) -> Fix | str:
         Safety.UNSAFE,
         "write NamedSharding over a mesh of the same devices",
         edits,
-        "what compares or prints shardings sees another one",
+        "code that compares or prints shardings sees a NamedSharding",
         sorted(rewriter.drops),
     )

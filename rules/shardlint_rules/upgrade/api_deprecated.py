@@ -14,30 +14,25 @@ from shardlint_rules.upgrade.table import Name, trigger_names
 
 
 class ApiDeprecated(Rule):
-    """A name that works on the project's release of jax and is on its way out.
+    """A name that works on the project's release of jax and is deprecated.
 
-    ## What it does
-    Reports imports and uses of names that the target release deprecates and has not removed yet, such as
-    `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later. Guarded uses
-    and modules named after compatibility are left alone.
-
-    ## Why it hurts
-    It raises on a later release; for many names the finding says on which. Until then most of them print a
+    A later release removes it; the finding says which, if that is known. Until then most of these names print a
     DeprecationWarning at every import.
 
-    ## Fix safety
-    Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is
-    rewritten where every call of it in the file can be: on the releases that deprecate it, the old function
-    hands its arguments to the new one, with `check_rep` as `check_vma`.
+    ## Reports
+    - proven: imports and uses of names that the target release deprecates and still has, such as
+      `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later.
 
-    Unsafe for `pjit` and `thread_resources`: `pjit` resolves bare PartitionSpecs under `with mesh:`, where
-    `jax.jit` raises, and the other way round under `jax.set_mesh`. So every `with mesh:` of the project
-    (SL315), its pjit and what asks `thread_resources` for the mesh move together, or the finding says what
-    keeps them. `None` for an output becomes `P()`, which is what pjit takes it for. In a project that enters
-    no mesh, pjit whose shardings name their mesh becomes `jax.jit`.
+    ## Fix
+    Safe, if another name of the same thing exists. `shard_map` is rewritten if every call of it in the file can be.
 
-    ## Evidence
-    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py.
+    Unsafe for `pjit` and `thread_resources`: `pjit` resolves bare PartitionSpecs under `with mesh:`, where `jax.jit`
+    raises, and the reverse under `jax.set_mesh`. So every `with mesh:` of the project (SL315), its pjit and its reads
+    of `thread_resources` move together, or the finding names what keeps them. `None` for an output becomes `P()`. In a
+    project that enters no mesh, pjit whose shardings name their mesh becomes `jax.jit`.
+
+    ## Limits
+    Guarded uses and modules named after compatibility are not reported.
     """
 
     code = "SL902"
@@ -62,14 +57,14 @@ class ApiDeprecated(Rule):
             help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
-            f"{name} {_future(use.entry)}.",
-            label=f"deprecated since jax {show(use.entry.deprecated)}",
+            f"`{name}` {_future(use.entry, show(use.entry.deprecated))}.",
             help=help,
             fix=fix,
         )
 
 
-def _future(entry: Name) -> str:
+def _future(entry: Name, since: str) -> str:
     if entry.removed is not None:
-        return f"still works on this release and is gone from jax {show(entry.removed)} on"
-    return "still works on every release so far, with a warning"
+        return f"raises from jax {show(entry.removed)} on, and is deprecated since jax {since}"
+    warns = not entry.silent and entry.kind != "namespace"
+    return f"is deprecated since jax {since}{' and prints a warning' if warns else ''}"

@@ -10,7 +10,7 @@ from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import _device_put, _indexed, _positional, ambient, joint
+from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
@@ -19,32 +19,27 @@ from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, tr
 class ApiRemoved(Rule):
     """A name that the project's release of jax does not have.
 
-    ## What it does
-    Reports imports and uses of names that the target release removed, such as
-    `jax.sharding.PositionalSharding`, `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; and
-    `jax.config.update` of options that went, such as `jax_spmd_mode`; and
-    of names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax 0.4.38. The table
-    is in docs/api-versions.md. Code that asks first (`try` with `except ImportError`, version tests,
-    `hasattr`) and modules named after compatibility are left alone.
+    The import or the attribute raises, often in a branch that runs late: at the first checkpoint, or only on several
+    devices.
 
-    ## Why it hurts
-    The import or the attribute raises, often in a branch that is run late: at the first checkpoint, or on
-    more than one device only.
+    ## Reports
+    - proven: imports and uses of names that the target release removed, such as `jax.sharding.PositionalSharding`,
+      `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; `jax.config.update` of a removed option, such
+      as `jax_spmd_mode`; and names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax
+      0.4.38. The table is in docs/api-versions.md.
+    - possible: the same in an annotation that is never evaluated, or if the older release is not pinned exactly.
 
-    ## Fix safety
-    Safe where another name of the same thing takes the old one's place on the target release; an older
-    release that the project also supports may not have it.
+    ## Fix
+    Safe if another name of the same thing exists on the target release.
 
-    Unsafe where something else does: `PositionalSharding` becomes a NamedSharding over a mesh of the same
-    devices, with an axis for each dimension of its grid, where the text shows the grid and all that is done
-    with it; `device_put_sharded` and `device_put_replicated` become `jax.device_put` of the stacked values,
-    over a mesh of their devices; `jax.ops.index_update(x, index, y)` becomes `x.at[index].set(y)`. Where that
-    cannot be told, and for `xmap`, host callbacks and the like, the finding says what to write, and why it is
-    not rewritten.
+    Unsafe if something else replaces it: `PositionalSharding` becomes a NamedSharding over a mesh of the same devices,
+    with an axis for each dimension of its grid; `device_put_sharded` and `device_put_replicated` become
+    `jax.device_put` of the stacked values over a mesh of their devices. If the text does not show enough, and for
+    `xmap`, host callbacks and the like, the finding says what to write and what keeps it from being rewritten.
 
-    ## Evidence
-    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims
-    in between come from jax's changelog.
+    ## Limits
+    Code that asks first (`try` with `except ImportError`, version tests, `hasattr`) is not reported, nor modules named
+    after compatibility.
     """
 
     code = "SL901"
@@ -77,8 +72,7 @@ class ApiRemoved(Rule):
             help += f"; {why}" if why else f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
-            f"On {site.release('jax')} this raises {error}: {gone} removed {use.entry.name}.",
-            label=f"removed in {gone}",
+            f"On {site.release('jax')} this raises {error}: {gone} removed `{use.entry.name}`.",
             help=help,
             fix=fix,
             certainty=certainty(site, use),
@@ -97,8 +91,7 @@ class ApiRemoved(Rule):
         yield site.finding(
             given,
             f"On {site.release('jax')} this raises AttributeError: "
-            f"jax {show(entry.removed)} removed the option {value.value}.",
-            label=f"removed in jax {show(entry.removed)}",
+            f"jax {show(entry.removed)} removed the option `{value.value}`.",
             help=entry.advice,
             fix=self._left_out(site, entry),
         )
@@ -113,7 +106,7 @@ class ApiRemoved(Rule):
         blocks = [getattr(block, name, []) for name in ("body", "orelse", "finalbody")]
         alone = any(statements == [statement] for statements in blocks)
         edit = site.replace(statement, "pass") if alone else without_lines(site.file, statement)
-        return site.fix(Safety.SAFE, "leave it out: this is what the release does", [edit])
+        return site.fix(Safety.SAFE, "remove it: this is what the release does", [edit])
 
     def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
         if not use.entry.awaited:
@@ -125,22 +118,19 @@ class ApiRemoved(Rule):
         module, _, last = use.entry.name.rpartition(".")
         yield site.finding(
             use.node,
-            f"On {site.release('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
-            label=f"not in {site.release('jax')}",
+            f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
             certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )
 
 
 def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
-    """The fix where something else takes the name's place; or why there is none, where it could be."""
+    """The fix where something else replaces the name; or why there is none."""
     name = use.dotted
     if name == _positional.NAME:
         made = _positional.fix(site)
     elif name in _device_put.NAMES:
         made = _device_put.fix(site, name)
-    elif name in _indexed.METHODS:
-        made = _indexed.fix(site, name)
     elif name in ambient.OLD:
         moved = joint.carried(site)
         return (None, moved) if isinstance(moved, str) else (moved, "")

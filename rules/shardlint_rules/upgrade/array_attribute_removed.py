@@ -14,7 +14,7 @@ from shardlint_rules.upgrade.arrays import Shown, shown_as_array
 from shardlint_rules.upgrade.places import in_a_bridge
 
 _INSTEAD = {
-    "device": "`x.devices()`, the set of its devices; `x.device` where it is on one",
+    "device": "`x.devices()` for the set of devices, or `x.device` for an array on one device",
     "device_buffer": "`x.addressable_data(0)`",
     "device_buffers": "`[shard.data for shard in x.addressable_shards]`",
 }
@@ -29,28 +29,27 @@ _DEVICE = (Needed("jax", "0.4.31", "the attribute device of arrays"),)
 class ArrayAttributeRemoved(Rule):
     """An attribute of arrays that the project's release of jax does not have.
 
-    ## What it does
-    Reports `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from
-    0.4.21 and 0.4.22 on), where the text shows that `x` is a jax array: a function of jax made it, it is the data of a
-    shard, it was tested for, annotated as one, or read as only arrays are (`x.addressable_shards`). `device_buffer` and
-    `device_buffers` also where nothing that runs with this has an attribute of its own by that name. And
-    `sharding.with_spec(spec)`, which `NamedSharding` has no more since jax 0.6.2.
-
-    ## Why it hurts
     The attribute raises `AttributeError`, and `x.device()` `TypeError` where `device` is a property again.
 
-    ## Fix safety
-    Safe: it raised before, and jax's changelog names what stands for it.
+    ## Reports
+    - proven: `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from 0.4.21
+      and 0.4.22 on), if `x` is a jax array: a function of jax made it, it is the data of a shard, or it was tested
+      for. And `sharding.with_spec(spec)`, which jax 0.6.2 removed from `NamedSharding`.
+    - `called-sharding` (likely): `with_spec` of a name that contains "sharding", in a project that defines no
+      `with_spec`.
+    - `annotated` (possible): the same of a parameter annotated as an array.
+    - `name-of-arrays` (possible): `device_buffer` and `device_buffers`, in a project that defines no such attribute.
+    - `of-a-value` (possible): `x.sharding.with_spec(spec)`.
 
-    ## Evidence
-    jax's changelog for 0.4.21, 0.4.22 and 0.4.27; arrays of jax 0.4.30, 0.4.38, 0.5.3, 0.9.2 and 0.12 were asked, and
-    shardings of 0.5.3 (has `with_spec`), 0.6.2 and later (have `update`).
+    ## Fix
+    Safe: it raised before, and jax's changelog names the replacement.
     """
 
     code = "SL906"
     name = "array-attribute-removed"
     harm = Harm.REMOVED
     likely = ("called-sharding",)
+    assumptions: ClassVar[Mapping[str, str]] = {"called-sharding": "The object is a NamedSharding of jax."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
     triggers = (
         Attributes("device_buffer", "device_buffers"),
@@ -75,8 +74,7 @@ class ArrayAttributeRemoved(Rule):
             return
         yield site.finding(
             site.syntax,
-            f"On {site.release('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
-            label="jax 0.4.27 removed it",
+            f"On {site.release('jax')} `{node.attr}` of an array {_happens(site, node.attr)}: jax 0.4.27 removed it.",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._fix(site, node),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -94,8 +92,7 @@ class ArrayAttributeRemoved(Rule):
         text = f"{site.text(node.value)}.update(spec={site.text(site.call.args[0])})"
         yield site.finding(
             site.syntax,
-            f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
-            label="jax 0.6.2 removed it",
+            f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed `NamedSharding.with_spec`.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=_UPDATE),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -108,7 +105,7 @@ class ArrayAttributeRemoved(Rule):
         own = site.program.project.holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
         if node.attr == "device" or any(True for _ in own) or _is_own(node.value):
             return None
-        return Shown("name-of-arrays", "nothing that runs with this has an attribute of its own by that name")
+        return Shown("name-of-arrays", "no class of the project has an attribute with this name")
 
     def _fix(self, site: Site, node: ast.Attribute) -> Fix | None:
         called = site.file.parent(node)
@@ -137,11 +134,11 @@ def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
     if all(isinstance(one, CallResult) and one.api == _SHARDING for one in found):
         return Shown()
     if isinstance(node, ast.Attribute) and node.attr == "sharding":
-        return shown_as_array(site, node.value) or Shown("of-a-value", "`.sharding` is read of it")
+        return shown_as_array(site, node.value) or Shown("of-a-value", "it is the `.sharding` of a value")
     own = site.program.project.holding(site.file.path, (f"def {_WITH_SPEC}",))
     if "sharding" not in last_name(node).lower() or any(True for _ in own):
         return None
-    return Shown("called-sharding", f"`{site.text(node)}` is called a sharding, and only those of jax had it")
+    return Shown("called-sharding", f"the project defines no `{_WITH_SPEC}` of its own")
 
 
 def _is_own(node: ast.expr) -> bool:
@@ -150,10 +147,6 @@ def _is_own(node: ast.expr) -> bool:
 
 def _happens(site: Site, name: str) -> str:
     if site.allows("jax", "<0.4.27"):
-        return "this is deprecated"
+        return "is deprecated"
     again = name == "device" and site.allows("jax", ">=0.4.38")
-    return f"this raises {'TypeError, as it is a property' if again else 'AttributeError'}"
-
-
-def _shown(name: str) -> str:
-    return "the method device" if name == "device" else name
+    return "called as a method raises TypeError" if again else "raises AttributeError"

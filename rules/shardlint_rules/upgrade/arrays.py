@@ -32,14 +32,6 @@ _OTHERWISE = (
     "split",
 )
 _SHARDS = ("addressable_shards", "global_shards")
-_OF_ARRAYS = (
-    *_SHARDS,
-    "addressable_data",
-    "is_fully_addressable",
-    "is_fully_replicated",
-    "block_until_ready",
-    "sharding",
-)
 
 
 @dataclass(frozen=True)
@@ -56,16 +48,15 @@ def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
         return Shown()
     annotation = _annotated(site, node)
     if annotation is not None:
-        return Shown("annotated", f"it is annotated as {annotation}")
-    beside = _used_as_array(site.file, node)
-    if beside is not None:
-        return Shown("used-as-array", f"`.{beside}` is read of it too")
+        return Shown("annotated", f"the parameter is annotated as {annotation}")
     return None
 
 
 def _made(site: Site, node: ast.expr) -> bool:
     found = options(site.value(node))
-    return all(isinstance(one, CallResult) and isinstance(one.by, Api) and _makes(one.by.name) for one in found)
+    return all(
+        isinstance(one, CallResult) and isinstance(one.by, Api) and _makes(one.by.name) for one in found
+    )
 
 
 def _makes(name: str) -> bool:
@@ -185,16 +176,4 @@ def _annotated(site: Site, node: ast.expr) -> str | None:
         and _is_array_type(site, annotation)
     ):
         return site.text(annotation)
-    return None
-
-
-def _used_as_array(file: FileFacts, node: ast.expr) -> str | None:
-    """An attribute of jax arrays alone that the same function reads of the same name."""
-    if not isinstance(node, ast.Name):
-        return None
-    home = file.home(node)
-    for other in file.mentions_in(home, node.id):
-        parent = file.parent(other)
-        if isinstance(parent, ast.Attribute) and parent.attr in _OF_ARRAYS and file.home(other) is home:
-            return parent.attr
     return None

@@ -378,7 +378,7 @@ def _alone(site: Site) -> Fix | str:
         drops |= _dropped(node)
     if not edits:
         return "not rewritten: nothing in the program enters a mesh, so its users decide"
-    why = "only under a `with mesh:` that is entered elsewhere are they not the same"
+    why = "the two differ under a `with mesh:` that other code enters"
     return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
 
 

@@ -24,26 +24,21 @@ _SAME = {
 class KeywordRenamed(Rule):
     """A keyword argument that the project's release of jax calls something else.
 
-    ## What it does
-    Reports keyword arguments that the called function does not take on the target release: `check_rep` and
-    `auto` of `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on,
-    `in_axis_resources` of pjit, `axis_resources` of `with_sharding_constraint`, `axis_shapes` of
-    `jax.make_mesh` from jax 0.12 on and `axis_sizes` before, `a_min` and `a_max` of `jnp.clip` from jax 0.10
-    on. Also arguments of `jax.shard_map` given by
-    position, which it takes by keyword only. Where the function comes from decides: `jax.shard_map` and
-    `jax.experimental.shard_map.shard_map` have different keywords.
+    The call raises TypeError, at import if it is a decorator.
 
-    ## Why it hurts
-    The call raises a TypeError, at import where it is a decorator.
+    ## Reports
+    - proven: keyword arguments that the function does not take on the target release: `check_rep` and `auto` of
+      `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on, `in_axis_resources` of pjit,
+      `axis_resources` of `with_sharding_constraint`, `axis_shapes` of `jax.make_mesh` from jax 0.12 on and
+      `axis_sizes` before, `a_min` and `a_max` of `jnp.clip` from jax 0.10 on. Also arguments of `jax.shard_map` given
+      by position.
 
-    ## Fix safety
-    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` names
-    the axes that are left alone, `axis_names` those that are mapped over: the others of the mesh, by name
-    where the text shows them, else `set(mesh.axis_names) - auto`.
+    ## Fix
+    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` becomes
+    `axis_names`: the other axes of the mesh, by name if the text shows them, else `set(mesh.axis_names) - auto`.
 
-    ## Evidence
-    Every keyword was looked up in the signatures of nine releases from
-    jax 0.4.13 to 0.12 by scripts/observe_api.py.
+    ## Limits
+    `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords; the import decides.
     """
 
     code = "SL903"
@@ -74,8 +69,7 @@ class KeywordRenamed(Rule):
                 yield site.finding(
                     keyword,
                     f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
-                    label=f"{function} takes no {entry.keyword} on {site.release('jax')}",
-                    help=advice(entry.instead),
+                    help=advice(entry.instead) or _shortest_advice(entry),
                     fix=self._fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
                 )
@@ -90,11 +84,10 @@ class KeywordRenamed(Rule):
         names = {keyword.arg for keyword in site.call.keywords}
         fix = None
         if edits is not None and not names & {None, *POSITIONS[: len(given) - 1]}:
-            fix = site.fix(Safety.SAFE, "give them by keyword", edits)
+            fix = site.fix(Safety.SAFE, "pass them by keyword", edits)
         yield site.finding(
             given[1],
-            f"On {site.release('jax')} this raises TypeError: only the function is taken by position.",
-            label="given by position",
+            f"On {site.release('jax')} this raises TypeError: `jax.shard_map` takes only the function by position.",
             help="write mesh=, in_specs= and out_specs=",
             fix=fix,
         )
@@ -114,7 +107,7 @@ class KeywordRenamed(Rule):
         if first is keyword:
             value = site.file.span(keyword.value)[0]
             return site.fix(
-                Safety.SAFE, "give it by position", [Edit(start, _value_start(site, start, value), "")]
+                Safety.SAFE, "pass it by position", [Edit(start, _value_start(site, start, value), "")]
             )
         return None
 
@@ -149,14 +142,20 @@ def _function(site: Site) -> str | None:
 
 def _history(entry: Keyword, site: Site) -> str:
     if entry.rename is not None and (entry.never or entry.accepted_until is None):
-        return f"{entry.function} has no {entry.keyword}, it is called {entry.rename} there"
+        return f"`{entry.function}` takes `{entry.rename}`, not `{entry.keyword}`"
     if entry.never:
-        return f"{entry.function} never had {entry.keyword}"
+        return f"`{entry.function}` has no `{entry.keyword}`"
     if entry.accepted_until is not None and not _before(entry, site):
-        renamed = f", which is now {entry.rename}" if entry.rename else ""
-        return f"jax {show(entry.accepted_until)} removed {entry.keyword}{renamed}"
+        renamed = f", now `{entry.rename}`" if entry.rename else ""
+        return f"jax {show(entry.accepted_until)} removed `{entry.keyword}`{renamed}"
     assert entry.accepted_from is not None
-    return f"{entry.function} takes {entry.keyword} from jax {show(entry.accepted_from)} on"
+    return f"`{entry.function}` takes `{entry.keyword}` from jax {show(entry.accepted_from)} on"
+
+
+def _shortest_advice(entry: Keyword) -> str:
+    if entry.rename:
+        return f"write {entry.rename}="
+    return "pass it by position" if entry.positional else f"remove {entry.keyword}="
 
 
 def _before(entry: Keyword, site: Site) -> bool:

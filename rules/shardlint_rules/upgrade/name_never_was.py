@@ -38,24 +38,20 @@ class _Missing:
 
 
 class NameNeverWas(Rule):
-    """A module of a library is asked for a name that it does not have.
+    """A name that a module of a library does not have.
 
-    ## What it does
-    Reports imports and attributes of modules of jax, flax, equinox, optax and haliax that no release has had
-    (`jax.sharding.psum`, `from jax.experimental...` aside), and those that the project's release no longer has. Names
-    that SL901 knows of are left to it.
+    The import or the attribute raises, often in a branch that runs late.
 
-    Left alone: code that asks first (`try`, `hasattr`, version tests, `TYPE_CHECKING`), names that the file puts into
-    the module itself, what is private or below `jax.experimental`, modules whose `__getattr__` cannot be looked
-    into, and releases newer than those looked at.
+    ## Reports
+    - proven: imports and attributes of modules of jax, flax, equinox, optax and haliax that no release has
+      (`jax.sharding.psum`), or that the project's release no longer has.
+    - `annotation` (possible): the same in an annotation that may never be evaluated.
 
-    ## Why it hurts
-    The import or the attribute raises, often in a branch that is run late.
-
-    ## Evidence
-    scripts/public_names.py asked installed releases for the names of all their public modules: jax from 0.5.3 to
-    0.12, flax from 0.10.4 to 0.12.12, equinox from 0.12.2 to 0.13.8, and optax and haliax as they are now. A name
-    that came and went between two of the releases looked at is not seen there, and would be said to have been nowhere.
+    ## Limits
+    Not reported: code that asks first (`try`, `hasattr`, version tests, `TYPE_CHECKING`), names that the file sets in
+    the module itself, private names and names below `jax.experimental`, modules with a `__getattr__`, and releases
+    newer than those in the table. SL901 reports the names it knows. A name that existed only between two tested
+    releases counts as missing.
     """
 
     code = "SL905"
@@ -63,7 +59,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
-    by_hand = "which name is meant is for the author to decide"
+    by_hand = "the intended name is a guess"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""
@@ -103,25 +99,26 @@ class NameNeverWas(Rule):
 
     def _finding(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
         library = missing.module.partition(".")[0]
-        on, dotted = site.release(library), f"{missing.module}.{missing.name}"
+        on, dotted, why = site.release(library), f"{missing.module}.{missing.name}", list[str]()
         if missing.module not in missing.library.modules:
-            history = f"{missing.module} is a function, and has no {missing.name}"
+            history = f"`{missing.module}` is a function without `{missing.name}`"
         elif missing.last is None:
-            first = show(missing.library.releases[0])
-            history = f"{missing.module} has no {missing.name}"
+            history = f"`{missing.module}` has no `{missing.name}`"
             if len(missing.library.releases) > 1:
-                history += f", nor had it on any release looked at, from {first} on"
+                why.append(f"no release from {library} {show(missing.library.releases[0])} on has it")
         else:
-            history = f"{dotted} is gone; {library} {show(missing.last)} had it"
+            history = f"`{dotted}` is gone"
+            why.append(f"{library} {show(missing.last)} had it")
         sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
+        if sure is not Certainty.PROVEN:
+            why.append("it raises only if the annotation is evaluated")
         return site.finding(
             node,
             f"On {on} this raises {error}: {history}.",
-            label=f"{missing.module} has no {missing.name}",
             help=_near(missing, site),
             certainty=sure,
             form="" if sure is Certainty.PROVEN else "annotation",
-            why="" if sure is Certainty.PROVEN else "where the annotation is evaluated",
+            why="; ".join(why),
             harm=Harm.CRASH if missing.last is None else Harm.REMOVED,
         )
 
@@ -243,8 +240,10 @@ def _near(missing: _Missing, site: Site) -> str:
         if at in {*names.get(missing.name, ()), *names.get(f"{missing.name}()", ())} and module.count(".") < 2
     ]
     if same:
-        return f"did you mean {' or '.join(f'`{one}`' for one in sorted(same, key=len)[:_SPELLINGS])}?"
+        return f"write {' or '.join(f'`{one}`' for one in sorted(same, key=len)[:_SPELLINGS])}"
     held = library.modules.get(missing.module, (frozenset(), {}))[1]
     now = [name.removesuffix("()") for name, on in held.items() if at in on]
     close = difflib.get_close_matches(missing.name, now, n=_SPELLINGS)
-    return f"did you mean {' or '.join(f'`{missing.module}.{one}`' for one in close)}?" if close else ""
+    if not close:
+        return f"write a name that `{missing.module}` has"
+    return f"write {' or '.join(f'`{missing.module}.{one}`' for one in close)}"

@@ -118,7 +118,7 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
                 edits += _mapped(site, part)
             case _ if _may_be_none(site, part) or _holds_none(site, part):
                 text = site.shown(part)
-                return f"`{text}` may hold None, which is replicated to pjit and open to jax.jit"
+                return f"`{text}` may hold None, which pjit replicates and jax.jit leaves open"
     return edits
 
 

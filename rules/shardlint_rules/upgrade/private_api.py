@@ -22,18 +22,17 @@ _PACKAGES = frozenset(
 class PrivateApi(Rule):
     """A private name of jax is used.
 
-    ## What it does
-    Reports imports and attributes below `jax._src`, with `--certainty possible`. Where a public module has a name
-    spelled the same, the finding says so; of `module.plugins.add` that is `plugins`.
-    Code that asks first, and names that SL901 knows of, are left alone.
+    Any release may move or remove it without a word in the changelog: `jax._src.sharding_impls.TransferToMemoryKind`
+    was removed, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
 
-    ## Why it hurts
-    Any release may move or remove it, without a word in the changelog: `jax._src.sharding_impls.TransferToMemoryKind`
-    went so, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
+    ## Reports
+    - `private` (possible): imports and attributes below `jax._src`.
 
-    ## Evidence
-    jax's page on compatibility promises nothing of what is below `jax._src`. That one works today is true, so no
-    finding is proven.
+    ## Write instead
+    The public name, which the finding shows if one is spelled the same.
+
+    ## Limits
+    Code that asks first and names that SL901 knows are not reported.
     """
 
     code = "SL907"
@@ -61,9 +60,8 @@ class PrivateApi(Rule):
         public = _public(_name_in_module(dotted))
         yield site.finding(
             node,
-            f"{dotted} is private: any release of jax may move or remove it.",
-            label="private",
-            help=f"`{public}` is public" if public else "",
+            f"Any release of jax may move or remove `{dotted}`, which is private.",
+            help=f"write `{public}`" if public else "write a public name, or pin the release of jax",
             form="private",
             why="jax promises nothing of what is below jax._src",
         )

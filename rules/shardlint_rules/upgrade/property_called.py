@@ -19,16 +19,6 @@ _OF_MESHES = (
     "empty", "size", "shape", "axis_names", "axis_sizes", "axis_types", "devices", "local_mesh", "local_devices",
     "device_ids", "is_multi_process", "abstract_mesh",
 )  # fmt: skip
-# What no other class that is called a mesh has for a method.
-_OF_MESHES_ALONE = (
-    "empty",
-    "axis_names",
-    "axis_sizes",
-    "axis_types",
-    "local_mesh",
-    "device_ids",
-    "is_multi_process",
-)
 _MESHES = (
     "jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.get_mesh", "jax.sharding.get_abstract_mesh",
     "jax.sharding.AbstractMesh",
@@ -44,22 +34,17 @@ _NAMES = tuple(dict.fromkeys((*_OF_ARRAYS, *_OF_SHARDINGS, *_OF_MESHES)))
 class PropertyCalled(Rule):
     """A property of a mesh, a sharding or an array is called.
 
-    ## What it does
-    Reports `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()` and
-    the other properties that tell of placement, where the text shows that it is a mesh, a sharding or an array of
-    jax; `mesh.empty()` and what else only a mesh of jax has also by its name, where the project has no such method of
-    its own.
+    It raises TypeError (`'bool' object is not callable`), often in a branch that only runs on several devices or
+    without a mesh.
 
-    ## Why it hurts
-    It raises TypeError (`'bool' object is not callable`), often in a branch that only runs on several devices or where
-    no mesh is set, which no test reaches.
+    ## Reports
+    - proven: `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()`
+      and the other properties about placement, of a mesh, a sharding or an array of jax.
+    - `annotated` (possible): the same of a parameter annotated as a mesh or an array.
+    - `of-a-value` (possible): the same of `x.sharding`, in a project without such a method.
 
-    ## Fix safety
-    Safe: it raised before.
-
-    ## Evidence
-    Asked of jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12: all are properties. `is_fully_addressable` was a method before
-    jax 0.4. Fixed in public code for `mesh.empty()`.
+    ## Fix
+    Removes the parentheses. Safe: it raised before.
     """
 
     code = "SL909"
@@ -88,8 +73,7 @@ class PropertyCalled(Rule):
         text = site.text(call.func)
         yield site.finding(
             call,
-            f"`{text}` is a property: calling what it holds raises TypeError.",
-            label="a property, not a method",
+            f"`{text}()` raises TypeError: `{call.func.attr}` is a property.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -107,16 +91,12 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
             return Shown()
         if _annotated(site, owner):
             return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
-        if node.attr in _OF_MESHES_ALONE and _is_called_mesh(site, owner) and not _own(site, node.attr):
-            return Shown(
-                "called-mesh", f"`{site.text(owner)}` is called a mesh, and no class here has such a method"
-            )
     if node.attr in _OF_SHARDINGS:
         if is_sharding(value):
             return Shown()
         of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
         if of_array and not _own(site, node.attr):
-            return Shown("of-a-value", "`.sharding` is read of it")
+            return Shown("of-a-value", "it is the `.sharding` of a value")
     return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
 
 
@@ -140,12 +120,6 @@ def _annotated(site: Site, node: ast.expr) -> bool:
         return False
     found = options(site.value(annotation))
     return all(isinstance(one, Api) and one.name in _MESHES for one in found)
-
-
-def _is_called_mesh(site: Site, node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute) and last_name(node).lower().removeprefix("_").endswith(
-        "mesh"
-    )
 
 
 def _own(site: Site, name: str) -> bool:

@@ -45,25 +45,25 @@ def renamed(site: Site, use: Use) -> Fix | None:
 
 
 def why_kept(site: Site, use: Use) -> str:
-    """Why `renamed` gives no fix, in words; empty where the advice says it."""
+    """Why `renamed` gives no fix; empty if the advice says so."""
     entry, new = use.entry, use.entry.replacement
     if "no mechanical rewrite" in entry.advice:
         return ""
     if entry.kind == "module" or entry.name != use.dotted:
-        return "not all that is used of the module has another name"
+        return "some names used of the module have no replacement"
     if new is None:
-        return "no other name does just that"
+        return "it has no equivalent"
     if not _there(site, new):
         return f"{site.release('jax')} has no {new}"
     if use.dotted == _SHARD_MAP:
-        return "a call of it does not show what jax.shard_map asks by name, or another file takes it from this one"
+        return "a call of it hides its arguments, or another file imports it from here"
     if use.dotted == _USE_MESH:
-        return "it is not only entered by `with`, and jax.set_mesh called by itself sets the mesh for good"
+        return "it is used outside `with`, where jax.set_mesh sets the mesh for good"
     if not entry.rename_is_enough:
-        return "another name is not all: it is called otherwise"
+        return "its arguments differ too"
     if isinstance(use.node, ast.alias) and _still_raises(site, use, use.node):
-        return "the statement also imports what is gone for good"
-    return "the new name is not free there, or its import has no place"
+        return "the statement also imports a name without replacement"
+    return "the file uses the new name already, or has no place for its import"
 
 
 def _there(site: Site, name: str) -> bool:
