@@ -27,28 +27,28 @@ _READERS = (*init.READING, "get_metadata")
 
 
 class UnshardedInit(Rule):
-    """An NNX model with sharding annotations is built where they cannot take effect.
+    """An NNX model with sharding annotations is built where they have no effect or raise.
 
-    ## What it does
-    Reports the construction, outside jit, of a model whose variables carry a sharding annotation: with no mesh in
-    context or, since flax 0.12.1, under `with mesh:`. Where flax does not shard variables as they are made (before
-    0.12, or with `flax_always_shard_variable` off), the construction under a mesh in a project that reads annotations
-    nowhere. Also an `nnx.Optimizer` or `nnx.ModelAndOptimizer` that is made outside of the mesh context of its model,
-    of an optimizer that keeps a state for each parameter (since flax 0.12). With `--certainty possible` also the
-    construction outside jit under `jax.set_mesh`.
+    From flax 0.12 an annotated variable is sharded as it is made, and without a mesh that raises ValueError. The state
+    of an optimizer has the annotations of the parameters and raises the same. On older releases flax only stores the
+    annotation: the model is on one device or, under `jax.set_mesh`, replicated, and nothing is raised.
 
-    ## Why it hurts
-    Since flax 0.12 an annotated variable is sharded as it is made, and with no mesh to shard it over that raises
-    ValueError. The state of an optimizer takes the annotations of the parameters, and raises the same. On older
-    releases the annotation is only kept: the model lies whole on one device, or under `jax.set_mesh` on every device,
-    and nothing is raised. Outside jit each parameter is also made whole before it is sharded, which may not fit.
+    ## Reports
+    - proven: the construction, outside jit, of a model with annotated variables, without a mesh in context or, from
+      flax 0.12.1, under `with mesh:`. If flax does not shard variables as they are made (before 0.12, or with
+      `flax_always_shard_variable` off), the construction under a mesh in a project that reads annotations nowhere.
+      From flax 0.12 also an `nnx.Optimizer` or `nnx.ModelAndOptimizer` that is made outside the mesh context of its
+      model, if the optimizer keeps a state for each parameter.
+    - possible: the construction outside jit under `jax.set_mesh`, where each parameter is first made on one device,
+      which may not fit.
 
-    ## Fix safety
-    Unsafe: the model is sharded. The fix writes the whole function, where the mesh is made in plain sight.
+    ## Fix
+    Writes a function under `nnx.jit` that builds the model, called under the mesh, if the mesh is made in sight.
+    Unsafe: the model is sharded.
 
-    ## Evidence
-    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left
-    alone: annotations with a mesh of their own (`mesh=`), `nnx.eval_shape`, and code whose callers are not all known.
+    ## Limits
+    Not reported: annotations with a mesh of their own (`mesh=`), `nnx.eval_shape`, and code whose callers are not all
+    known.
     """
 
     code = "SL502"
@@ -89,9 +89,8 @@ class UnshardedInit(Rule):
         name = site.shown(model)
         yield site.finding(
             site.call,
-            f"`{site.shown(site.call.func)}` raises ValueError on {site.release('flax')}: its state is annotated like "
-            "the variables of the model, and needs a mesh.",
-            label=f"the variables of `{name}` are annotated {_where(site, annotated)}, and {missing}",
+            f"On {site.release('flax')} `{site.shown(site.call.func)}` of `{name}` raises ValueError: {missing}.",
+            why=f"its state is annotated like the variables of `{name}` {_where(site, annotated)}, and needs a mesh",
             help=f"make the optimizer under the `with jax.set_mesh(mesh):` that builds `{name}`",
         )
 
@@ -100,7 +99,7 @@ class UnshardedInit(Rule):
         if context.never:
             return "no mesh is in context"
         if context.only("with mesh") and site.allows("flax", ">=0.12.1"):
-            return "`with mesh:` is not a mesh context to it"
+            return "it does not read `with mesh:`"
         return ""
 
     def _built(self, site: Site, call: ast.Call) -> Finding | None:
@@ -122,22 +121,23 @@ class UnshardedInit(Rule):
         return None
 
     def _eager(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
-        on, where, why = site.release("flax"), _where(site, annotated), self._missing(site, context)
-        if why:
+        name, missing = site.shown(call.func), self._missing(site, context)
+        why = f"its variables are annotated {_where(site, annotated)}"
+        if missing:
             return site.finding(
                 call,
-                f"On {on} making an annotated variable raises ValueError here.",
-                label=f"its variables are annotated {where}, and {why}",
-                help="build it in a function under nnx.jit, and call that under with jax.set_mesh(mesh):",
+                f"On {site.release('flax')} `{name}` raises ValueError here: {missing}.",
+                why=why,
+                help="build it in a function under nnx.jit, and call that under `with jax.set_mesh(mesh):`",
                 fix=self._fix(site, call, context),
             )
         if not context.only(*SET_KINDS):
             return None
         return site.finding(
             call,
-            f"On {on} each parameter is first made whole, and then sharded.",
-            label=f"its variables are annotated {where}, and made outside jit",
-            help="build it in a function under nnx.jit, which makes the shards alone",
+            f"Outside jit each parameter of `{name}` is first made on one device and then sharded.",
+            why=why,
+            help="build it in a function under nnx.jit, which makes only the shards",
             fix=self._fix(site, call, context),
             harm=Harm.COST,
             certainty=Certainty.POSSIBLE,
@@ -148,11 +148,11 @@ class UnshardedInit(Rule):
         if any(site.anywhere(word) for word in _READERS):
             return None
         replicated = not any(one.kind == "with mesh" for one in context.contexts)
-        lies = "whole on every device" if replicated else "whole on one device"
+        where = "replicated on every device" if replicated else "on one device"
         return site.finding(
             call,
-            f"On {site.release('flax')} an annotation alone shards nothing: the model lies {lies}.",
-            label=f"its variables are annotated {_where(site, annotated)}, and nothing reads that",
+            f"On {site.release('flax')} the annotations of `{site.shown(call.func)}` shard nothing: it is {where}.",
+            why=f"its variables are annotated {_where(site, annotated)}, and the project never reads annotations",
             help="build it in a function under nnx.jit that constrains its state to nnx.get_partition_spec(state)",
             fix=self._fix(site, call, context),
             harm=Harm.SILENT,
@@ -190,7 +190,7 @@ class UnshardedInit(Rule):
         )
 
     def _entered(self, site: Site, call: ast.Call, context: Context) -> tuple[str, list[Edit]] | None:
-        """The `with` line the call needs, or none, and the edits that make the context there is a right one."""
+        """The `with` line that the call needs, or none, and the edits that correct its context."""
         if context.never:
             under = init.mesh_line(site, call)
             return under if under is not None else None
