@@ -38,7 +38,7 @@ OTHER = 'logical_axis_rules: [["conv_in", "fsdp"], ["conv_out", "fsdp"]]\n'
         ([COLLIDE], Certainty.PROVEN),
         ([COLLIDE, COLLIDE], Certainty.PROVEN),
         ([COLLIDE, OTHER], Certainty.PROVEN),
-        ([COLLIDE, APART], Certainty.POSSIBLE),
+        ([COLLIDE, APART], None),
         ([APART, OTHER], None),
     ],
 )
