@@ -196,3 +196,43 @@ def _fixed(pattern: str) -> list[str]:
     bare = re.sub(r"\\.", "\0", bare)
     bare = re.sub(r".(?:[*?]|\{[^}]*\})", "\0", bare, flags=re.S)
     return [one for one in re.split(r"[\0.+^$]", bare) if one]
+
+
+def inner_only(site: Site, step: str) -> bool:
+    """Whether a layer of this name is made by classes alone that other classes of the project make."""
+    made = False
+    for file in site.program.project.holding(site.file.path, (step,)):
+        if file is None:
+            return False
+        for owner in _makers(file, step):
+            made = True
+            if owner is None or not _made_by_another(site, owner):
+                return False
+    return made
+
+
+def _makers(file: FileFacts, step: str) -> Iterator[str | None]:
+    for node in walk(file.tree):
+        if isinstance(node, ast.keyword):
+            made = node.arg == "name" and isinstance(node.value, ast.Constant) and node.value.value == step
+        else:
+            made = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == step
+        if made:
+            owner = next((one.name for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+            yield owner
+
+
+def _made_by_another(site: Site, name: str) -> bool:
+    """Whether a class is made in the methods of other classes, and nowhere else."""
+    found = False
+    for file in site.program.project.holding(site.file.path, (name,)):
+        if file is None:
+            return False
+        for node in file.mentions(name):
+            if not isinstance(node, ast.Name | ast.Attribute):
+                continue
+            owner = next((one.name for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+            if owner is None:
+                return False
+            found = found or owner != name
+    return found

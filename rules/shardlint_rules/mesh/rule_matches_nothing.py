@@ -7,12 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import rules_of
-from shardlint.model.values import options
+from shardlint.model.values import Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh._first_match import covers, hidden, hidden_by_joining, hidden_of, of_linen, ways
+from shardlint_rules.mesh._first_match import (
+    covers,
+    hidden,
+    hidden_by_joining,
+    hidden_of,
+    inner_only,
+    looked_up,
+    of_linen,
+    ways,
+)
 
 _SPEC = "jax.sharding.PartitionSpec"
 # The functions of Linen that look up logical names, and the position of their rules.
@@ -23,12 +32,13 @@ _LOOKUPS = {
     "flax.linen.logical_to_mesh_axes": 1,
     "flax.linen.logical_to_mesh_sharding": 2,
 }
+_LEAST = 2
 # The first of the pairs in a table.
 _PAIRS = r"[^#\n]*[(\[](?:\s++|#[^\n]*+)*+[(\[]\s*+[\"']\w++[\"']\s*+,"
 
 
 class RuleMatchesNothing(Rule):
-    """A rule of a partition table never takes effect, because an earlier rule matches first.
+    """A rule of a partition table never takes effect: an earlier rule shadows it, or `re.match` anchors it.
 
     The weights or activations it is for get the earlier rule, often `(".*", P())`, and are replicated. Nothing is
     raised.
@@ -38,6 +48,8 @@ class RuleMatchesNothing(Rule):
       as `("kernel", P())` before `("mlp/kernel", P("model"))`, where the loops of the project stop at the first match.
     - `hidden` (likely): two rules of Linen for one logical name, `("mlp", None)` before `("mlp", "model")`, also in
       lists that are joined or come from another file.
+    - `anchored` (likely): `re.match(pattern, path)` over a table whose expressions begin with layers inside other
+      layers; it only tries the beginning of the path.
 
     ## Write instead
     The more specific rule first.
@@ -50,14 +62,15 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("hidden", "before")
+    likely = ("hidden", "before", "anchored")
     assumptions: ClassVar[Mapping[str, str]] = {
         "hidden": "Linen looks up the names in this table.",
         "before": "A loop of the project that stops at the first match looks up names in this table.",
+        "anchored": "The paths begin with the name of the outermost layer.",
     }
     triggers = (
         Calls(_SPEC, file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
-        Calls(*_LOOKUPS),
+        Calls("re.match", *_LOOKUPS),
         Lines(_PAIRS, on="any"),
     )
     fixes = "none"
@@ -69,6 +82,8 @@ class RuleMatchesNothing(Rule):
             yield from self._in_table(site)
         elif site.api in _LOOKUPS:
             yield from self._in_rules(site)
+        elif site.api == "re.match":
+            yield from self._anchored(site)
         else:
             yield from self._covering(site)
 
@@ -145,6 +160,27 @@ class RuleMatchesNothing(Rule):
             why=why,
         )
 
+    def _anchored(self, site: Site) -> Iterator[Finding]:
+        """`re.match` with expressions that begin with an inner layer."""
+        name = looked_up(site.call)
+        loop = next((one for one in _loops(site) if _first_target(one) == name), None) if name else None
+        if loop is None:
+            return
+        for option in options(site.value(loop.iter)):
+            pairs = option.items if isinstance(option, Items) else ()
+            steps = [step for one in pairs if (step := _step(one)) is not None]
+            inner = [one for one in dict.fromkeys(steps) if inner_only(site, one)]
+            if len(inner) >= _LEAST:
+                shown = ", ".join(f"`{one}`" for one in inner[:3])
+                yield site.finding(
+                    site.call,
+                    f"Rules for {shown} never match: `re.match` only tries the beginning of the path.",
+                    help="use re.search, or begin the expressions with .*",
+                    form="anchored",
+                    why="these layers are inside other layers, so no path begins with them",
+                )
+                return
+
 
 def _shows_hidden(file: FileFacts) -> bool:
     """True if a rule that shadows a later one is reported in the file that lists them."""
@@ -160,3 +196,26 @@ def _pattern(node: ast.expr) -> str | None:
         value = node.elts[0].value
         return value if isinstance(value, str) and isinstance(node.elts[1], ast.Call) else None
     return None
+
+
+def _loops(site: Site) -> Iterator[ast.For | ast.comprehension]:
+    """The loops around a call, the innermost first."""
+    for one in site.file.ancestors(site.call):
+        if isinstance(one, ast.For):
+            yield one
+        elif isinstance(one, ast.GeneratorExp | ast.ListComp | ast.DictComp):
+            yield from one.generators
+
+
+def _first_target(loop: ast.For | ast.comprehension) -> str | None:
+    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _step(pair: Value) -> str | None:
+    """The plain name with which the expression of a rule begins, before its first slash."""
+    first = pair.items[0] if isinstance(pair, Items) and len(pair.items) == 2 else None
+    if not isinstance(first, Constant) or not isinstance(first.value, str) or "/" not in first.value:
+        return None
+    step = first.value.split("/")[0]
+    return step if step.isidentifier() else None

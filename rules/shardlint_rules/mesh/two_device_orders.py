@@ -1,0 +1,175 @@
+"""SL227."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.model.mesh.meshes import Mesh
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, CallResult, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
+
+_MESH = "jax.sharding.Mesh"
+_MAKERS = (_MESH, "jax.make_mesh")
+_DEVICES = ("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils.create_device_mesh")
+_KEEPING = (
+    "numpy.array", "numpy.asarray", "numpy.reshape", "numpy.expand_dims", "numpy.squeeze", "builtins.list",
+    "builtins.tuple", "jax.numpy.asarray",
+)  # fmt: skip
+_KEEPING_METHODS = ("reshape", "flatten", "ravel", "squeeze", "copy", "tolist")
+_TURNING = ("numpy.transpose", "numpy.swapaxes", "numpy.moveaxis", "numpy.flip", "builtins.reversed")
+_TURNING_METHODS = ("transpose", "swapaxes")
+_STEPS = 12
+_WORDS = r"(?:)\bMesh\(|\bmake_mesh\("
+
+
+class TwoDeviceOrders(Rule):
+    """Two meshes of one program have the same axes, and the same devices in another order.
+
+    A jitted call that takes arrays of both meshes raises `ValueError: Received incompatible devices`. A constraint
+    with the other mesh moves the whole array.
+
+    ## Reports
+    - `turned` (likely): a `Mesh` whose devices are reordered (`.T`, `transpose`, `swapaxes`, `[::-1]`, `reversed`),
+      if another mesh with the same axis names in the program takes them in their own order.
+
+    ## Write instead
+    Make the mesh once and pass it on; `x.sharding.mesh` of an array has it too.
+
+    ## Limits
+    Tests are not reported, nor programs that reorder the devices of all their meshes.
+    """
+
+    code = "SL227"
+    name = "two-device-orders"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("turned",)
+    assumptions: ClassVar[Mapping[str, str]] = {"turned": "Arrays of both meshes meet in one call."}
+    triggers = (Calls(_MESH),)
+    forms = ("call",)
+    in_tests = False
+    fixes = "none"
+    by_hand = "which order is meant is for the author to decide"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a mesh."""
+        devices = site.argument("devices")
+        mesh = site.mesh_of(site.value(site.call))
+        if devices is None or mesh is None or not mesh.axis_names:
+            return
+        if 1 in mesh.sizes or not _turned(site, Place(site.file, devices)):
+            return
+        other = next(_others(site, mesh), None)
+        if other is None:
+            return
+        where = site.where(other)
+        names = ", ".join(f'"{name}"' for name in mesh.axis_names)
+        yield site.finding(
+            site.call,
+            f"A jitted call with arrays of this mesh and the mesh at {where} raises ValueError: incompatible devices.",
+            label="reordered devices",
+            help="make the mesh once and pass it on",
+            certainty=Certainty.POSSIBLE,
+            form="turned",
+            why=f"both meshes have the axes {names}, and only this one reorders the devices; checked for "
+            f"{site.release('jax')}",
+        )
+
+
+def _others(site: Site, mesh: Mesh) -> Iterator[Place]:
+    """Meshes with the same axes whose devices are taken as they come."""
+    for file in site.program.project.holding(site.file.path, (_WORDS,)):
+        if file is None:
+            return
+        if site.program.project.is_test(file.path):
+            continue
+        for call in _made(site, file):
+            if call is site.call:
+                continue
+            value = site.program.value(file, call)
+            known = site.mesh_of(value)
+            if (
+                known is None
+                or known.axis_names is None
+                or set(known.axis_names) != set(mesh.axis_names or ())
+            ):
+                continue
+            given = _given(value)
+            if given is None or (_turned(site, given) is False):
+                yield Place(file, call)
+
+
+def _given(value: object) -> Place | None:
+    """The devices that a maker is given; None where it takes all."""
+    call = value.call if isinstance(value, CallResult) else None
+    if call is None:
+        return None
+    first = (
+        call.positional[0]
+        if isinstance(value, CallResult) and value.api == _MESH and call.positional
+        else None
+    )
+    return call.keywords.get("devices") or first
+
+
+def _made(site: Site, file: FileFacts) -> Iterator[ast.Call]:
+    for word in ("Mesh", "make_mesh"):
+        for node in file.mentions(word):
+            call = file.parent(node)
+            if (
+                isinstance(node, ast.Name | ast.Attribute)
+                and isinstance(call, ast.Call)
+                and call.func is node
+            ):
+                if all(
+                    isinstance(one, Api) and one.name in _MAKERS
+                    for one in options(site.program.value(file, node))
+                ):
+                    yield call
+
+
+def _turned(site: Site, place: Place) -> bool | None:
+    """Whether all devices, or those of this process, are put into another order; None where that is not told."""
+    file, node, turned = place.file, place.node, False
+    for _ in range(_STEPS):
+        match node:
+            case ast.Attribute(attr="T", value=inner):
+                node, turned = inner, True
+            case ast.Subscript(
+                value=inner, slice=ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub()))
+            ):
+                node, turned = inner, True
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in (
+                *_KEEPING_METHODS,
+                *_TURNING_METHODS,
+            ) and not _called(site, file, node):
+                node, turned = inner, turned or attr in _TURNING_METHODS
+            case ast.Call(args=args):
+                names = _called(site, file, node)
+                if names <= {*_DEVICES} and names:
+                    return turned
+                if not args or not names or not names <= {*_KEEPING, *_TURNING}:
+                    return None
+                node, turned = args[0], turned or names <= {*_TURNING}
+            case ast.Name():
+                bindings, _ = lookup(file, node, node.id)
+                if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].index is not None:
+                    return None
+                if bindings[0].value is None:
+                    return None
+                node = bindings[0].value
+            case _:
+                return None
+    return None
+
+
+def _called(site: Site, file: FileFacts, call: ast.Call) -> set[str]:
+    """What library functions a call is of; empty where it is of none."""
+    found = options(site.program.value(file, call.func))
+    names = {one.name for one in found if isinstance(one, Api)}
+    return names if all(isinstance(one, Api) for one in found) else set()
