@@ -19,6 +19,7 @@ from shardlint.verify.proofs import read_proof
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 DOCS = FIXTURES.parent / "docs" / "rules"
 CODES = [code for code in entries() if code.startswith("SL") and not code.startswith("SL0")]
+MOST_WORDS = 20
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.skipif(not CODES, reason="no rule pack is installed")
@@ -78,6 +79,17 @@ def test_a_file_gives_exactly_the_marked_findings(case: Case) -> None:
 def test_fixing_bad_gives_good(case: Case) -> None:
     """In which nothing is found: so a second fix finds nothing to change."""
     case.check_fix(_findings(case))
+
+
+@pytest.mark.parametrize("case", _named("bad"))
+def test_a_finding_says_the_effect_first_and_what_to_write(case: Case) -> None:
+    for _, finding in _findings(case):
+        if finding.rule.code != case.code:
+            continue
+        assert "\n" not in finding.message and finding.message.endswith(".")
+        assert len(finding.message.split()) <= MOST_WORDS, finding.message
+        assert not finding.message.startswith("in "), "the call chain comes after the effect"
+        assert finding.fix is not None or finding.help, "the finding does not say what to write"
 
 
 def test_fixes_are_as_the_rule_says(rule: type[Rule]) -> None:
