@@ -15,16 +15,16 @@ Write = Callable[..., Path]
 @pytest.mark.parametrize(
     ("text", "code", "why"),
     [
-        ("import jax\nk = jax.random.shuffle(x, [1])\n", "SL901", "no other name does just that"),
+        ("import jax\nk = jax.random.shuffle(x, [1])\n", "SL901", "it has no equivalent"),
         (
             "from jax.experimental.shard_map import shard_map\ng = shard_map(*args)\n",
             "SL902",
-            "a call of it does not show what jax.shard_map asks by name, or another file takes it from this one",
+            "a call of it hides its arguments, or another file imports it from here",
         ),
         (
             "from jax.experimental import maps\nmaps.xmap(f)\nmaps.Mesh(d, n)\n",
             "SL901",
-            "not all that is used of the module has another name",
+            "some names used of the module have no replacement",
         ),
         ("from jax.experimental.maps import xmap\nxmap(f)\n", "SL901", "there is no mechanical rewrite"),
     ],
@@ -73,7 +73,7 @@ x = np.ones(8)
             "SL405",
             "the code does not show which spec belongs to which value",
         ),
-        ("jax.canonicalize_dtype(x)\n", "SL905", "which name is meant is for the author to decide"),
+        ("jax.canonicalize_dtype(x)\n", "SL905", "the intended name is a guess"),
     ],
 )
 def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:
