@@ -28,18 +28,18 @@ MAKING = (
     "jax.experimental.multihost_utils.host_local_array_to_global_array",
     "jax.experimental.multihost_utils.global_array_to_host_local_array",
 )
-"""What makes an array of what lies on devices, or of what processes have."""
+"""Constructors of an array from arrays on devices or in processes."""
 # These may be called to start the backend, and are reported as a default alone.
 COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
-# What only gives a result, and what that is in words.
+# The result of each, in words.
 ONLY_GIVING = {
     **dict.fromkeys((f"jax.lax.{name}" for name in _LAX), "the result of the collective"),
-    **dict.fromkeys(MAKING, "the array that is made"),
+    **dict.fromkeys(MAKING, "the new array"),
     "flax.jax_utils.replicate": "the replicated copy",
     "flax.jax_utils.unreplicate": "the copy of one device",
     "flax.training.common_utils.shard": "the array with a row for each device",
     "jax.random.fold_in": "the new key",
-    "optax.apply_updates": "what the optimizer made of the parameters",
+    "optax.apply_updates": "the new parameters",
     **dict.fromkeys(COUNTS, "the number"),
 }
 _ARRAYS = ("jax.numpy.", "jax.lax.")
@@ -51,15 +51,15 @@ def dropped(site: Site, value: str) -> tuple[str, str] | None:
         return None
     default, text = _default_of(site), site.shown()
     if default is not None and site.form != "statement":
-        return f"This only gives a result, and `{default}` stays what it was.", f"write: {default} = {text}"
+        return f"This call has no effect: `{default}` stays None.", f"write: {default} = {text}"
     if site.form == "statement":
-        lost = "this only returns another one" if _makes_arrays(site) else ""
+        lost = "the new array is lost" if _makes_arrays(site) else ""
     else:
         lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in COUNTS else ""
     if not lost:
         return None
     return (
-        f"Arrays do not change in place: {lost}, and {value} is what it was.",
+        f"This statement has no effect: {lost}, and `{value}` keeps its value.",
         f"bind the result: {value} = {text}",
     )
 

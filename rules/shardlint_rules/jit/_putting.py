@@ -61,7 +61,10 @@ def placement(site: Site) -> Placement | None:
         return None
     function = site.call.args[0]
     what = site.text(site.call.args[1])
-    if isinstance(function, ast.Name | ast.Attribute) and (target := _bound_target(site, function)) is not None:
+    if (
+        isinstance(function, ast.Name | ast.Attribute)
+        and (target := _bound_target(site, function)) is not None
+    ):
         return Placement(function, target, what)
     if not all(isinstance(one, Api) and one.name == PUT for one in options(site.value(function))):
         return None
@@ -89,7 +92,9 @@ def _opened_target(site: Site) -> ast.expr | None:
 def _bound_target(site: Site, function: ast.expr) -> ast.expr | None:
     """Where `put = partial(jax.device_put, device=sharding)` puts what it is given."""
     match site.value(function):
-        case Transformed(api=Api(name="functools.partial"), inner=Api(name=inner), call=CallArguments() as bound):
+        case Transformed(
+            api=Api(name="functools.partial"), inner=Api(name=inner), call=CallArguments() as bound
+        ):
             place = bound.keywords.get("device") if inner == PUT and len(bound.positional) == 1 else None
             return place.node if place is not None and isinstance(place.node, ast.expr) else None
     return None
@@ -140,13 +145,20 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
 
 def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
     """What an object of a class of the project holds, where that is what it is made with: a tree of shardings."""
-    if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None or not depth:
+    if (
+        not isinstance(value, CallResult)
+        or not isinstance(value.by, ClassValue)
+        or value.call is None
+        or not depth
+    ):
         return [value]
     evaluator, call = site.program.evaluator, value.call
     if any(one.place.file.bindings(one.place.file.scope(one.node), name)
            for one in evaluator.lineage(value.by) for name in ("__init__", "__new__")):  # fmt: skip
         return [value]
-    given = [evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())]
+    given = [
+        evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())
+    ]
     parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
              for part in _held(site, leaf, depth - 1)]  # fmt: skip
     return parts if parts and not call.open_positional and not call.open_keywords else [value]
@@ -213,7 +225,9 @@ def annotated_as(site: Site, target: ast.expr) -> str:
         bindings, _ = lookup(site.file, target, target.id)
         if [one.kind for one in bindings] == ["param"]:
             annotation = bindings[0].annotation
-    elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+    elif (
+        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    ):
         around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
         for one in around.body if around is not None else ():
             if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") == target.attr:
@@ -222,7 +236,9 @@ def annotated_as(site: Site, target: ast.expr) -> str:
         return ""
     named = annotated(site.program.evaluator, Place(site.file, annotation))
     found = [one.name if isinstance(one, Api) else "" for one in named]
-    return found[0].rpartition(".")[2] if found and set(found) <= {*SHARDINGS, "jax.sharding.Sharding"} else ""
+    return (
+        found[0].rpartition(".")[2] if found and set(found) <= {*SHARDINGS, "jax.sharding.Sharding"} else ""
+    )
 
 
 def also_eager(site: Site) -> str:
@@ -230,7 +246,7 @@ def also_eager(site: Site) -> str:
     eager = _eager_call(site, site.file, site.region, _DEPTH)
     if eager is None:
         return ""
-    return f"{site.where(eager)} calls it outside jit, where device_put is right"
+    return f"{site.where(eager)} calls the function outside jit, where device_put is right"
 
 
 def _eager_call(site: Site, file: FileFacts, region: Region, depth: int) -> Place | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.reach import lookup
@@ -37,33 +38,31 @@ _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "
 class DevicePutInJit(Rule):
     """`device_put` with a sharding inside traced code has no effect.
 
-    ## What it does
-    Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
-    when a traced function reaches it through other functions and files; a tree of shardings,
-    `jax.tree.map(jax.device_put, tree, shardings)`, calls of `put = partial(jax.device_put, device=sharding)`,
-    `map(put, xs)`, `jax.tree.map(put, tree)`, and `device_put(x, *where)` of a tuple that is written out, too.
-    Where others may call it as well, it is likely, and the calls that are seen are told. Likely, too: `device_put(x,
-    P("data"))`, where all meshes that the program makes have Auto axes. What is only
-    annotated as a sharding, or called one, is possible.
+    Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the
+    compiled program: a committed value keeps its sharding, and an uncommitted one ends up replicated.
 
-    ## Why it hurts
-    Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
-    program: the value keeps the sharding it came with, and what came uncommitted ends up replicated on every device.
-    Nothing is raised, and the numbers are right. In the body of a `shard_map` it raises ValueError from jax 0.8 on for
-    a value that differs from device to device; with `check_vma=False`, and on jax 0.6, it has no effect there.
+    ## Reports
+    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like,
+      also through other functions and files, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
+      *where)` with a literal tuple.
+    - `in-sight` (likely): the same in a function that unseen callers may call outside jit.
+    - `spec` (likely): `device_put(x, P("data"))`.
+    - `annotated` and `named-sharding` (possible): a target that an annotation or a name calls a sharding.
+    - `mesh` (possible): a sharding whose mesh may have Explicit axes.
 
-    ## Use instead
-    In Equinox code use `eqx.filter_shard`, which also takes Modules.
+    ## Write instead
+    `jax.lax.with_sharding_constraint`, in Equinox code `eqx.filter_shard`, which also takes Modules.
 
-    ## Fix safety
-    Unsafe: the constraint takes effect, so the compiled program changes its memory and communication. Numbers and
-    arrays of numpy get `with_sharding_constraint`, as `filter_shard` leaves them alone. There is none in a `shard_map`,
-    and in a function that is also called outside traced code, where device_put is right; where calls may be out of
-    sight, only for what the function computed itself.
+    ## Fix
+    Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and
+    communication change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard`
+    ignores them. No fix in a `shard_map`, in a function that is also called outside traced code, or, with
+    unseen callers, for a value that a caller passes.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Under `jax.set_mesh` with Explicit axes
-    `device_put` does reshard, and memory kinds are always honoured: both are left alone.
+    ## Limits
+    Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect:
+    neither is reported. In a `shard_map` body `device_put` raises ValueError from jax 0.8 on for a value that
+    varies across devices; with `check_vma=False`, and on jax 0.6, it has no effect there.
     """
 
     code = "SL201"
@@ -73,6 +72,10 @@ class DevicePutInJit(Rule):
     fixes = "unsafe"
     bound = True
     likely = ("in-sight", "spec")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "in-sight": "Unseen calls of the function are traced too.",
+        "spec": "A mesh that the project does not make has Auto axes too.",
+    }
     behind = ("SL214",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -87,17 +90,13 @@ class DevicePutInJit(Rule):
         if form == "spec" and region.traced == "unknown":
             region = site.region_in_sight
         also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
-        message = (
-            f"On {site.release('jax')} device_put {self._effect(also, form)}: {put.what} keeps its "
-            "current sharding, and "
-            "is replicated if it is new."
-        )
-        help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
+        message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
+        help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
         body = shard_map_around(site, region)
         if body is not None:
             fix, kept = None, ""
-            message = f"On {site.release('jax')} {self._in_shard_map(site, body)}."
-            help = f"leave it out: in_specs and out_specs of the shard_map at {site.where(body)} say what is split"
+            message = self._in_shard_map(site, body)
+            help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
         else:
             fix, kept = (None, also) if also else self._fix(site, put)
         yield site.finding(
@@ -112,26 +111,25 @@ class DevicePutInJit(Rule):
         )
 
     def _effect(self, also: str, form: str) -> str:
-        effect = "has no effect here" if not also else "has no effect where this is traced"
-        return f"{effect}, or raises where no mesh is set by jax.set_mesh" if form == "spec" else effect
+        effect = "has no effect in traced code" if not also else "has no effect when this is traced"
+        return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
 
     def _in_shard_map(self, site: Site, body: Place) -> str:
-        """What it does in the body of a shard_map."""
+        """The effect in the body of a shard_map."""
         if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.8"):
-            return "device_put has no effect in the body of a shard_map: each device keeps its shard"
-        return "device_put raises ValueError in the body of a shard_map for a value that differs from device to device"
+            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard."
+        return "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
 
     def _why(self, site: Site, target: ast.expr, form: str) -> str:
-        """Why a target that is not followed to where it is made is taken for a sharding."""
-        if form == "in-sight":
-            return "calls that can be seen come to it in traced code"
-        if form == "spec":
-            return f"`{' '.join(site.text(target).split())}` is a spec, and all meshes that are made have Auto axes"
-        if form == "annotated":
-            return f"`{site.text(target)}` is annotated as {annotated_as(site, target)}"
-        return (
-            f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
-        )
+        """The evidence that the call is traced, and that its target is a sharding."""
+        text = site.shown(target)
+        reasons = {
+            "in-sight": "the visible calls of this function are traced",
+            "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
+            "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
+            "named-sharding": f"the name `{text}` says that it is a sharding",
+        }
+        return reasons.get(form, "")
 
     def _form(self, site: Site, target: ast.expr) -> str | None:
         """What is not sure about it, if anything; None where it is no mistake."""
@@ -203,7 +201,7 @@ class DevicePutInJit(Rule):
         star += [one.value for one in site.call.keywords if not one.arg]
         if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
             where = f"line {star[0].lineno}"
-            return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put: write them out first"
+            return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put; write them out"
         equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
         array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else site.call.args[1]
         if array is not None and may_hold_numbers(site, array):
@@ -217,7 +215,10 @@ class DevicePutInJit(Rule):
         if site.form == "call" and bound_earlier(site, put.target):
             text = " ".join(site.text(put.target).split())
             if array is None or not says_the_same(site, put.target):
-                return None, f"line {put.target.lineno} takes `{text}` from another scope: give it a name in this one"
+                return (
+                    None,
+                    f"line {put.target.lineno} reads `{text}` in another scope; give it a name in this one",
+                )
             written = f"{spelling}({site.text(array)}, {text})"
             edits = [site.replace(site.call, written)]
             if site.api in MAPS:
@@ -226,7 +227,10 @@ class DevicePutInJit(Rule):
                 edits = [site.replace(put.function, written)]
         elif more:
             if site.form != "call":
-                return None, f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes"
+                return (
+                    None,
+                    f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes",
+                )
             written = self._rewritten(site, spelling, target)
             edits = [site.replace(site.call, written)]
         else:
@@ -241,7 +245,7 @@ class DevicePutInJit(Rule):
         message = f"write: {_statement(site, written)}"
         why = "it changes the compiled program"
         if site.region.traced == "unknown":
-            why += ", and outside traced code it refuses an array that was put on one device"
+            why += ", and outside traced code a constraint raises for an array committed to one device"
         return site.fix(Safety.UNSAFE, message, [*edits, *imports], why, drops=dropped), ""
 
     def _rewritten(self, site: Site, spelling: str, target: str) -> str:
@@ -262,10 +266,16 @@ class DevicePutInJit(Rule):
 
 
 def _in_sight(site: Site) -> str:
-    """Why what a caller gives is left: not all callers are seen."""
+    """The reason not to rewrite what a caller passes."""
     function = site.scope.function()
     name = getattr(function.node, "name", "the function") if function is not None else "the function"
-    return f"`{name}` may also be called outside jit, where device_put is right: not all callers are seen"
+    return f"unseen code may call `{name}` outside jit, where device_put is right"
+
+
+def _short(text: str) -> str:
+    """An expression for a message, on one line."""
+    line = " ".join(text.split())
+    return line if len(line.split()) <= 6 else f"{line[:20].rstrip()}..."
 
 
 def _statement(site: Site, written: str) -> str:

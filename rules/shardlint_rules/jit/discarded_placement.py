@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.mesh.shardings import PLACING
@@ -12,6 +13,7 @@ from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Valu
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
@@ -44,44 +46,53 @@ _MANAGERS = (
 # Functions that only try whether it can be placed.
 _ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
-_AS_A_HELPER = "its callers would have to take what the function then returns"
-_NO_PLACE = "which of the names below is to be the placed one is for the author to decide"
-_ITSELF = "what calls the function may want the placement for something else"
-_AS_IT_WAS = "what is below may rest on what it was"
-_COLLECTED = "which name is to hold the list is for the author to decide"
-_NOT_ENTERED = "which of the statements below belong in the block is for the author to decide"
+_AS_A_HELPER = "each caller of this function would have to use its result"
+_NO_PLACE = "several names below may need the placed array"
+_ITSELF = "the function may have another purpose"
+_AS_IT_WAS = "code below may need the old value"
+_COLLECTED = "the list has no name"
+_NOT_ENTERED = "it is unknown which statements belong in the block"
 
 
 class DiscardedPlacement(Rule):
     """The result of a placement or constraint is thrown away.
 
-    ## What it does
-    Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` and `einshard` whose result
-    is dropped, or bound to a name that is never read, itself or as a part of a tree; and a mesh
-    context manager called as a statement (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives
-    (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, `jax.make_array_from_process_local_data`, tree
-    maps of a function that only computes, `x.at[i].set(y)`, `optax.apply_updates(params, updates)`, a count of devices
-    in `if n is None: jax.local_device_count()`, and functions of the project, named like
-    those that place, that only return another array.
+    Arrays are immutable: each of these calls returns a new array. A dropped constraint leaves no operation in
+    the compiled program, so the array keeps its placement, and nothing is raised.
 
-    ## Why it hurts
-    Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
-    program, so the array stays where it was, often whole on one device, and nothing says so.
+    ## Reports
+    - proven: `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` or `einshard`
+      whose result is dropped, or bound to a name that nothing reads, directly or as part of a tree.
+    - proven: a mesh context manager called as a statement (`use_mesh(mesh)`), which enters nothing.
+    - proven: as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`,
+      `jax.make_array_from_process_local_data`, `optax.apply_updates`, a device count in `if n is None:
+      jax.local_device_count()`, and functions of the project that only return another array.
+    - `computed` (likely): as statements, `x.at[i].set(y)`, `with_logical_constraint`, and tree maps of a
+      function that only computes.
+    - `synced` (likely): `state = sync(state)` that nothing reads afterwards.
+    - `in-a-try` (likely): a placement in a `try` that is the body of a helper named for placing.
 
-    ## Fix safety
-    Unsafe: the placement takes effect, so memory and communication change. Given only where a plain name is placed and
-    read again afterwards.
+    ## Write instead
+    Bind the result to the name that is used afterwards.
 
-    ## Evidence
-    The operation is in the jaxpr and gone from the compiled program, on jax 0.4.38 to 0.12.
-    Left alone: `jax.set_mesh(mesh)`, which is legal as a statement; `device_put(x)`, which asks for no place; calls a
-    test expects to raise; probes in a `try`; the last expression of a notebook cell; names starting with an underscore.
+    ## Fix
+    Binds the result to the placed name, if that is a local variable that is read again. It is unsafe: the
+    placement takes effect, so memory and communication change.
+
+    ## Limits
+    `jax.set_mesh(mesh)`, which works as a statement, `device_put(x)` without a target, tests and benchmarks,
+    probes in a `try`, the last expression of a notebook cell, and names that begin with an underscore are not
+    reported.
     """
 
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
     likely = ("computed", "in-a-try", "synced")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "computed": "No method called in the statement has a side effect.",
+        "in-a-try": "The helper is no probe of whether the array can be placed.",
+    }
     triggers = (
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, file_says=("haliax",)),
@@ -125,6 +136,7 @@ class DiscardedPlacement(Rule):
             or (caught(site.file, site.syntax) and not lost)
             or _shown(site)
             or _of_a_model(site)
+            or _only_runs(site)
         ):
             return
         if site.api in _MANAGERS:
@@ -136,37 +148,40 @@ class DiscardedPlacement(Rule):
             return
         value = site.shown(first)
         if result_use == "never read":
-            yield site.finding(
-                site.call.func,
-                f"{self._effect(site)}: {value} keeps the placement it has.",
-                label=f"its result, `{name}`, is never read",
-                help=f"use {name} below, or bind the result to the name that is used",
-                certainty=_certainty(site),
-                form="test" if _certainty(site) is Certainty.POSSIBLE else "",
-                kept=_NO_PLACE,
-            )
+            yield self._unread(site, value, name)
             return
         collected = site.file.parent(site.call)
         whole = isinstance(collected, ast.Expr)
         kept = _AS_A_HELPER if lost else _not_bound(site, first) if whole else _COLLECTED
         yield site.finding(
             site.call.func,
-            f"{self._effect(site)}: {value} keeps the placement it has.",
-            label="its result is dropped",
+            f"This call has no effect: `{value}` keeps its placement.",
+            label="result dropped",
             help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)"
             if whole
-            else "bind the list that is made here, and use what is in it",
+            else "bind the list, and use its entries",
             fix=None if kept else self._fix(site, first),
             kept=kept,
-            certainty=Certainty.POSSIBLE if lost else _certainty(site),
-            form="in-a-try" if lost else "test" if _certainty(site) is Certainty.POSSIBLE else "",
-            why="the function is called for placing, does nothing else, and returns nothing" if lost else "",
+            certainty=Certainty.POSSIBLE if lost else Certainty.PROVEN,
+            form="in-a-try" if lost else "",
+            why="the name of the function says that it places its argument, and it returns nothing"
+            if lost
+            else _why(site),
+        )
+
+    def _unread(self, site: Site, value: str, name: str) -> Finding:
+        return site.finding(
+            site.call.func,
+            f"This call has no effect: nothing reads `{name}`, and `{value}` keeps its placement.",
+            why=_why(site),
+            help=f"use `{name}` below, or bind the result to the name that is used",
+            kept=_NO_PLACE,
         )
 
     def _through(self, site: Site) -> Iterator[Finding]:
         """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
         result_use, name = site.result_use
-        if result_use == "used" or caught(site.file, site.syntax) or _shown(site):
+        if result_use == "used" or caught(site.file, site.syntax) or _shown(site) or _only_runs(site):
             return
         evaluator = site.program.evaluator
         function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None
@@ -185,15 +200,16 @@ class DiscardedPlacement(Rule):
         where = made[0].call.place if made[0].call is not None else None
         at = f" at line {where.line}" if where is not None and where.file is site.file else ""
         value = _subject(site)
+        if name:
+            yield self._unread(site, value, name)
+            return
         yield site.finding(
             site.call.func,
-            f"Arrays do not change in place; this returns what `{by}`{at} made: {value} keeps the placement it has.",
-            label=f"its result, `{name}`, is never read" if name else "its result is dropped",
-            help=f"use {name} below"
-            if name
-            else f"bind the result: {value} = {site.text(site.call.func)}(...)",
-            certainty=_certainty(site),
-            kept=_NO_PLACE if name else _ITSELF,
+            f"This call has no effect: `{value}` keeps its placement.",
+            label="result dropped",
+            why=f"it only returns the result of `{by}`{at}",
+            help=f"bind the result: {value} = {site.text(site.call.func)}(...)",
+            kept=_ITSELF,
         )
 
     def _computed(self, site: Site, call: ast.Call) -> Iterator[Finding]:
@@ -207,13 +223,13 @@ class DiscardedPlacement(Rule):
         value = " ".join(given.split())
         yield site.finding(
             call.func,
-            f"Arrays do not change in place: this only returns another one, and {value} is what it was.",
-            label="its result is dropped",
+            f"This statement has no effect: it returns a new array, and `{value}` keeps its value.",
+            label="result dropped",
             help=f"bind the result: {value} = ...",
             kept=_AS_IT_WAS,
             certainty=Certainty.POSSIBLE,
             form="computed",
-            why="what is written here changes no array, and calls nothing that is known to do more",
+            why="arrays are immutable, and no call in it has a known side effect",
         )
 
     def _updated(self, site: Site) -> Iterator[Finding]:
@@ -228,16 +244,19 @@ class DiscardedPlacement(Rule):
     def _later(self, site: Site) -> Iterator[Finding]:
         """A result that becomes a part of what is never read."""
         name = lost_later(site)
-        if name is None or caught(site.file, site.syntax) or _shown(site) or _of_a_model(site):
+        if (
+            name is None
+            or _only_runs(site)
+            or caught(site.file, site.syntax)
+            or _shown(site)
+            or _of_a_model(site)
+        ):
             return
         yield site.finding(
             name,
-            f"Arrays do not change in place: what is placed at line {site.call.lineno} ends up in `{name.id}`, and "
-            "what is used below keeps the placement it has.",
-            label="this is never read",
-            help=f"use {name.id} below",
-            certainty=_certainty(site),
-            form="test" if _certainty(site) is Certainty.POSSIBLE else "",
+            f"Nothing reads `{name.id}`, so the placement at line {site.call.lineno} has no effect.",
+            why="arrays are immutable: the code below uses the array as it was",
+            help=f"use `{name.id}` below",
             kept=_NO_PLACE,
         )
 
@@ -249,13 +268,11 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         yield site.finding(
             call.func,
-            f"Arrays do not change in place: nothing reads `{name}` after this, and what is used below is not what "
-            f"`{site.text(call.func)}` made.",
-            label=f"its result, `{name}`, is never read",
-            help="give it what is returned or used below, and use what it gives",
+            f"Nothing reads `{name}` after this call, so its result is lost.",
+            why=f"arrays are immutable, and the function ends or rebinds `{name}` first",
+            help="call it on the array that is used below, and use the result",
             certainty=Certainty.POSSIBLE,
             form="synced",
-            why=f"the function ends, or binds `{name}` anew, before it reads it",
         )
 
     def _given(self, site: Site) -> Iterator[Finding]:
@@ -263,19 +280,14 @@ class DiscardedPlacement(Rule):
         said = dropped(site, _subject(site))
         if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
-        yield site.finding(site.call.func, said[0], label="its result is dropped", help=said[1], kept=_ITSELF)
-
-    def _effect(self, site: Site) -> str:
-        if site.region.proven:
-            return "This leaves no operation in the compiled program"
-        return "Arrays do not change in place; this returns a new one"
+        yield site.finding(site.call.func, said[0], label="result dropped", help=said[1], kept=_ITSELF)
 
     def _manager(self, site: Site) -> Finding:
         argument = site.text(site.call.args[0]) if site.call.args else "mesh"
         return site.finding(
             site.call.func,
-            "Called as a statement it sets no mesh.",
-            label="a context manager that is never entered",
+            f"`{last_name(site.call.func)}` as a statement sets no mesh: it is a context manager.",
+            label="never entered",
             help=f"write: with {site.text()}:"
             if site.allows("jax", "<0.7.1")
             else f"write: with jax.set_mesh({argument}):",
@@ -285,8 +297,8 @@ class DiscardedPlacement(Rule):
     def _own_manager(self, site: Site, entered: str) -> Finding:
         return site.finding(
             site.call.func,
-            f"Called as a statement it does nothing: `{entered}` in it is not run.",
-            label="a context manager that is never entered",
+            f"`{last_name(site.call.func)}` as a statement has no effect: it is a context manager.",
+            why=f"only `with` runs `{entered}` in it",
             help=f"write: with {site.text()}:",
             kept=_NOT_ENTERED,
         )
@@ -307,13 +319,13 @@ def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
     names = _variables(first)
     if not names or len({one.id for one in names}) < len(names):
-        return f"`{' '.join(site.text(first).split())}` is not a name that the result could be bound to"
+        return f"`{site.shown(first)}` is no name"
     for name in names:
         bindings, owner = lookup(site.file, name, name.id)
         if not bindings or owner is not site.scope:
             return f"`{name.id}` is not a variable of this function"
     if not any(_read_later(site, name) for name in names):
-        return f"nothing below reads `{site.text(first)}`, so what the placement is for is not in the text"
+        return f"nothing below reads `{site.text(first)}`"
     return ""
 
 
@@ -352,8 +364,14 @@ def _subject(site: Site) -> str:
     return site.shown(arguments[0]) if arguments else "the argument"
 
 
-def _certainty(site: Site) -> Certainty:
-    """A test or benchmark may call only to see that it runs."""
+def _why(site: Site) -> str:
+    if site.region.proven:
+        return "a dropped constraint leaves no operation in the compiled program"
+    return "arrays are immutable: it returns a new one"
+
+
+def _only_runs(site: Site) -> bool:
+    """True in a test or benchmark outside traced code, which may call only to see that it runs."""
     function = site.scope.function()
     names = [site.file.path.name]
     while function is not None:
@@ -362,11 +380,11 @@ def _certainty(site: Site) -> Certainty:
     smoke = any(
         name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names
     )
-    return Certainty.POSSIBLE if smoke and not site.region.proven else Certainty.PROVEN
+    return smoke and not site.region.proven
 
 
 def _work_of_a_helper(site: Site) -> bool:
-    """Whether a `try` is all of a function that is called for placing what it is given, and that returns nothing."""
+    """True if a `try` is the body of a function named for placing, which returns nothing."""
     scope, statement = site.scope.function(), site.file.parent(site.call)
     node = scope.node if scope is not None else None
     first = site.call.args[0] if site.call.args else None

@@ -8,7 +8,7 @@ from shardlint.model.values import Api, Constant, Function, Place, Transformed, 
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.optimizers import init_by_name, init_of, keeps_state, optimizer_by_name
+from shardlint_rules.jit.optimizers import init_of, keeps_state
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))
 SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
@@ -25,33 +25,26 @@ _PARTS = (
 )
 
 
-BESIDE = "the optimizer's state, beside the parameters,"
-"""What is made like arrays that the result holds too: the program then runs on their devices."""
+BESIDE = "the optimizer state of the train state"
+"""Arrays like others in the same result: the program then runs on the devices of these."""
 _CREATE = "flax.training.train_state.TrainState.create"
 
 
-def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef, by_name: bool = False) -> str | None:
-    """What a function given to jit makes of its argument's shapes, in words; None where it does more.
-
-    With `by_name`, what is called an optimizer is taken for one where nothing is known of it.
-    """
-    return _of_function(site, Place(site.file, node), by_name)
+def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
+    """The result that a function passed to jit makes of shapes alone, in words; None if it does more."""
+    return _of_function(site, Place(site.file, node))
 
 
-def _inits(site: Site, place: Place, by_name: bool) -> bool:
-    return bool(init_of(site, place)) or (by_name and init_by_name(site, place))
-
-
-def _of_function(site: Site, place: Place, by_name: bool) -> str | None:
-    if _inits(site, place, by_name):
-        return "the optimizer's state"
-    words = [_of_value(site, option, by_name) for option in options(site.program.evaluator.value(place))]
+def _of_function(site: Site, place: Place) -> str | None:
+    if init_of(site, place):
+        return "the optimizer state"
+    words = [_of_value(site, option) for option in options(site.program.evaluator.value(place))]
     return words[0] if all(words) else None
 
 
-def _of_value(site: Site, value: Value, by_name: bool) -> str | None:
+def _of_value(site: Site, value: Value) -> str | None:
     if isinstance(value, Api):
-        return f"the result of {value.name.rpartition('.')[2]}" if value.name in _LIKE else None
+        return f"the result of `{value.name.rpartition('.')[2]}`" if value.name in _LIKE else None
     bound: set[str] = set()
     if isinstance(value, Transformed) and value.api.name == "functools.partial" and value.call is not None:
         bound = set(value.call.keywords)
@@ -62,7 +55,7 @@ def _of_value(site: Site, value: Value, by_name: bool) -> str | None:
         return None
     args = value.node.args
     names = {arg.arg for arg in (*args.posonlyargs, *args.args)} - bound
-    body = _Body(site, value.place.file, names, by_name)
+    body = _Body(site, value.place.file, names)
     returned = body.result(value)
     return body.made(returned) if returned is not None else None
 
@@ -74,7 +67,6 @@ class _Body:
     site: Site
     file: FileFacts
     names: set[str]
-    by_name: bool = False
 
     def result(self, function: Function) -> ast.expr | None:
         """What is returned; None for a function that does more than return."""
@@ -108,21 +100,21 @@ class _Body:
         if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None
         if (
-            _inits(self.site, Place(self.file, node.func), self.by_name)
+            init_of(self.site, Place(self.file, node.func))
             and len(node.args) == 1
             and self._given(node.args[0])
         ):
-            return "the optimizer's state"
+            return "the optimizer state"
         callee = self._value(node.func)
         if not isinstance(callee, Api) or not node.args:
             return None
         word, scalars = callee.name.rpartition(".")[2], all(self._scalar(part) for part in node.args[1:])
         if callee.name in _LIKE and self._given(node.args[0]):
-            return f"the result of {word}" if scalars else None
+            return f"the result of `{word}`" if scalars else None
         if callee.name in SHAPED and self._shape(node.args[0]):
-            return f"the result of {word}" if scalars else None
+            return f"the result of `{word}`" if scalars else None
         if callee.name == "jax.tree.map" and len(node.args) == 2 and self._given(node.args[1]):
-            return _of_function(self.site, Place(self.file, node.args[0]), self.by_name)
+            return _of_function(self.site, Place(self.file, node.args[0]))
         return None
 
     def _keeps_moments(self, node: ast.Call) -> bool:
@@ -131,10 +123,7 @@ class _Body:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():
             return False
-        tx = Place(self.file, given["tx"])
-        keeps = keeps_state(self.site, self.site.program.evaluator.value(tx))
-        named = keeps is not True and self.by_name and optimizer_by_name(self.site, tx)
-        return self._given(given["params"]) and (keeps is True or named)
+        return self._given(given["params"]) and keeps_state(self.site, self._value(given["tx"])) is True
 
     def _value(self, node: ast.expr) -> Value:
         return self.site.program.evaluator.value(Place(self.file, node))

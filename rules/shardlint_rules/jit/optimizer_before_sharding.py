@@ -9,60 +9,44 @@ from typing import ClassVar
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.jit.optimizers import init_of
-from shardlint_rules.jit.placing_later import placed_later, variables_placed_later
 from shardlint_rules.jit.reads import name_of, reads
-
-_OPTIMIZERS = ("flax.nnx.Optimizer", "flax.nnx.ModelAndOptimizer")
 
 
 class OptimizerBeforeSharding(Rule):
-    """The optimizer's state is made before the parameters are sharded.
+    """The optimizer state is created before the parameters are sharded.
 
-    ## What it does
-    Reports `state = optimizer.init(params)` where `params` is placed on a mesh only afterwards, and the state never. As
-    likely also where a function of the project places it, in fields of an object, or under another name, and what
-    takes the placed parameters takes that state.
+    The moments, twice the size of the model, are created on one device. The first training step moves them to
+    the devices of the gradients, and the step compiles twice. If the parameters were committed to a device,
+    the step raises `Received incompatible devices`.
 
-    ## Why it hurts
-    The state is made where the parameters are at that time: the moments, twice the size of the model, whole on one
-    device. The first training step moves them, without a word, to where the gradients are. So the memory of one
-    device has to hold all of it at once, which the sharding was to avoid, and the step compiles twice.
-    Parameters that were put on a device by hand make the step raise `Received incompatible devices`.
+    ## Reports
+    - proven: `state = optimizer.init(params)`, if `params` is placed on a mesh only afterwards and the state
+      never.
+    - possible: the same with an optimizer that may have no moments.
 
-    ## Fix safety
-    Unsafe: the state is made on other devices. Given only where both are whole lines of one block.
+    ## Fix
+    Moves the `init` below the placement, if both are separate statements of one block. It is unsafe: the
+    state is created on other devices.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Left alone: a state that is placed too, or
-    handed to anything but the step that takes it together with the parameters, and optimizers without a state of
-    that size.
+    ## Limits
+    A state that is placed too, or passed to any function but the step that takes it together with the
+    parameters, is not reported, nor are optimizers without moments.
     """
 
     code = "SL205"
     name = "optimizer-before-sharding"
     harm = Harm.COST
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("placed-later", "variables-placed-later")
-    triggers = (
-        Calls(*PLACING),
-        Calls(*_OPTIMIZERS, file_says=("optax", "tx", "optim")),
-        Methods("init", file_says=("optax", "tx.init", "optimizer.init", "optim.init")),
-    )
+    triggers = (Calls(*PLACING, file_says=("init",)),)
     where = "host"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """A finding at every `init` that came before this placement; or at an `init` before another one."""
-        if site.api in _OPTIMIZERS:
-            yield from self._variables(site)
-            return
-        if site.api not in PLACING:
-            yield from self._before(site)
-            return
+        """A finding at every `init` that came before this placement."""
         name = _rebound(site)
         if name is None:
             return
@@ -76,46 +60,11 @@ class OptimizerBeforeSharding(Rule):
             keeps = init_of(site, Place(site.file, call.func))
             yield site.finding(
                 call,
-                f"The state is made where {name} is now, whole on one device, until the first step moves it.",
-                label=f"`{name}` is placed on the mesh at line {site.call.lineno}",
-                help=f"make `{state.id}` after `{name}` is placed",
+                f"`{state.id}` is created on one device, and the first step moves it: `{name}` is not sharded yet.",
+                why=f"line {site.call.lineno} shards `{name}`, and nothing places `{state.id}`",
+                help=f"create `{state.id}` after line {site.call.lineno}",
                 fix=self._fix(site, call, state),
                 certainty=Certainty.PROVEN if keeps else Certainty.POSSIBLE,
-            )
-
-    def _before(self, site: Site) -> Iterator[Finding]:
-        """An `init` of parameters that a helper or another name places afterwards."""
-        found = placed_later(site) if site.form == "method" and site.wants("placed-later") else None
-        if found is not None:
-            yield site.finding(
-                site.call,
-                f"The state is made where {found.params} is now, whole on one device, until the first step moves it.",
-                label=f"`{found.params}` is placed on the mesh at line {found.call.lineno}",
-                help=f"make `{found.state}` of `{found.placed}`, after line {found.call.lineno}",
-                certainty=Certainty.POSSIBLE,
-                form="placed-later",
-                why=f"`{' '.join(site.text(found.call.func).split())}` places what it is given, and nothing places "
-                f"`{found.state}`",
-            )
-
-    def _variables(self, site: Site) -> Iterator[Finding]:
-        """An NNX optimizer of a model whose variables a helper or an update places afterwards."""
-        found = (
-            variables_placed_later(site)
-            if site.form == "call" and site.wants("variables-placed-later")
-            else None
-        )
-        if found is not None:
-            yield site.finding(
-                site.call,
-                f"The optimizer makes its state where they are now, whole on one device, until the first step moves "
-                f"it: what places {found.params} knows nothing of the optimizer.",
-                label=f"the variables of `{found.params}` are placed on the mesh at line {found.call.lineno}",
-                help=f"make `{found.state}` after line {found.call.lineno}",
-                certainty=Certainty.POSSIBLE,
-                form="variables-placed-later",
-                why=f"`{' '.join(site.text(found.call.func).split())}` puts them over a mesh, and nothing places "
-                f"`{found.state}`",
             )
 
     def _fix(self, site: Site, call: ast.Call, state: ast.Name) -> Fix | None:
@@ -138,12 +87,12 @@ class OptimizerBeforeSharding(Rule):
             return None
         top = first.lineno
         while top > 1 and file.source.line(top - 1).lstrip().startswith("#"):
-            top -= 1  # the comment above speaks of it
+            top -= 1  # the comment above belongs to the line
         start = file.source.line_starts[top - 1]
         lines = file.source.text[start:after_first]
         edits = [Edit(start, after_first, ""), Edit(after_second, after_second, lines)]
         message = f"move this line below line {second.end_lineno or second.lineno}"
-        return site.fix(Safety.UNSAFE, message, edits, "the state is made on other devices")
+        return site.fix(Safety.UNSAFE, message, edits, "the state is created on other devices")
 
 
 def _rebound(site: Site) -> str | None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import CallResult, Parameter, Place, Unknown, Value, options
+from shardlint.model.values import CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax import last_name
 
 # Optimizers and transforms whose state holds an array as large as each parameter. `sgd` does with momentum only.
 _KEEPING = frozenset(
@@ -29,7 +27,12 @@ def keeps_state(site: Site, value: Value, depth: int = 0) -> bool | None:
 
 
 def _keeps(site: Site, value: Value, depth: int) -> bool | None:
-    if not isinstance(value, CallResult) or value.call is None or not value.api.startswith("optax.") or depth > 4:
+    if (
+        not isinstance(value, CallResult)
+        or value.call is None
+        or not value.api.startswith("optax.")
+        or depth > 4
+    ):
         return False
     if value.api in _KEEPING:
         return True
@@ -42,24 +45,6 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
         ]
         return True if any(keeps_state(site, one, depth + 1) for one in inner) else None
     return None
-
-
-_NAMED = regex(r"(^|_)(tx|optim|optimi[sz]er|optax_tx|grad(ient)?_transform(ation)?)$")
-
-
-def optimizer_by_name(site: Site, place: Place) -> bool:
-    """Whether an expression is called an optimizer, and is nothing else that is known."""
-    if not isinstance(place.node, ast.expr) or not _NAMED.search(last_name(place.node).lower()):
-        return False
-    return all(isinstance(one, Parameter | Unknown) for one in options(site.program.evaluator.value(place)))
-
-
-def init_by_name(site: Site, place: Place) -> bool:
-    """Whether an expression is the `init` of what is called an optimizer."""
-    node = place.node
-    if not isinstance(node, ast.Attribute) or node.attr != "init":
-        return False
-    return optimizer_by_name(site, Place(place.file, node.value))
 
 
 def init_of(site: Site, place: Place) -> bool | None:

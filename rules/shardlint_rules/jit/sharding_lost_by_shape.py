@@ -19,26 +19,25 @@ _WHERE = ("device", "out_sharding", "sharding")
 
 
 class ShardingLostByShape(Rule):
-    """An array made with the shape of a sharded one is not sharded.
+    """An array created from the shape of a sharded array is not sharded.
 
-    ## What it does
-    Reports `jnp.zeros(x.shape)`, and `ones`, `empty` and `full` so, outside of jit where the text proves that `x` is
-    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`. Likely where
-    those who call the function give what is placed by a sharding that may split it, and where the parameters are those
-    of an NNX module whose variables name axes, in a program that sets a mesh.
+    A shape has no sharding: the new array is on the first device (replicated under `jax.set_mesh`).
+    Accumulators and moments created this way need the memory of the full array on one device.
 
-    ## Why it hurts
-    A shape says nothing of devices: the new array lies whole on the first device (whole on every one under
-    `jax.set_mesh`), while `x` is spread over all. Accumulators and moments made like this need the memory of the
-    whole array on one device, and are moved at their first use.
+    ## Reports
+    - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full`, outside of jit, if the text proves that `x` is
+      sharded; also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
+    - `placed` (likely): the same, if callers pass an array with a sharding that may split it, or for
+      parameters of an NNX module whose variables name axes, in a program that sets a mesh.
 
-    ## Fix safety
-    Safe: the numbers and the type are the same, and the array lies where the other one does.
+    ## Write instead
+    `jnp.zeros_like(x)`, `ones_like` and `full_like` keep the sharding of `x`.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: `zeros(x.shape)`, `ones`, `full` and `empty` lie on one
-    device, `zeros_like` and the others follow x (also with `shape=x.shape`, which is left alone). Left alone too:
-    arrays that are placed, made with `device=`, or compared and printed, and traced code, where the compiler decides.
+    ## Fix
+    Writes the `_like` function. It is safe: the numbers and the dtype are the same.
+
+    ## Limits
+    Arrays that are placed, created with `device=`, compared or printed, and traced code are not reported.
     """
 
     code = "SL207"
@@ -47,6 +46,7 @@ class ShardingLostByShape(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     likely = ("placed",)
+    assumptions: ClassVar[Mapping[str, str]] = {"placed": "The sharding that is passed in splits the array."}
     triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -73,13 +73,12 @@ class ShardingLostByShape(Rule):
             return
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} this lies whole on one device, while {text} is spread over the mesh.",
-            label=f"only the shape of `{text}` is used, and its sharding is lost",
-            help=f"make it like {text}: {site.api.rpartition('.')[2]}_like keeps the sharding",
+            f"The new array is on one device, while `{text}` is sharded: a shape has no sharding.",
+            help=f"write {site.api.rpartition('.')[2]}_like({text}), which keeps the sharding",
             fix=self._fix(site, text) if certain else None,
             certainty=Certainty.PROVEN if certain else Certainty.POSSIBLE,
             form="" if certain else "placed",
-            why="" if certain else f"`{text}` is placed by a sharding that may split it",
+            why="" if certain else f"the sharding of `{text}` may split it",
         )
 
     def _fix(self, site: Site, array: str) -> Fix | None:
@@ -108,7 +107,7 @@ class ShardingLostByShape(Rule):
 
 
 def _is_sharded(site: Site, node: ast.expr) -> bool:
-    """Whether an array is surely spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
+    """True if the array surely is sharded, by itself or as a leaf of a mapped tree."""
     if site.shardings.spread(site.value(node)):
         return True
     return any(
@@ -122,7 +121,7 @@ def _seems_sharded(site: Site, node: ast.expr) -> bool:
 
 
 def _mapping(site: Site, node: ast.expr) -> ast.AST:
-    """The `tree.map` of which the function gives the array, where it gives nothing else; or the call itself."""
+    """The `tree.map` whose lambda returns the array; or the call itself."""
     for _, call in leaves_of(site, node):
         function = call.args[0]
         if isinstance(function, ast.Lambda) and function.body is site.call:
