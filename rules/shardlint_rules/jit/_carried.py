@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.reach import assigned_once
-from shardlint.model.values import Constant, Items, Place, Value, options
+from shardlint.model.values import Items, Place, Value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint_rules.jit.sharded import calls
@@ -23,7 +23,6 @@ class Carried:
     taken: ast.expr
     given: ast.expr
     place: Place
-    surely: bool
 
 
 def carried(site: Site, placement: Placement) -> Iterator[Carried]:
@@ -47,9 +46,8 @@ def carried(site: Site, placement: Placement) -> Iterator[Carried]:
             given = _entry(site, giving.value, names[name], whole)
             if taken is None or given is None or site.text(taken) == site.text(given):
                 continue
-            surely = _differ(site, taken, given, placement)
-            if surely is not None:
-                yield Carried(name, taken, given, Place(seen.file, seen.call), surely)
+            if _differ(site, taken, given, placement):
+                yield Carried(name, taken, given, Place(seen.file, seen.call))
 
 
 def _entry(site: Site, node: ast.expr, at: int, whole: bool) -> ast.expr | None:
@@ -63,25 +61,7 @@ def _entry(site: Site, node: ast.expr, at: int, whole: bool) -> ast.expr | None:
     return node if is_sharding(value) or (whole and not isinstance(value, Items)) else None
 
 
-def _differ(site: Site, taken: ast.expr, given: ast.expr, placement: Placement) -> bool | None:
-    """Whether two entries are other shardings: surely, or where one is of no axes and the other a tree of some."""
-    one, other = site.value(taken), site.value(given)
-    if any(isinstance(each, Constant) for value in (one, other) for each in options(value)):
-        return None  # None leaves it to the argument, or to the compiler
-    places = [placement(site, value) for value in (one, other)]
-    if None not in places:
-        return True if places[0] != places[1] else None
-    whole = [_names_no_axis(site, value) for value in (one, other)]
-    if whole[0] == whole[1]:
-        return None
-    tree = taken if whole[1] else given
-    value = one if whole[1] else other
-    said = "shard" in site.text(tree).lower() and isinstance(tree, ast.Name | ast.Attribute)
-    return False if said and not is_sharding(value) else None
-
-
-def _names_no_axis(site: Site, value: Value) -> bool:
-    """Whether a sharding is surely replicated."""
-    parts = site.sharding_parts(value) if is_sharding(value) else None
-    spec = site.spec_of(parts[1]) if parts is not None else None
-    return spec is not None and spec.splits_nothing
+def _differ(site: Site, taken: ast.expr, given: ast.expr, placement: Placement) -> bool:
+    """True if two entries surely are different shardings; None leaves it to the argument, or to the compiler."""
+    one, other = placement(site, site.value(taken)), placement(site, site.value(given))
+    return one is not None and other is not None and one != other

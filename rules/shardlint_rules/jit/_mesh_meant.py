@@ -22,7 +22,7 @@ from shardlint_rules.jit._mesh_of_object import (
 )
 
 _MAKERS = {"Mesh": "jax.sharding.Mesh", "make_mesh": "jax.make_mesh"}
-NO_MESH = "no one name stands for a mesh there"
+NO_MESH = "no single name for a mesh is in scope"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def mesh_meant(site: Site, specs: Sequence[Spec], entered: Sequence[MeshContext]
     found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
     found = _with_axes(site, found, specs)
     if len(found) == 1 and not _enter_it(site, found[0], entered) and (line := _another(site, found[0], specs)):
-        return Meant(None, f"it may be another mesh than the module's `{found[0]}`: {line} makes one too")
+        return Meant(None, f"{line} makes another mesh than the module's `{found[0]}`")
     name = found[0] if len(found) == 1 else None
     return _checked(site, name, entered, _either(found) if found else NO_MESH)
 
@@ -80,7 +80,7 @@ def _axes(site: Site, name: str) -> set[str]:
 
 
 def _either(names: list[str]) -> str:
-    return f"it may be {' or '.join(f'`{one}`' for one in names)}"
+    return f"the mesh may be {' or '.join(f'`{one}`' for one in names)}"
 
 
 def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
@@ -132,10 +132,10 @@ def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: 
             continue
         if context.mesh is None:
             return Meant(
-                None, f"it is called under `{context.place.text()}`, which may be another mesh than `{name}`"
+                None, f"a call runs under `{context.place.text()}`, which may be another mesh than `{name}`"
             )
         if made is not None and context.mesh.place.node is not made:
-            return Meant(None, f"it is called under another mesh than `{name}`")
+            return Meant(None, f"a call runs under another mesh than `{name}`")
     return Meant(name)
 
 

@@ -42,14 +42,14 @@ def under_the_mesh(site: Site, specs: Sequence[Spec]) -> tuple[list[Edit], str]:
         raise NotWrapped("it is not always traced")
     calls = list(dict.fromkeys(_host_calls(site, Place(site.file, site.call), 0)))
     if not calls or len(calls) > _MOST:
-        raise NotWrapped("its calls are not seen" if not calls else "it is called in many places")
+        raise NotWrapped("its calls are unknown" if not calls else "it is called in many places")
     return _wrapped(site, [(call, _mesh(site, call, specs)) for call in calls])
 
 
 def around_call(site: Site, call: Place, specs: Sequence[Spec]) -> tuple[list[Edit], str]:
     """The same for one call of this file on the host. Raises `NotWrapped`."""
     if call.file is not site.file or site.program.region(call.file, call.node).traced not in ("never", "unknown"):
-        raise NotWrapped("it is not known to be a call outside traced code, in this file")
+        raise NotWrapped("the call may be traced, or is in another file")
     return _wrapped(site, [(call, _mesh(site, call, specs))])
 
 
@@ -69,15 +69,15 @@ def _host_calls(site: Site, place: Place, depth: int) -> Iterator[Place]:
     """The calls outside traced code, without a mesh, that come to a place."""
     scope = place.file.home(place.node).function()
     if scope is None or depth > _DEPTH:
-        raise NotWrapped("its calls are not seen")
+        raise NotWrapped("its calls are unknown")
     ends = site.program.flow.ends(place.file, scope.node)
     if not ends.complete:
-        raise NotWrapped("it may be called from elsewhere too")
+        raise NotWrapped("unseen code may call it")
     for end in ends.found:
         if end.kind != "called":
             continue
         if any(one.api in BRING_A_MESH for one in end.wrappers):
-            raise NotWrapped("it is run by what brings its own mesh")
+            raise NotWrapped("a shard_map brings its own mesh")
         if list(site.program.contexts.entered(end.place.file, end.place.node)):
             continue  # that call has its mesh
         region = site.program.region(end.place.file, end.place.node)
@@ -96,11 +96,11 @@ def _mesh(site: Site, call: Place, specs: Sequence[Spec]) -> str:
     there = Site(site.program, call.file, call.node, Api("", ""), "name", site.targets, site.rule)
     name = mesh_meant(there, specs).name
     if name is None:
-        raise NotWrapped(f"{NO_MESH}, nor where it is called")
+        raise NotWrapped(f"{NO_MESH}, nor at its calls")
     bindings, scope = lookup(call.file, call.node, name.partition(".")[0])
     here = call.file.home(call.node)
     if scope is here and any(one.kind != "param" and getattr(one.node, "lineno", 0) >= call.line for one in bindings):
-        raise NotWrapped(f"`{name}` is made only after the call")
+        raise NotWrapped(f"`{name}` is assigned only after the call")
     if "." not in name and not all(map(partial(_takes_constraints, there), _values(there, name))):
         raise NotWrapped(f"not all axes of `{name}` are Auto, and a constraint to others raises")
     return name
@@ -139,7 +139,7 @@ def _grouped(site: Site, calls: Sequence[tuple[Place, str]]) -> Iterator[_Group]
 
 def _block(site: Site, statement: ast.stmt) -> list[ast.stmt]:
     if isinstance(site.file.parent(statement), ast.ClassDef):
-        raise NotWrapped(f"the call at line {statement.lineno} stands where no `with` can be written around it")
+        raise NotWrapped(f"no `with` fits around the call at line {statement.lineno}")
     return block_of(site.file, statement)
 
 
@@ -153,12 +153,12 @@ def _indented(site: Site, group: _Group, manager: str) -> Iterator[Edit]:
         raise NotWrapped(f"the call at line {first.lineno} shares its line with another statement")
     for statement in group.statements:
         if not isinstance(statement, (*_SIMPLE, ast.For, ast.While)):
-            raise NotWrapped(f"the call at line {statement.lineno} is part of a statement that is not run as one")
+            raise NotWrapped(f"the statement of the call at line {statement.lineno} is compound")
         for node in ast.walk(statement):
             if isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno:
-                raise NotWrapped(f"a text of several lines stands in the call at line {statement.lineno}")
+                raise NotWrapped(f"the call at line {statement.lineno} has a string of several lines")
             if isinstance(node, ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom):
-                raise NotWrapped(f"what stands at line {statement.lineno} may be run later, or run others meanwhile")
+                raise NotWrapped(f"line {statement.lineno} has code that runs later")
     above = _above(site, first, manager)
     step = " " * (above.body[0].col_offset - above.col_offset) if above else _step(site, first, indent)
     yield Edit(begin, begin, step if above else f"{indent}with {manager}:{source.newline}{step}")

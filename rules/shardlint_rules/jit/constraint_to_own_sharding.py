@@ -15,40 +15,42 @@ from shardlint_rules.jit._own_sharding import own_sharding
 from shardlint_rules.jit._traced_values import is_tracer
 from shardlint_rules.jit.placed import knows_it_is_traced
 
+_HELP = "read the sharding outside of the traced function and pass it in"
 _ASKING = ("builtins.hasattr", "builtins.getattr")
 _PLACING = tuple(name for name in PLACING if name != "jax.reshard")
 
 
 class ConstraintToOwnSharding(Rule):
-    """Traced code asks a tracer for its sharding, and a tracer has none.
+    """Traced code reads the sharding of a tracer, which has none.
 
-    ## What it does
-    Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
-    `getattr(x, "sharding", None)`, where `x` is surely a tracer; the constraint also where `x` comes from an argument
-    of a jitted function in all calls that can be seen, as an item, a leaf or a parameter of a helper. With
-    `--certainty possible` it also reports a constraint of an array to its own sharding where the text does not prove
-    that it is a tracer.
+    `x.sharding` raises `AttributeError` in traced code. `hasattr` returns False and `getattr` its default, so
+    a constraint behind such a guard never runs.
 
-    ## Why it hurts
-    The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is
-    False and `getattr` gives the default, so the constraint behind such a guard never runs. It does run where the
-    function is called without jit, in a test say, which is how it goes unseen. And where it runs, a constraint of `x`
-    to `x.sharding` moves nothing: `x` lies so already.
+    ## Reports
+    - proven: `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x,
+      "sharding")` and `getattr(x, "sharding", None)`, if `x` surely is a tracer.
+    - `in-sight` (likely): the constraint, if `x` is a tracer in every visible call, as an item, a leaf or a
+      parameter of a helper.
+    - `does-nothing` (likely): a constraint of an array to its own sharding, traced or not, which is a no-op
+      at best.
 
-    ## Evidence
-    Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit:
-    always `AttributeError`, always False; under `grad` and `vmap` without jit too. Without a tracer the array comes
-    back as it was (since jax 0.8 bound to its devices, if it was not). Left alone: arrays that a closure or `self`
-    brings in, which are constants that do have a sharding, arguments that may be static, filter_jit, whose arguments
-    may be anything, and code that asks whether it is traced. The possible finding is for parameters and values of the
-    function itself, in filter_jit too, and not where the array is another by the time of the constraint;
-    `device_put(x, x.sharding)` makes a copy and is left alone.
+    ## Write instead
+    Read the sharding outside of the traced function and pass it in.
+
+    ## Limits
+    Arrays that a closure or `self` brings in are constants with a sharding. They are not reported, nor are
+    static arguments, arguments of `filter_jit`, code that asks whether it is traced, and `device_put(x,
+    x.sharding)`, which copies.
     """
 
     code = "SL208"
     name = "constraint-to-own-sharding"
     harm = Harm.SILENT
     likely = ("does-nothing", "in-sight")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "does-nothing": "No call passes an array that a closure or `self` brings in.",
+        "in-sight": "Unseen calls of the function are traced too.",
+    }
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (
         Calls(*_PLACING, file_says=(".sharding",)),
@@ -70,9 +72,9 @@ class ConstraintToOwnSharding(Rule):
             if not _guarded(site):
                 yield site.finding(
                     target or site.call,
-                    f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                    f"This raises AttributeError: `{site.text(asked)}` is a tracer and has no sharding.",
                     via=site.region,
-                    help="take the sharding outside of the traced function, and hand it in",
+                    help=_HELP,
                     harm=Harm.CRASH,
                 )
         elif own is not None:
@@ -86,26 +88,23 @@ class ConstraintToOwnSharding(Rule):
         if why:
             yield site.finding(
                 site.argument(PLACING[site.api]) or site.call,
-                f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
-                label=f"`{site.text(asked)}` comes from {why}",
-                help="take the sharding outside of the traced function, and hand it in",
+                f"This raises AttributeError: `{site.text(asked)}` is a tracer and has no sharding.",
+                help=_HELP,
                 harm=Harm.CRASH,
                 certainty=Certainty.POSSIBLE,
                 form="in-sight",
-                why="so it is in all calls that can be seen",
+                why=f"in every visible call `{site.text(asked)}` comes from {why}",
             )
 
     def _does_nothing(self, site: Site, own: ast.Name) -> Finding:
-        traced = "is not reached" if _guarded(site) else "raises AttributeError"
+        traced = "never runs" if _guarded(site) else "raises AttributeError"
         return site.finding(
             site.argument(PLACING[site.api]) or site.call,
-            f"On {site.release('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it "
-            f"has no sharding, the constraint {traced}.",
-            label=f"the sharding that `{own.id}` has already",
-            help=f"write the sharding that is meant, or hand in the one `{own.id}` has outside of the traced function",
+            f"No-op: `{own.id}` already has this sharding, and tracers have no `.sharding`.",
+            help="write the intended sharding, or pass it in from outside the traced function",
             certainty=Certainty.POSSIBLE,
             form="does-nothing",
-            why=f"it is the sharding of `{own.id}` itself that is given",
+            why=f"in traced code the constraint {traced}",
         )
 
     def _guard(self, site: Site) -> Iterator[Finding]:
@@ -119,10 +118,9 @@ class ConstraintToOwnSharding(Rule):
         always = "False" if site.api == "builtins.hasattr" else site.shown(arguments[2])
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which "
-            f"has none.",
+            f"This is always {always}: `{site.text(arguments[0])}` is a tracer and has no sharding.",
             via=site.region,
-            help="take the sharding outside of the traced function, and hand it in",
+            help=_HELP,
         )
 
 

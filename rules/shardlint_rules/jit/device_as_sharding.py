@@ -22,7 +22,7 @@ _GIVEN = {
 }
 
 
-# Where a device may stand, or no sharding at all; a function may in none of them.
+# The parameters that take a sharding, a mesh or a device, and never a function.
 _TAKING = {
     **_GIVEN,
     "jax.device_put": ("device",),
@@ -32,26 +32,25 @@ _TAKING = {
 
 
 class DeviceAsSharding(Rule):
-    """A device, a string, or a function that was not called, stands where a sharding must.
+    """A device, a string, or a function that is not called, is passed as a sharding.
 
-    ## What it does
-    Reports a `Device` given to `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or of
-    `make_array_from_callback`. Also a function or method of the project given there, to `device_put`, `NamedSharding`
-    or `set_mesh`: `device_put(x, batch_sharding)`, where `batch_sharding()` was meant. And `device_put(x, "cpu")`.
+    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError` (`ValueError`
+    from ShapeDtypeStruct), a jit when it is created and a constraint when it is traced. A function raises
+    everywhere.
 
-    ## Why it hurts
-    Only `device_put` and `eqx.filter_shard` take a device. The others raise `TypeError` (`ValueError` from
-    ShapeDtypeStruct), a jit when it is made and a constraint when it is traced. A function raises everywhere.
+    ## Reports
+    - proven: a `Device` in `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or
+      of `make_array_from_callback`.
+    - proven: a function or method of the project there, or in `device_put`, `NamedSharding` or `set_mesh`:
+      `device_put(x, batch_sharding)` for `batch_sharding()`.
+    - proven: `device_put(x, "cpu")`.
 
-    ## Use instead
-    Or `jax.device_put(x, device)`, outside of jit.
+    ## Write instead
+    `SingleDeviceSharding(device)`, or `jax.device_put(x, device)` outside of jit.
 
-    ## Fix safety
-    Safe: the code could not run before. Not given in traced code, where a constraint to one device moves the whole
-    compiled program: SL202.
-
-    ## Evidence
-    Every form was run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12.
+    ## Fix
+    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. No fix in traced
+    code, where a constraint to one device moves the compiled program to it.
     """
 
     code = "SL218"
@@ -87,17 +86,14 @@ class DeviceAsSharding(Rule):
         name = site.api.rpartition(".")[2]
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises: {name} takes no function here.",
-            label="a function, and not what it returns",
+            f"`{name}` raises: `{text}` is a function, and it is not called.",
             help=f"call it: {text}()",
         )
 
     def _string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises ValueError: device_put takes a device or a sharding, and no "
-            f"name of one.",
-            label="a string is not a device",
+            "`device_put` raises ValueError: it takes a device or a sharding, not a string.",
             help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
             "NamedSharding(mesh, P(...)) for an axis",
         )
@@ -107,8 +103,7 @@ class DeviceAsSharding(Rule):
         text = site.shown(node)
         return site.finding(
             node,
-            f"On {site.release('jax')} this raises {error}: only device_put and filter_shard take a device.",
-            label="a device is not a sharding",
+            f"`{site.api.rpartition('.')[2]}` raises {error}: `{text}` is a device, not a sharding.",
             help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
             fix=self._fix(site, node),
         )
@@ -123,7 +118,7 @@ class DeviceAsSharding(Rule):
 
 
 def _is_function(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely a function or method of the project, and nothing stands around it."""
+    """True for an undecorated function or method of the project."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
     return all(

@@ -21,7 +21,7 @@ from shardlint.model.signatures import (
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._donated_beside import shifted
+from shardlint_rules.jit._donated_shifted import shifted
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
@@ -29,29 +29,28 @@ from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 class DonateIndex(Rule):
     """`donate_argnums` or `donate_argnames` means no argument, or a static one.
 
-    ## What it does
-    Reports positions in `donate_argnums` that the function does not have, names in `donate_argnames` that it does not
-    take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`. Reports
-    negative positions where jax takes them for no argument: of `pmap`, and before jax 0.12 of all three. Reports
-    calls of what `pmap` made that give a donated argument by keyword. Reports as likely a position that counts what
-    `functools.partial` or a method has bound: every call in sight binds its result to another argument.
+    Wrapping the function raises ValueError. Positions count positional arguments: keyword-only arguments,
+    those that `functools.partial` fills, and the self of a bound method do not count, static arguments do. A
+    negative position is accepted and donates nothing. `pmap` donates no keyword argument (`jax.jit` does):
+    the old state stays in memory.
 
-    ## Why it hurts
-    Wrapping the function raises ValueError. Positions count what can be given by position: keyword-only arguments,
-    those filled by `functools.partial`, and the self of a bound method do not count, static arguments do. A negative
-    position is accepted and means nothing on the releases named: no memory is saved, and nothing says so. Nor does
-    `pmap` donate what it is given by keyword (`jax.jit` does): the old state stays alive beside the new one.
+    ## Reports
+    - proven: positions in `donate_argnums` that the function does not have, names in `donate_argnames` that
+      it does not take, and arguments that are donated and static, of `jax.jit`, `pjit` and (static ones)
+      `pmap`.
+    - proven: negative positions, of `pmap`, and before jax 0.12 of all three.
+    - proven: calls of a pmapped function that pass a donated argument by keyword.
+    - `counts-bound` (likely): a position that counts what `functools.partial` or a method has bound: every
+      visible call rebinds another argument.
 
-    ## Fix safety
-    Safe where a static argument is dropped from what is donated, as it is not an array. Unsafe where a negative
-    position is counted from the front, or a keyword argument given by position: the argument is donated from then on.
-    Positions and names that mean nothing are not rewritten: the text does not tell what was meant.
+    ## Fix
+    Drops static arguments from the donated ones, which is safe. Counts a negative position from the front, or
+    passes a keyword argument by position, which is unsafe: the argument is donated from then on. Other wrong
+    positions and names are not rewritten.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
-    `**kwargs` any name; pmap does not look whether a position exists.
-    Negative positions: nothing is deleted and no buffer taken on 0.4.30 to 0.11.0; 0.12 counts them from behind, but
-    not in pmap.
+    ## Limits
+    Functions with `*args` take any position and those with `**kwargs` any name. `pmap` does not check
+    positions.
     """
 
     code = "SL222"
@@ -63,6 +62,9 @@ class DonateIndex(Rule):
     in_version_checks = False
     fixes = "both"
     likely = ("counts-bound",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "counts-bound": "The argument that the call rebinds is to be donated."
+    }
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a keyword with which wrapping raises."""
@@ -77,11 +79,10 @@ class DonateIndex(Rule):
                 yield from _by_keyword(site, functions)
                 yield from _counts_bound(site, keyword, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
-                label, advice, static = wrong
+                problem, advice, static = wrong
                 yield site.finding(
                     keyword,
-                    f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
-                    label=label,
+                    f"Wrapping {named(functions[0])} raises ValueError: {problem}.",
                     help=advice,
                     fix=_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -110,7 +111,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if not both:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
-    return f"{shown} is static too", "a static argument is not an array: donate the others", both
+    return f"{shown} is static too", "donate the others: a static argument is no array", both
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
@@ -144,12 +145,8 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     shown = ", ".join(str(number) for number in negative)
     yield site.finding(
         keyword,
-        f"On {site.release('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
-        label=(
-            f"the negative position {shown} matches no argument"
-            if len(negative) == 1
-            else f"{shown} match no arguments"
-        ),
+        f"Nothing is donated for {shown}: {_api(function)} does not count positions from the end.",
+        why=f"on {site.release('jax')} a negative position matches no argument",
         help="count from the front",
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
@@ -171,16 +168,16 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         at = "here" if here else f"at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
-            f"On {site.release('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
-            label=f"{shown} given by keyword {at}, and pmap donates only what is given by position",
-            help=f"give {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
+            f"Nothing is donated for the keyword {shown}: pmap donates positional arguments only.",
+            why=f"the call is {at}; old and new buffers are in memory together",
+            help=f"pass {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
         )
 
 
 def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
-    """Positions that count what a partial or a method has bound: another argument is donated than is meant."""
+    """Positions that count what a partial or a method has bound."""
     given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
     if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound"):
         return
@@ -189,21 +186,14 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
         return
     line = found.seen.call.lineno
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
-    why = f"{where} binds the result to `{found.meant}`, and not to `{found.donated}`"
-    if found.whole:
-        why = (
-            f"{where} binds the result to `{found.meant}` too, and `{found.donated}` takes hardly any memory"
-        )
     yield site.finding(
         keyword,
-        f"On {site.release('jax')} positions do not count what {found.bound} has bound: `{found.meant}` is not "
-        f"donated, the old and the new are in memory together, and `{found.donated}` is, where an output can take it.",
-        label=f"{found.number} is `{found.donated}`, and `{found.meant}`, which the call replaces, is {found.position}",
-        help=f"write donate_argnums={found.whole or found.position}",
+        f"`{found.meant}` is not donated: {found.number} is `{found.donated}`, and {found.bound} fills earlier ones.",
+        help=f"write donate_argnums={found.position}",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,
         form="counts-bound",
-        why=why,
+        why=f"{where} rebinds `{found.meant}`, not `{found.donated}`",
     )
 
 
@@ -237,21 +227,21 @@ def _read_again(seen: SeenCall, node: ast.expr) -> str:
     loops = (one for one in file.ancestors(call) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
     again = next(loops, None)
     if again is not None and not {binding.node for binding in every} & set(walk(again)):
-        return f"`{node.id}` is given again in the next turn of the loop"
+        return f"the next turn of the loop passes `{node.id}` again"
     inside = set(walk(call))
     for other in file.mentions_in(scope, node.id):
         if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
             continue
         later = (other.lineno, other.col_offset) > (call.lineno, call.col_offset)
         if later and any(binding.node in given for binding in reaching(file, other, every)):
-            return f"`{node.id}` is read after the call, at line {other.lineno}"
+            return f"line {other.lineno} reads `{node.id}` after the call"
     return ""
 
 
 def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:
     if seen.function.setting("in_axes") is not None:
-        return None  # what is given by keyword is split along its first dimension whatever in_axes says
-    why = "the arguments are donated from now on, and must not be used again"
+        return None  # a keyword argument is mapped along its first dimension whatever in_axes says
+    why = "the arguments are donated from now on and must not be read again"
     return by_position(site, seen, seen.call.keywords, why)
 
 
@@ -274,7 +264,7 @@ def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix |
         if number != index:
             edits.append(site.replace(element, str(index)))
     shown = ", ".join(str(parameters.index(number)) for number in found if isinstance(number, int))
-    why = "the argument is donated from now on, and must not be used again"
+    why = "the argument is donated from now on and must not be read again"
     return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)
 
 

@@ -27,30 +27,32 @@ from shardlint_rules.jit.donated import (
 
 
 class DonatedTwice(Rule):
-    """A donated buffer is given twice to the same call.
+    """A donated buffer is passed twice to the same call.
 
-    ## What it does
-    Reports calls of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that get one buffer in two places, of
-    which at least one is donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
-    (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`. Also an object made with
-    one value for two fields (`State(params=params, average=params)`), where a call donates it. Likely: the `init` of an
-    optimizer that keeps the parameters themselves in its state, or a random key of the function that makes it.
+    The buffer would become the memory of two outputs, or of one while it is still read as the other argument.
+    XLA raises `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or `to use a buffer that was
+    previously donated in the same call`. On jax 0.10.2 the process dies if the array is sharded.
 
-    ## Why it hurts
-    The buffer would become the memory of two outputs, or of one while it is still read as the other argument. XLA
-    refuses: `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or `to use a buffer that was previously
-    donated in the same call`. On jax 0.10.2 the process dies instead when the array is spread over devices.
+    ## Reports
+    - proven: a call of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that gets one buffer
+      twice, at least once donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
+      (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
+    - proven: an object with one value in two fields (`State(params=params, average=params)`) that a call
+      donates.
+    - possible: the same, if jax may copy an argument first, or may find no output for the buffer.
+    - `kept-by-init` (likely): the `init` of an optimizer whose state holds the parameters themselves, or a
+      random key of the function around it.
 
-    ## Use instead
-    A tree is copied with `jax.tree.map(jnp.copy, params)`; `jnp.asarray` and `device_put` may return the same buffer.
+    ## Write instead
+    `jnp.copy(x)`, for a tree `jax.tree.map(jnp.copy, params)`. `jnp.asarray` and `device_put` may return the
+    same buffer.
 
-    ## Fix safety
-    Unsafe: the copy takes memory of its own. Given where the argument is surely one array.
+    ## Fix
+    Writes `jnp.copy(x)` for the second argument, if that surely is one array. It is unsafe: the copy takes
+    memory.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Nothing is raised where no output can take the
-    buffer, where the function does not use one of the two, for numpy arrays, and where the arguments are copied first
-    because the function wants them elsewhere: those are possible at most, or left alone.
+    ## Limits
+    numpy arrays, and buffers that no output can take or that the function does not use, are not reported.
     """
 
     code = "SL221"
@@ -76,15 +78,14 @@ class DonatedTwice(Rule):
                     continue
                 here = file is site.file
                 first, second = (written(file, node) for node in twice.nodes)
-                label = f"the buffer of `{first}`, given in this call before"
+                same = f"`{second}` is the buffer of `{first}`"
                 if twice.nodes[0] is twice.nodes[1]:
-                    label = f"`{second}` holds one buffer twice"
-                if not here:
-                    label = f"`{second}` is a buffer given twice at {place(site, file, twice.nodes[1])}"
+                    same = f"`{second}` holds one buffer twice"
+                where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
                 yield site.finding(
                     twice.nodes[1] if here else asked(site),
-                    f"On {site.release('jax')} this raises: {_reason(twice)}.",
-                    label=label,
+                    f"The call raises: {same}, and {_reason(twice)}.",
+                    why=f"a donated buffer becomes one output{where}",
                     help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
@@ -95,20 +96,19 @@ class DonatedTwice(Rule):
         for kept in kept_by_init(site) if site.wants("kept-by-init") else ():
             params = kept.of == "the caller"
             raises = (
-                "a step that donates the parameters and this state raises: one buffer is donated twice."
+                f"A step that donates the parameters and this state raises: both hold `{kept.name}`."
                 if params
-                else f"a step that donates this state deletes `{kept.name}`, and the next state made of it raises."
+                else f"A step that donates this state deletes `{kept.name}`, and the next `init` raises."
             )
             yield site.finding(
                 kept.node,
-                f"On {site.release('jax')} {raises}",
-                label=f"the state holds `{kept.name}` of {kept.of}, and no copy",
+                raises,
                 help=f"copy it: jax.tree.map(jnp.copy, {kept.name})"
                 if params
                 else f"copy it: jnp.copy({kept.name})",
                 certainty=Certainty.POSSIBLE,
                 form="kept-by-init",
-                why="steps of training donate both" if params else "steps of training donate the state",
+                why=f"the state holds `{kept.name}` of {kept.of}, not a copy; training steps donate the state",
             )
 
     def _in_an_object(self, site: Site) -> Iterator[Finding]:
@@ -121,9 +121,8 @@ class DonatedTwice(Rule):
             value = written(site.file, own.value)
             yield site.finding(
                 own,
-                f"On {site.release('jax')} the call at {place(site, file, call.call)} raises: {name_of(call.api)} "
-                "donates the object, and a buffer can become only one output.",
-                label=f"`{value}` is given as `{other.arg}` too",
+                f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` hold one buffer.",
+                why=f"{name_of(call.api)} donates the object, and a buffer becomes one output",
                 help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
             )
 
@@ -131,8 +130,8 @@ class DonatedTwice(Rule):
 def _reason(twice: Twice) -> str:
     api = name_of(twice.call.api)
     if twice.other.donated:
-        return f"{api} donates both, and a buffer can become only one output"
-    return f"{api} donates one of them, and the other is read in the same call"
+        return f"`{api}` donates both"
+    return f"`{api}` donates one and reads the other"
 
 
 def _certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
@@ -167,5 +166,5 @@ def _fix(site: Site, twice: Twice) -> Fix | None:
         Safety.UNSAFE,
         f"write: {text}",
         [site.replace(node, text), *imports],
-        "the copy takes memory of its own",
+        "the copy takes memory",
     )

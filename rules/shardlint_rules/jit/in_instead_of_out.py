@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.signatures import JITS, Definition, wrappings
@@ -17,32 +18,30 @@ from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
 class InInsteadOfOut(Rule):
     """A function that returns its argument is jitted with `in_shardings` alone.
 
-    ## What it does
-    Reports `jax.jit(lambda x: x, in_shardings=...)` without `out_shardings`, where a call gives it an array that the
-    text shows to be placed otherwise. Where no call shows that, the finding is possible. And a jit whose calls give
-    and bind again the same name (`params, loss = step(params, batch)`), where the entries of `in_shardings` and
-    `out_shardings` for it are different shardings, or a tree of shardings and one that names no axis.
+    Such a function is written to place arrays. But `in_shardings` declares the sharding that the arguments
+    already have: an argument committed to another sharding or device raises ValueError. Only numpy arrays and
+    uncommitted arrays are moved.
 
-    ## Why it hurts
-    Such a function is written to place arrays. But `in_shardings` says how its arguments are placed already: for one
-    that is committed to another sharding or device the call raises ValueError ("Sharding passed to jit does not match
-    the sharding on the respective arg"). Only numpy arrays and fresh ones, which are bound to no device, are moved.
+    ## Reports
+    - proven: `jax.jit(lambda x: x, in_shardings=...)` without `out_shardings`, if a call passes an array that
+      the text shows with another sharding.
+    - `carried` (likely): `params, loss = step(params, batch)`, if the entries of `in_shardings` and
+      `out_shardings` for `params` differ.
+    - `hands-through` (possible): a function as in the first form, if no call shows the sharding of the
+      argument.
 
-    ## Use instead
-    Outside of traced code `jax.device_put(x, target)` does the same.
+    ## Write instead
+    `out_shardings=...`, or `jax.device_put(x, target)` outside of traced code.
 
-    ## Fix safety
-    Unsafe: what raised moves data between devices instead.
-
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: a committed argument is never moved (but for meshes that differ
-    in the order of devices alone), `out_shardings` moves it.
+    ## Fix
+    Renames the keyword to `out_shardings`. It is unsafe: code that raised moves data between devices.
     """
 
     code = "SL213"
     name = "in-instead-of-out"
     harm = Harm.CRASH
     likely = ("carried",)
+    assumptions: ClassVar[Mapping[str, str]] = {"carried": "The call runs more than once."}
     triggers = (Calls(*JITS, file_says=("in_shardings",)),)
     closed = ("keywords",)
     in_version_checks = False
@@ -67,38 +66,32 @@ class InInsteadOfOut(Rule):
         if verdicts and all(verdict is False for verdict in verdicts):
             return
         if count > 1 and not any(verdicts):
-            return  # several arguments handed through: more likely a stand-in than a way to place arrays
+            return  # several arguments: more likely a stand-in than a placement
         sure = next((one for one, verdict in zip(seen, verdicts, strict=True) if verdict), None)
-        label = "says how the argument is placed already, not how it shall be"
-        if sure is not None and sure.file is site.file:
-            label += f": at line {sure.call.lineno} it gets one that is placed otherwise"
+        line = f"line {sure.call.lineno} passes one" if sure is not None and sure.file is site.file else ""
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} this raises ValueError for an array that is placed otherwise; it never "
-            f"moves one.",
-            label=label,
+            "`in_shardings` never moves a committed array: one with another sharding raises ValueError.",
+            why=line
+            if sure is not None
+            else "the function returns its argument, which is useful only to place it",
             help="place with out_shardings, or with jax.device_put",
             fix=_fix(site, keyword, count) if sure is not None else None,
             certainty=Certainty.PROVEN if sure is not None else Certainty.POSSIBLE,
             form="" if sure is not None else "hands-through",
-            why=""
-            if sure is not None
-            else "it returns its argument as it is, which is of use only to place it",
         )
 
     def _carried(self, site: Site) -> Iterator[Finding]:
-        """What a call binds again to its result comes back with another sharding than it is taken with."""
+        """The argument that a call rebinds, if its result has another sharding."""
         for one in carried(site, _placement) if site.wants("carried") else ():
             taken, given = (site.shown(node) for node in (one.taken, one.given))
             yield site.finding(
                 one.given,
-                f"On {site.release('jax')} the next call raises ValueError, as the sharding that jit was given is not "
-                f"that of `{one.name}` by then: nothing moves it.",
-                label=f"`{one.name}` comes back as `{given}`, and is taken as `{taken}`",
-                help="give both the same sharding",
+                f"The next call raises ValueError: `{one.name}` comes back with a sharding other than in_shardings.",
+                help="write the same sharding in in_shardings and out_shardings",
                 certainty=Certainty.POSSIBLE,
                 form="carried",
-                why=f"{site.where(one.place)} gives `{one.name}` and binds it to the result",
+                why=f"{site.where(one.place)} passes `{one.name}` as `{taken}` and rebinds it as `{given}`",
             )
             return
 
@@ -197,5 +190,5 @@ def _fix(site: Site, keyword: ast.keyword, count: int) -> Fix | None:
 
     edits = [Edit(start, end, f"out_shardings={text}")]
     return site.fix(
-        Safety.UNSAFE, f"write: out_shardings={text}", edits, "what raised moves data between devices instead"
+        Safety.UNSAFE, f"write: out_shardings={text}", edits, "code that raised moves data between devices"
     )

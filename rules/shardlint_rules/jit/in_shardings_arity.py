@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.reach import lookup
@@ -17,42 +18,40 @@ from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, 
 from shardlint_rules.jit.structure import KEEPING, differ, is_tree, kind_of, returned_by
 from shardlint_rules.jit.trees import Display, container, display
 
+_INPUTS = "give one entry per argument, or one sharding for all"
+_OUTPUTS = "give one entry per result, or one sharding for all"
+
 
 class InShardingsArity(Rule):
     """`in_shardings` or `out_shardings` has another structure than the arguments or results of the function.
 
-    ## What it does
-    Reports a tuple or list for `in_shardings` of `jax.jit` and `pjit` whose length no call of the function can have,
-    or that one of its calls does not have; and one for `out_shardings` whose length or kind is not that of what every
-    `return` of the function gives. Also where the specs are handed to a function of the project that makes the jit.
+    The call raises ValueError. A tuple has one entry per positional argument, without static ones, and with
+    defaults only if they are passed; `out_shardings` has the structure of the results. A single sharding is
+    for all of them.
 
-    Also a dict for `in_shardings`, and a dict of shardings for one argument that lacks a key which the function, or
-    what it calls, reads of that argument.
+    ## Reports
+    - proven: a tuple or list for `in_shardings` of `jax.jit` or `pjit` whose length no call can have, or that
+      one of its calls does not have.
+    - proven: a tuple or list for `out_shardings` whose length or kind differs from every `return` of the
+      function.
+    - proven: the same, if the specs are passed to a function of the project that makes the jit.
+    - proven: a dict for `in_shardings`, and a dict of shardings for one argument without a key that the
+      function reads.
+    - `tree` (likely): a tree of shardings from `jax.tree.map` or flax, passed for a function of one argument.
+    - `missing-key` (possible): a key that is read on some branches only, or that unseen code may add.
 
-    With `--certainty possible` also a tree that is most likely a container (`jax.tree.map` over the parameters) given
-    to a function of one argument, and keys that are read on some ways only, or that code not seen here may have added.
-
-    ## Why it hurts
-    The call raises ValueError: a tuple has one entry for each argument given by position (static ones do not count,
-    and defaults only when they are given), and `out_shardings` has the structure of the results. A single sharding
-    goes for all. A dict is not a tuple of arguments, even where there is one argument and that is a dict. For an
-    argument that is a dict, a dict of shardings has exactly its keys.
-
-    ## Use instead
-    Shardings for one argument that is itself a tuple or a dict are put in a tuple of one: `in_shardings=((a, b),)`,
+    ## Write instead
+    Shardings of one argument that is itself a tuple or a dict go in a tuple of one: `in_shardings=((a, b),)`,
     `in_shardings=({"tokens": a},)`.
 
-    ## Fix safety
-    A dict for a function of one argument is put in a tuple of one: safe, since every call raised. Unsafe where the text
-    does not prove that it is a container: a single sharding in a tuple is as good, a tuple in a tuple is not.
+    ## Fix
+    Puts a dict for a function of one argument in a tuple of one. It is safe, because every call raised; for
+    the form `tree` it is unsafe: a tuple that already has one entry would no longer fit.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: the error comes with the call, not when wrapping. Counted
-    are the arguments left by `functools.partial` and by the self of a bound method; functions with `*args`, and those
-    whose definition is not seen, are judged by their calls alone. On the same releases a dict for `in_shardings` raised
-    whatever the function takes; a missing key raised ValueError where the argument had it, KeyError where it had not.
-    Left alone: keys the function asks for first (`if "mask" in batch`, `batch.get`), or may add itself; dicts changed
-    after they were written.
+    ## Limits
+    Arguments that `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen
+    functions are judged by their calls alone. Keys that the function tests (`if "mask" in batch`,
+    `batch.get`) or may add, and dicts that change after they are written, are not reported.
     """
 
     code = "SL210"
@@ -61,10 +60,11 @@ class InShardingsArity(Rule):
     assumes = True
     harm = Harm.CRASH
     likely = ("tree",)
+    assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree holds more than one sharding."}
     triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
     in_version_checks = False
     fixes = "both"
-    by_hand = "which sharding is meant for what is for the author to decide"
+    by_hand = "the code does not show which sharding belongs to which argument"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
@@ -81,7 +81,7 @@ class InShardingsArity(Rule):
             yield from self._outputs(site, functions)
 
     def _written_here(self, site: Site, setting: str) -> bool:
-        """Whether it is the function alone that callers give: of shardings that they give, the finding is theirs."""
+        """True if the shardings are written here: if callers pass them, the finding is at the call."""
         keyword, view = site.keyword(setting), site.program.evaluator
         if keyword is None or not isinstance(view, Assuming):
             return keyword is not None
@@ -104,11 +104,9 @@ class InShardingsArity(Rule):
             takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
         yield site.finding(
             one.node,
-            f"On {site.release('jax')} every call of what it returns raises ValueError.",
-            label=f"{has} for the {one.setting} of the jit in `{one.helper}`, and {named(function)} {takes}",
-            help="give one entry for each argument, or one sharding for all"
-            if one.setting == "in_shardings"
-            else "give one entry for each result, or one sharding for all",
+            f"Every call of the jit in `{one.helper}` raises ValueError: {has}, and {named(function)} {takes}.",
+            why=f"{one.setting} has one entry per {'argument' if one.setting == 'in_shardings' else 'result'}",
+            help=_INPUTS if one.setting == "in_shardings" else _OUTPUTS,
         )
 
     def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -123,15 +121,14 @@ class InShardingsArity(Rule):
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
-                f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
-                "given by position.",
-                label=f"{several(given, 'entry')}, and {named(functions[0])} takes {_takes(wrong[0])}",
-                help="give one entry for each argument, or one sharding for all; "
-                "for one argument that is a tuple write in_shardings=((...),)",
+                f"Every call raises ValueError: {several(given, 'entry')}, and {named(functions[0])} takes "
+                f"{_takes(wrong[0])}.",
+                why="in_shardings has one entry per positional argument",
+                help=f"{_INPUTS}; for one argument that is a tuple write in_shardings=((...),)",
             )
             return
         if any(one is not None and one.with_static(given) for one in found):
-            return  # SL212 tells of these
+            return  # SL212 reports these
         for seen in calls(site):
             if seen.file is not site.file or seen.arguments.keywords or seen.arguments.open_keywords:
                 continue
@@ -143,12 +140,11 @@ class InShardingsArity(Rule):
             if dynamic != given:
                 yield site.finding(
                     seen.call,
-                    f"On {site.release('jax')} this call raises ValueError.",
-                    label=(
-                        f"{several(dynamic, 'argument')}, and in_shardings at line {keyword.value.lineno} has "
-                        f"{several(given, 'entry')}"
-                    ),
-                    help="a tuple has one entry for each argument given by position, defaults only when they are given",
+                    f"This call raises ValueError: {several(dynamic, 'argument')}, and in_shardings has "
+                    f"{several(given, 'entry')}.",
+                    why=f"in_shardings at line {keyword.value.lineno} has one entry per positional argument, "
+                    "and a default counts only if it is passed",
+                    help=_INPUTS,
                 )
 
     def _container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -165,19 +161,16 @@ class InShardingsArity(Rule):
         called = named(functions[0])
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} every call raises ValueError: in_shardings is a tuple with one entry for each "
-            "argument given by position."
-            if found.surely
-            else f"On {site.release('jax')} every call raises ValueError if this is a container: in_shardings is a "
-            "tuple with one entry for each argument.",
-            label=f"{found.what}, and {called} takes one argument" if one else f"{found.what}, and no tuple",
+            f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is no "
+            "tuple with one entry per argument.",
+            label=f"{found.what}, no tuple",
             help="put it in a tuple: in_shardings=(...,)",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
             certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
             form="" if found.surely else "tree",
-            why=""
-            if found.surely
-            else "a tree of shardings is mostly made for a container of several arrays",
+            why=f"{called} takes one argument"
+            if one
+            else "jax matches the entries with positional arguments",
         )
 
     def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
@@ -188,7 +181,7 @@ class InShardingsArity(Rule):
             Safety.SAFE if surely else Safety.UNSAFE,
             f"write in_shardings=({short},)",
             [Edit(start, start, "("), Edit(end, end, ",)")],
-            "" if surely else "a tree that is a tuple of one already would not fit any more",
+            "" if surely else "a tree that already is a tuple of one would no longer fit",
         )
 
     def _keys(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -220,16 +213,12 @@ class InShardingsArity(Rule):
         where = f"line {first.place.line}"
         if first.place.file is not site.file:
             where = f"{first.place.file.path.name}:{first.place.line}"
-        on = site.release("jax")
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
-            f"On {on} every call raises: {read}{more} is read at {where}. If the argument has it, it is ValueError, "
-            "since a dict of shardings has the same keys; else KeyError."
-            if surely
-            else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
-            f"keys: {read}{more} is read at {where}.",
-            label=f"no key {first.keys[-1]!r}, which {called} reads",
-            help="give every key its sharding, or one sharding for the whole argument",
+            f"{'Every call' if surely else 'A call with that key'} raises: the shardings of `{name}` have no key "
+            f"{first.keys[-1]!r}, which {called} reads.",
+            why=f"{where} reads {read}{more}; a dict of shardings has the keys of its argument",
+            help="give every key its sharding, or one sharding for the argument",
             certainty=Certainty.PROVEN if surely else Certainty.POSSIBLE,
             form="" if surely else "missing-key",
         )
@@ -245,9 +234,10 @@ class InShardingsArity(Rule):
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} every call raises ValueError: out_shardings has the structure of the results.",
-            label=f"{kind_of(given)}, and {named(functions[0])} returns {kind_of(first)}",
-            help="give one entry for each result, or one sharding for all",
+            f"Every call raises ValueError: out_shardings is {kind_of(given)}, and {named(functions[0])} returns "
+            f"{kind_of(first)}.",
+            why="out_shardings has the structure of the results",
+            help=_OUTPUTS,
         )
 
 

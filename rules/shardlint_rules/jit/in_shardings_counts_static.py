@@ -16,22 +16,18 @@ from shardlint_rules.jit.sharded import count_of, counts, named
 class InShardingsCountsStatic(Rule):
     """`in_shardings` has entries for static arguments.
 
-    ## What it does
-    Reports a tuple or list for `in_shardings` of `jax.jit` and `pjit` that fits the function only if its static
-    arguments are counted too.
+    Static arguments have no entry (though `donate_argnums` and `static_argnums` count them), so every call
+    raises ValueError. With defaults the entries may fit by chance, and each is for the argument after the
+    intended one.
 
-    ## Why it hurts
-    Static arguments are not counted (while `donate_argnums` and `static_argnums` do count them), so every call raises
-    ValueError. With defaults the entries may fit by chance, and each stands for the argument after the one it was
-    meant for.
+    ## Reports
+    - proven: a tuple or list for `in_shardings` of `jax.jit` or `pjit` that fits the function only if its
+      static arguments are counted.
 
-    ## Fix safety
-    Safe where the entries of the static arguments are None, which say that they are for no array, and the others are
-    all the same, or named for their arguments (`params_sharding` for `params`). Unsafe where they are told by their
-    places alone, or an entry that is dropped is a sharding. None where an entry is named for another argument.
-
-    ## Evidence
-    Run on jax 0.4.38 to 0.12, by position and by `static_argnames`.
+    ## Fix
+    Drops the entries of static arguments. It is safe if these are None and the others are equal or named for
+    their arguments (`params_sharding` for `params`), else unsafe. No fix if an entry is named for another
+    argument.
     """
 
     code = "SL212"
@@ -61,9 +57,9 @@ class InShardingsCountsStatic(Rule):
             fix, kept = _fix(site, keyword.value, dropped, functions[0])
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} every call of {named(functions[0])} raises ValueError: static arguments "
-            f"have none.",
-            label=f"{given} entries, {len(dropped)} of them for {_static(functions[0], dropped)}",
+            f"Every call of {named(functions[0])} raises ValueError: in_shardings has no entries for static arguments.",
+            why=f"{len(dropped)} of {given} entries {'is' if len(dropped) == 1 else 'are'} for "
+            f"{_static(functions[0], dropped)}",
             help="drop the entries of static arguments" + (f"; not rewritten: {kept}" if kept else ""),
             fix=fix,
         )
@@ -95,16 +91,16 @@ def _fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> t
     for name, element in kept:
         other = _named_for(site, element, name, names)
         if other:
-            return None, f"`{site.text(element)}` would be for `{name}`, and is named for `{other}`"
+            return None, f"`{site.text(element)}` would apply to `{name}`, but its name says `{other}`"
     message = f"write: in_shardings={' '.join(text.split())}"
     edits = [site.replace(value, text)]
     if any(site.value(value.elts[position]) != Constant(None) for position in dropped):
-        why = "the entry dropped is a sharding, which may have been meant for another argument"
+        why = "the dropped entry is a sharding, perhaps intended for another argument"
         return site.fix(Safety.UNSAFE, message, edits, why), ""
     same = len({site.text(element) for _, element in kept}) <= 1
     if same or all(_words(name) & _words(site.text(element)) for name, element in kept):
         return site.fix(Safety.SAFE, message, edits), ""
-    why = "which argument a sharding is for is told by its place alone"
+    why = "only the position of a sharding tells which argument it is for"
     return site.fix(Safety.UNSAFE, message, edits, why), ""
 
 

@@ -13,22 +13,21 @@ from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_o
 class InShardingsWithKeywords(Rule):
     """A function with `in_shardings` is called with keyword arguments.
 
-    ## What it does
-    Reports calls with keyword arguments of a function that `jax.jit` or `pjit` wrapped with `in_shardings`, in this
-    file, and at the wrapper for calls in other files.
+    jax matches `in_shardings` with positions only, and raises ValueError for any keyword argument, a static
+    one too: "pjit does not support kwargs when in_shardings is specified".
 
-    ## Why it hurts
-    jax matches `in_shardings` with positions only and raises ValueError for any keyword argument, a static one too:
-    "pjit does not support kwargs when in_shardings is specified".
+    ## Reports
+    - proven: calls with keyword arguments of a function that `jax.jit` or `pjit` wraps with `in_shardings`,
+      in this file, and at the wrapper for calls in other files.
+    - possible: the same, if `in_shardings` may be None.
 
-    ## Fix safety
-    Unsafe: the arguments follow the order of the parameters as it is now. Given where the definition is seen and no
-    parameter is left out before the last one given.
+    ## Fix
+    Passes the arguments by position, if the definition is visible and no parameter is skipped. It is unsafe:
+    it relies on the present order of the parameters.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. `in_shardings=None` asks for nothing and takes keywords;
-    `in_shardings=(None, None)` does not. With a value that may be None the finding is possible; `**kwargs`, which may
-    be empty, are left alone.
+    ## Limits
+    `in_shardings=None` takes keywords; `in_shardings=(None, None)` does not. `**kwargs`, which may be empty,
+    are not reported.
     """
 
     code = "SL211"
@@ -52,15 +51,15 @@ class InShardingsWithKeywords(Rule):
                 continue
             here = seen.file is site.file
             names = ", ".join(f"`{one.arg}`" for one in given)
-            label = f"given by keyword, to a function with in_shardings (line {keyword.value.lineno})"
+            why = f"in_shardings is at line {keyword.value.lineno}"
             if not here:
-                label = f"{names} given by keyword at {seen.file.path.name}:{seen.call.lineno}"
+                why = f"the call is at {seen.file.path.name}:{seen.call.lineno}"
             yield site.finding(
                 given[0] if here else site.call.func,
-                f"On {site.release('jax')} this raises ValueError: jax matches in_shardings with positions only.",
-                label=label,
-                help=f"give {names} by position",
-                fix=by_position(site, seen, given, "the arguments follow the order of the parameters")
+                f"The call raises ValueError for the keyword {names}: jax matches in_shardings with positions only.",
+                why=why,
+                help=f"pass {names} by position",
+                fix=by_position(site, seen, given, "it relies on the order of the parameters")
                 if here and nothing is False
                 else None,
                 certainty=Certainty.PROVEN if nothing is False else Certainty.POSSIBLE,

@@ -27,26 +27,25 @@ _CREATING = ("jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.full", "jax.numpy.e
 
 
 class IndivisibleConstraint(Rule):
-    """A dimension is split over mesh axes that do not divide it.
+    """The mesh axes of a dimension do not divide its size.
 
-    ## What it does
-    Reports a placement or constraint of an array whose shape the text tells, on a mesh whose sizes it tells, where
-    the axes for a dimension do not divide it. Also of what a jitted function makes and its `out_shardings` want split,
-    and of the arrays of a tree, through functions of the project and `vmap`, which puts a dimension in front. And an
-    array that is made with the size of one shard (`experts_per_device = experts // size`) and a sharding that splits
-    this dimension again.
+    In jit nothing checks a constraint. In the middle of a program the array is padded on every device; a
+    result comes back replicated, and nothing is raised (jax 0.12 raises an `IndivisibleError` for some sizes,
+    2 and 6 over 4 for example). Outside of jit, and with `device_put` anywhere, it raises.
 
-    ## Why it hurts
-    In jit a constraint is not checked. In the middle of a program the array is padded on every device; as a result
-    it comes back whole on every device, and nothing is raised (jax 0.12 raises an `IndivisibleError` about another
-    shape for some dimensions, 2 and 6 over 4 for example). Outside of jit, and with `device_put` anywhere, it raises.
+    ## Reports
+    - proven: a placement or constraint of an array, or of the leaves of a tree, whose shape and mesh sizes
+      the text tells, also through functions of the project and `vmap`, which adds a dimension in front.
+    - proven: `out_shardings` of a jitted function whose result has such a shape.
+    - `in-calls` (likely): the same with the shapes that the visible calls pass.
+    - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
+      experts // size`) and a sharding that splits this dimension again.
 
-    ## Use instead
-    Or split a dimension that is divided: `P(None, "data")`.
+    ## Write instead
+    A size that the axes divide, or another dimension: `P(None, "data")`.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: dimensions 2, 5, 6 and 7 over 4, in jit, filter_jit
-    and outside. Left alone: anything of which a size is not told, and constraints on Explicit axes, which raise.
+    ## Limits
+    Sizes that the text does not tell are not reported, nor constraints on Explicit axes, which raise.
     """
 
     code = "SL216"
@@ -55,6 +54,10 @@ class IndivisibleConstraint(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     likely = ("in-calls", "divided-already")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "in-calls": "The sizes of the visible calls are those of the real run.",
+        "divided-already": "The name `..._per_device` means the size of one shard.",
+    }
     triggers = (
         Calls(*_WAKING),
         Calls(*_CREATING, file_says=("device=",)),
@@ -109,8 +112,8 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"{size} is not divisible by {split}, the size of {names}: {self._effect(site)}.",
-            label=f"dimension {axis} of {' '.join(site.text(array).split())} is {size}",
+            f"{_undividable(axis, size, split, names)}: {self._effect(site)}.",
+            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
@@ -122,13 +125,11 @@ class IndivisibleConstraint(Rule):
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"The sharding splits this dimension over {site.text(axis)} once more: a global array has the shape "
-                "of all shards together. Each device gets a part of a part, or the dimension is not divisible.",
-                label=f"{site.text(division)} is the size of one shard",
-                help=f"give the whole size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
+                f"`{site.text(size)}` is the size of one shard, and the spec splits it again over {site.text(axis)}.",
+                help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
                 form="divided-already",
-                why=f"`{site.text(size)}` is called so, and line {division.lineno} divides",
+                why=f"line {division.lineno} divides: {site.text(division)}; an array has its global shape",
             )
 
     def _results(self, site: Site) -> Iterator[Finding]:
@@ -161,12 +162,11 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         text = " ".join(one.place.text().split())
         stacked = axis < len(one.stacked) and len(parts[1].entries) <= len(shape) - len(one.stacked)
-        plain = f"dimension {axis} of {text} is {size}"
         return site.finding(
             shardings,
-            f"{size} is not divisible by {split}, the size of {names}: on {site.release('jax')} this "
-            f"raises ValueError{'' if site.api == _PUT else ' when it is called'}.",
-            label=f"vmap puts a dimension of {size} in front of {text}" if stacked else plain,
+            f"{_undividable(axis, size, split, names)}: {'this' if site.api == _PUT else 'the call'} raises "
+            "ValueError.",
+            why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
             help="begin the spec with None for the dimension that vmap adds"
             if stacked
             else f"make the dimension a multiple of {split}, or split another one",
@@ -175,9 +175,13 @@ class IndivisibleConstraint(Rule):
 
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
-            return f"on {site.release('jax')} this raises ValueError"
-        silent = "the array is padded, or as a result comes back whole on every device, and nothing is raised"
-        return silent if site.region.proven else f"in jit {silent}; outside of it this raises ValueError"
+            return "this raises ValueError"
+        silent = "jit pads the array, or replicates a result"
+        return silent if site.region.proven else f"{silent}; elsewhere it raises"
+
+
+def _undividable(axis: int, size: int, split: int, names: str) -> str:
+    return f"Dimension {axis} has size {size}, which {names} ({split} devices) does not divide"
 
 
 def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:

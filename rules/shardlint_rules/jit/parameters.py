@@ -31,9 +31,9 @@ def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str])
         return f"{named(function)} takes no argument {shown}", advice
     count = len(parameters.positional)
     takes = f"{count} positional argument{'s' if count != 1 else ''}"
-    advice = "count from 0, without keyword-only arguments and what a partial fills"
+    advice = "count from 0, without keyword-only arguments and those that a partial fills"
     if isinstance(function.inner, Function) and function.inner.bound:
-        advice = "the method is bound: its self is not counted"
+        advice = "do not count self: the method is bound"
     return f"no position {shown}: {named(function)} takes {takes}", advice
 
 

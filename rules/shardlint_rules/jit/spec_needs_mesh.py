@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.mesh.meshes import leaves, spec_of
@@ -12,13 +13,12 @@ from shardlint.model.values import Api, CallResult, Parameter, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 from shardlint_rules.jit._block_ended import beside_block
-from shardlint_rules.jit._entered_beside import outside
-from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
+from shardlint_rules.jit._mesh_entered_later import about_meshes, entered_later
 from shardlint_rules.jit._mesh_made import mesh_made
 from shardlint_rules.jit._mesh_meant import NO_MESH, mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
-from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
 from shardlint_rules.jit._under_the_mesh import NotWrapped, around_call, under_the_mesh
 from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
@@ -38,289 +38,190 @@ _FRESH = (
     *(f"jax.numpy.{name}" for name in ("ones", "zeros", "full", "arange", "linspace", "eye", "empty")),
     *(f"jax.random.{name}" for name in ("normal", "uniform", "randint")),
 )
-# What sets a mesh that `jax.jit` and `device_put` read, or may.
+# Functions that set a mesh which `jax.jit` and `device_put` may read.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
 _BY_HAND = ("enter_context", "__enter__")
 _CONSTRAINING = ("with_sharding_constraint", "filter_shard")
-# What makes a mesh.
-_MAKING = ("Mesh", "make_mesh", "create_device_mesh")
 _SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
-_WHY_ENTERED = "what stands in that line is then run under the mesh too"
-_WHY = "it names one mesh for good, where the context could have changed"
+_WHY_ENTERED = "the rest of that line then runs under the mesh too"
+_WHY = "it fixes the mesh, which the context could change"
 
 
 class SpecNeedsMesh(Rule):
     """A bare `PartitionSpec` is used where no mesh is in context.
 
-    ## What it does
-    Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in
-    `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
-    jit the ways to its calls count, since that is when its shardings are read.
-
-    Likely, where not all ways are known: a call that leads to one from outside of the `with` in which the same
-    function enters its mesh; the function, or one around it, is given a mesh that nobody is seen to enter; a constraint
-    stands before the `with mesh:` of its own function; or the function makes its mesh itself, and nothing that runs
-    with it enters or sets one that would serve.
-
-    With `--certainty possible` also where a `pjit` is called outside of the `with mesh:` of its function; or nothing
-    that runs with a `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them: whoever uses it would have
-    to; or a program makes a mesh, constrains arrays to specs, and enters no mesh anywhere.
-
-    ## Why it hurts
-    A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a
-    non-empty mesh in context`, `ValueError: Please set a mesh via jax.set_mesh`. `P()` is no exception.
-    What serves which call:
+    A spec names the axes of a mesh but has no mesh, so the call raises `RuntimeError: ... requires a
+    non-empty mesh in context` or `ValueError: Please set a mesh via jax.set_mesh`, for `P()` too. These
+    contexts supply the mesh:
 
     | call | `with mesh:` | `jax.set_mesh` |
     |---|---|---|
     | `jax.jit(in_shardings=P)` | never | yes |
     | `jax.device_put(x, P)` | never | yes |
     | `with_sharding_constraint`, `filter_shard` in a jit | yes | yes |
-    | the same outside a jit | yes | not for an array made on one device |
+    | the same outside a jit | yes | not for an array on one device |
     | `pjit(in_shardings=P)` | yes | never |
 
-    ## Use instead
-    Or call it under `with jax.set_mesh(mesh):`.
+    ## Reports
+    - proven: a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in `device_put`,
+      if every call path is known and none has a mesh context that the call reads. For a jit the calls of its
+      result count.
+    - `mesh-made` (likely): the same on unknown call paths, if the function makes its mesh itself and no code
+      that runs with it sets one.
+    - `entered-below` (likely): a constraint before the `with mesh:` of its own function.
+    - `outside-block` (likely): a call that leads to a spec, outside of the `with` in which the same function
+      enters its mesh.
+    - `never-set` (possible): a spec in `jax.jit` or `device_put`, if no code that runs with it calls
+      `jax.set_mesh`.
 
-    ## Fix safety
-    Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context. Where no name stands
-    for a mesh in the traced code, its calls on the host go under `jax.set_mesh(mesh)`, if all of them are in the file
-    and each has a name for it: what stands in these lines is run under the mesh too.
+    ## Write instead
+    A `NamedSharding(mesh, spec)`, or the call inside `with jax.set_mesh(mesh):`.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Up to 0.4.38
-    `jax.jit` and `device_put` take no bare spec at all. A function that may have callers out of sight,
-    code that asks for a mesh first, a mesh set by a helper or fixture, and the bodies of `shard_map` are
-    left alone. A mesh that is a parameter counts only in files that enter no mesh, named by none that do
-    (tests aside), and not where the spec is used for want of it (`if mesh is None`).
+    ## Fix
+    Writes the `NamedSharding` with the one mesh visible there. If no mesh has a name in the traced code, puts
+    its calls on the host under `jax.set_mesh(mesh)`, if all are in the file and see a name for it. It is
+    unsafe: you may want another mesh of the context, and the rest of each line then runs under the mesh too.
+
+    ## Limits
+    Functions that unseen code may call, code that tests for a mesh first, a mesh set by a helper or fixture,
+    and bodies of `shard_map` are not reported as proven. Up to jax 0.4.38 `jax.jit` and `device_put` take no
+    bare spec at all.
     """
 
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("entered-below", "mesh-made", "mesh-parameter", "outside-block", "test-without")
-    triggers = (Calls(_PUT, *CONSTRAINTS), Calls(TREE_MAP, file_says=_CONSTRAINING), SHARDED_JITS, TESTS)
+    likely = ("entered-below", "mesh-made", "outside-block")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "entered-below": "No caller has entered a mesh already.",
+        "mesh-made": "No unseen caller sets a mesh.",
+        "outside-block": "No caller of that function has entered a mesh.",
+    }
+    triggers = (Calls(_PUT, *CONSTRAINTS), Calls(TREE_MAP, file_says=_CONSTRAINING), SHARDED_JITS)
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, at its first bare spec; and for a test that comes to one."""
-        if site.form == "line":
-            yield from self._of_test(site)
-            return
+        """One finding for a call, at its first bare spec."""
         if site.api == TREE_MAP:
             specs = list(_specs_of_map(site))
         else:
             specs = [one for one in given(site) if one.certain] or list(_specs_of_callers(site))
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
-            beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
-            if beside is not None:
-                yield self._beside(site, *beside)
-            elif found := list(self._unproven(site, specs)):
-                yield from found  # what stands in this very function comes before what leads here
-            elif specs and (ended := self._block_ended(site, specs)) is not None:
-                yield ended
-            elif site.wants("mesh-made", "never-set", "never-entered"):
-                yield from list(self._never_set(site, specs)) or self._never_entered(site, specs)
+            nodes = [one.node for one in specs] or [one for one in _arguments(site) if _is_spec(site, one)]
+            if nodes and (site.form != "partial" or site.decorated is not None):
+                found = (
+                    self._entered_below(site, nodes)
+                    or self._outside_block(site, specs)
+                    or self._mesh_made(site, specs, nodes)
+                )
+                yield from [found] if found is not None else []
             return
-        label, message = problem
-        help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
+        message, why = problem
+        help = "pass a NamedSharding, or call it under jax.set_mesh(mesh)"
         if site.api == _PJIT:
-            help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
+            help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
         fix, kept = self._fix(site, specs)
         help += f"; not rewritten: {kept}" if kept else ""
-        yield site.finding(specs[0].node, message, label=label, help=help, fix=fix)
+        yield site.finding(specs[0].node, message, why=why, help=help, fix=fix)
 
-    def _of_test(self, site: Site) -> Iterator[Finding]:
-        """A test that calls without a mesh what is called under one elsewhere."""
-        if not site.wants("test-without"):
-            return
-        for one in calls_without_mesh(site):
-            where, entered = one.constraint, one.entered
-            yield site.finding(
-                one.call,
-                f"On {site.release('jax')} this raises RuntimeError: a spec alone does not say which mesh.",
-                label=f"no mesh is in context, and {where.file.path.name}:{where.line} constrains to a spec alone",
-                help="call it under jax.set_mesh(mesh), as the program does",
-                certainty=Certainty.POSSIBLE,
-                form="test-without",
-                why=f"others call it under the mesh that is entered at {entered.file.path.name}:{entered.line}",
-            )
-
-    def _beside(self, site: Site, call: ast.Call, entered: ast.With) -> Finding:
-        """A call of the pjit outside of the mesh that others of the function are called under."""
+    def _entered_below(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
+        """A constraint before the `with` in which the same function enters its mesh."""
+        if not site.wants("entered-below") or site.api not in CONSTRAINTS or _asks_first(site):
+            return None
+        later = entered_later(site)
+        if later is None:
+            return None
         return site.finding(
-            site.call.func if call.func is site.call else call.func,
-            f"On {site.release('jax')} this raises unless a caller has entered a mesh: pjit reads specs against the "
-            "mesh of `with mesh:`, and none is entered here.",
-            label=f"outside of the `with` at line {entered.lineno}",
-            help="call it under the mesh too",
+            site.call.func,
+            f"`{last_name(site.call.func)}` raises RuntimeError unless a caller has entered a mesh: a spec has none.",
+            why=f"the same function enters a mesh only at line {later.line}",
+            help=f"move it into the `with` at line {later.line}, or pass a NamedSharding",
+            fix=self._named(site, nodes, later.mesh)[0] if later.mesh is not None else None,
             certainty=Certainty.POSSIBLE,
-            form="others-entered",
-            why=f"the same function enters a mesh at line {entered.lineno}",
+            form="entered-below",
         )
 
-    def _block_ended(self, site: Site, specs: list[Given]) -> Finding | None:
-        """A call on a way to here that its function makes outside of the `with` of its mesh."""
-        if (
-            not site.wants("outside-block")
-            or site.program.project.is_test(site.file.path)
-            or _asks_first(site)
-        ):
+    def _outside_block(self, site: Site, specs: list[Given]) -> Finding | None:
+        """A call on a path to the spec that its function makes outside of the `with` of its mesh."""
+        if not specs or not site.wants("outside-block") or site.api in (_JIT, _PJIT):
             return None
-        if site.api in (_JIT, _PJIT):
-            return None  # where it is made says nothing: the specs are read where it is called
+        if site.program.project.is_test(site.file.path) or _asks_first(site):
+            return None
         found = beside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
             return None
-        here = found.call.file is site.file
-        called = " ".join(found.call.text().split())
-        line = found.call.line if here else f"{found.call.file.path.name}:{found.call.line}"
-        where = (
-            f"the `with` of line {found.entered.lineno} has ended"
-            if found.ended
-            else (f"the mesh is entered below, at line {found.entered.lineno}")
-        )
+        here, line = found.call.file is site.file, found.entered.lineno
         error = "ValueError" if site.api == _PUT else "RuntimeError"
+        name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else specs[0].node,
-            f"On {site.release('jax')} that call raises {error} unless its caller has entered a mesh: a spec alone "
-            "does not say which.",
-            label=where if here else f"no mesh is in context in `{called}` at {line}: {where}",
-            help="move the call into the `with`, or give a NamedSharding here",
+            f"`{name}` raises {error} unless its caller has entered a mesh: a spec in it has none.",
+            label=f"after the `with` of line {line}" if here and found.ended else "",
+            why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
+            "its mesh",
+            help="move the call into the `with`, or use a NamedSharding in the called function",
             fix=self._of_context(site, specs) or self._around(site, found.call, specs),
             certainty=Certainty.POSSIBLE,
             form="outside-block",
-            why=f"the same function enters a mesh itself, at line {found.entered.lineno}",
         )
 
-    def _unproven(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
-        """A mesh is at hand, and callers that are not seen may not have entered it."""
-        if not site.wants("entered-below", "mesh-parameter"):
-            return
-        nodes = [one.node for one in specs] or [one for one in _arguments(site) if returns_spec(site, one)]
-        if not nodes or (site.form == "partial" and site.decorated is None):
-            return
-        on, error = site.release("jax"), "ValueError" if site.api == _PUT else "RuntimeError"
-        later = entered_later(site) if site.api in CONSTRAINTS and not _asks_first(site) else None
-        if later is not None:
-            yield site.finding(
-                site.call.func,
-                f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
-                label=f"the mesh is entered at line {later.line}, below",
-                help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",
-                fix=self._named(site, nodes, later.mesh)[0] if later.mesh is not None else None,
-                certainty=Certainty.POSSIBLE,
-                form="entered-below",
-                why=f"the same function enters a mesh at line {later.line}",
-            )
-            return
-        parameter = ignored_parameter(site)
-        if parameter is None:
-            return
-        yield site.finding(
-            nodes[0],
-            f"On {on} this raises {error} for whoever passes a mesh that is not in context too: a spec alone does not "
-            "say which mesh.",
-            label=f"`{parameter.name}` is at hand and not used",
-            help=f"write NamedSharding({parameter.name}, ...) where {parameter.name} is given",
-            fix=self._named(site, nodes, parameter.name)[0] if parameter.always else None,
-            certainty=Certainty.POSSIBLE,
-            form="mesh-parameter",
-            why=f"`{parameter.name}` is a parameter, and nothing that is seen enters it",
-        )
-
-    def _never_set(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
-        """Not all ways to the call are known, and nothing that runs with it sets a mesh that would serve it."""
-        if site.api not in (_JIT, _PUT) or site.program.project.is_test(site.file.path) or _asks_first(site):
-            return
-        nodes = [one.node for one in specs] or [one for one in _arguments(site) if _called_spec(site, one)]
-        if not nodes or any(site.anywhere(word) for word in _SERVING):
-            return
-        if site.api == _PUT or (site.form == "partial" and site.decorated is None):
-            context = site.program.around(site.file, site.call)
+    def _mesh_made(self, site: Site, specs: list[Given], nodes: list[ast.expr]) -> Finding | None:
+        """A spec on unknown call paths, if no code that runs with it sets a mesh."""
+        if not site.wants("mesh-made", "never-set") or site.program.project.is_test(site.file.path):
+            return None
+        if _asks_first(site) or any(site.anywhere(word) for word in _SERVING):
+            return None
+        made = mesh_made(site)
+        if site.api in (_JIT, _PUT):
+            if site.api == _PUT or (site.form == "partial" and site.decorated is None):
+                context = site.program.around(site.file, site.call)
+            else:
+                context = site.program.call_context(site.file, jitted(site))
+            if not all(one.kind == "with mesh" for one in context.contexts):
+                return None
+            why = "no code that runs with this calls jax.set_mesh"
         else:
-            context = site.program.call_context(site.file, jitted(site))
-        if not all(one.kind == "with mesh" for one in context.contexts):
-            return
-        made = mesh_made(site)
+            if made is None or not specs or any(site.anywhere(word) for word in (*_BY_HAND, "shard_map")):
+                return None
+            if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
+                return None
+            why = "no code that runs with this enters a mesh"
         error = "ValueError" if site.api == _PUT else "RuntimeError"
-        what = "device_put" if site.api == _PUT else "jax.jit"
-        yield site.finding(
+        return site.finding(
             nodes[0],
-            f"On {site.release('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with "
-            f"mesh:` is not read by {what}.",
-            label="a spec alone does not say which mesh",
-            help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
+            f"`{site.api.rpartition('.')[2]}` raises {error} unless a caller has set a mesh: a spec has none.",
+            help="pass a NamedSharding, or call it under jax.set_mesh(mesh)",
             fix=self._of_context(site, specs) if specs else None,
             certainty=Certainty.POSSIBLE,
-            form="mesh-made" if made is not None else "never-set",
-            why="nothing that runs with this calls jax.set_mesh"
-            + (f", and the mesh is made at line {made.lineno}" if made is not None else ""),
-        )
-
-    def _never_entered(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
-        """A constraint of a program that makes a mesh, and nothing that runs with it enters one."""
-        if site.api not in CONSTRAINTS or not specs or site.program.project.is_test(site.file.path):
-            return
-        if _asks_first(site) or any(site.anywhere(word) for word in (*_SERVING, *_BY_HAND, "shard_map")):
-            return
-        if (
-            not any(site.anywhere(word) for word in _MAKING)
-            or site.program.around(site.file, site.call).contexts
-        ):
-            return
-        if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
-            return
-        made = mesh_made(site)
-        yield site.finding(
-            specs[0].node,
-            f"On {site.release('jax')} this raises RuntimeError unless whoever runs it has entered a mesh.",
-            label="a spec alone does not say which mesh",
-            help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
-            fix=self._of_context(site, specs) if specs else None,
-            certainty=Certainty.POSSIBLE,
-            form="mesh-made" if made is not None else "never-entered",
-            why="a mesh is made in the program, and nothing that runs with this enters one"
-            if made is None
-            else f"the mesh is made at line {made.lineno}, and nothing that runs with this enters one",
+            form="never-set" if made is None else "mesh-made",
+            why=why if made is None else f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
-        """What is wrong, as label and message; None where a mesh may be in context."""
-        on = site.release("jax")
+        """The message and its reason; None if a mesh may be in context."""
+        name = site.api.rpartition(".")[2] if site.form != "call" else last_name(site.call.func)
+        error = "ValueError" if site.api == _PUT else "RuntimeError"
+        raises = f"`{name}` raises {error}{' when it is called' if site.api in (_JIT, _PJIT) else ''}"
         if site.api in (_JIT, _PUT) and site.allows("jax", "<=0.4.38"):
-            what = "jax.jit" if site.api == _JIT else "device_put"
-            error = "RuntimeError" if site.api == _JIT else "ValueError"
-            return "a spec without its mesh", f"On {on} {what} takes shardings only: this raises {error}."
+            return f"`{name}` raises {error}: on {site.release('jax')} it takes shardings only.", ""
         context = self._context(site)
         if context is None:
             return None
-        error = "ValueError" if site.api == _PUT else "RuntimeError"
-        when = " when it is called" if site.api in (_JIT, _PJIT) else ""
         if not context.contexts:
-            message = f"On {on} this raises {error}{when}: a spec alone does not say which mesh."
-            return "no mesh is in context", message
+            return f"{raises}: no mesh is in context, and a spec has none.", ""
         if all(one.kind in _NO_USE.get(site.api, ()) and _surely_a_mesh(one) for one in context.contexts):
-            line = context.contexts[0].place.line
+            line = f"line {context.contexts[0].place.line}"
             if site.api == _PJIT:
                 return (
-                    "jax.set_mesh does not serve pjit",
-                    f"On {on} this raises {error}{when}: pjit reads the mesh of `with mesh:` only, "
-                    f"and the one at line {line} is set by another way.",
+                    f"{raises}: pjit reads only the mesh of `with mesh:`.",
+                    f"{line} sets the mesh another way",
                 )
-            return (
-                "`with mesh:` does not serve this call",
-                f"On {on} this raises {error}{when}: the mesh entered at line {line} is not read by "
-                f"{'jax.jit' if site.api == _JIT else 'device_put'}, on any release.",
-            )
+            return f"{raises}: it does not read the mesh of `with mesh:`.", f"{line} enters the mesh"
         if site.api in CONSTRAINTS and self._fresh_array(site, context):
-            return (
-                "an array on one device has no mesh",
-                f"On {on} this raises TypeError: outside jit, under jax.set_mesh, a spec is taken only for "
-                "an array that is on a mesh already.",
-            )
+            why = "outside jit, under jax.set_mesh, a spec works only for an array that already is on a mesh"
+            return f"`{name}` raises TypeError: the array is on one device and has no mesh.", why
         return None
 
     def _context(self, site: Site) -> Context | None:
@@ -428,9 +329,9 @@ def _specs_in_tree(site: Site, tree: ast.expr, node: ast.expr) -> Iterator[Given
         yield from (Given(one, node, True) for one in known)
 
 
-def _called_spec(site: Site, node: ast.expr) -> bool:
-    """Whether an argument is what the function is given, and called a spec."""
-    if not isinstance(node, ast.Name) or not _SPEC_NAME.search(node.id):
+def _is_spec(site: Site, node: ast.expr) -> bool:
+    """True for a parameter of a jit or placement whose name says that it is a spec."""
+    if site.api not in (_JIT, _PUT) or not isinstance(node, ast.Name) or not _SPEC_NAME.search(node.id):
         return False
     outermost = [one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef)][-1:]
     if any(re.search(r"NamedSharding|named_sharding", site.text(one)) for one in outermost):

@@ -64,7 +64,7 @@ def _one(program: Program, value: Value) -> Container | None:
     if value.api in _DICTS:
         return Container("a dict", True)
     if value.api in _OF_A_STATE:
-        return Container(f"the tree that {value.api.rpartition('.')[2]} gives", False)
+        return Container(f"a tree from {value.api.rpartition('.')[2]}", False)
     if value.api in MAPS and value.call is not None:
         return _mapped(program, value.call)
     return None
@@ -79,13 +79,13 @@ def _mapped(program: Program, call: CallArguments) -> Container | None:
     inside = container(program, tree)
     if inside is not None:
         return Container(
-            f"{inside.what} made by jax.tree.map", inside.surely and "is_leaf" not in call.keywords
+            f"{inside.what} from jax.tree.map", inside.surely and "is_leaf" not in call.keywords
         )
     unknown = all(isinstance(one, Unknown | Parameter) or _instance(one) for one in options(tree))
     name = place.text().rpartition(".")[2].lower()
     if not unknown or not name.isidentifier() or _ALL_ARGUMENTS.search(name):
         return None
-    return Container("the tree that jax.tree.map gives", False)
+    return Container("a tree from jax.tree.map", False)
 
 
 def _instance(value: Value) -> bool:

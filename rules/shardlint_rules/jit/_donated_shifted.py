@@ -8,10 +8,7 @@ from shardlint.model.signatures import DONATE_SETTINGS, Jitted
 from shardlint.model.values import CallArguments, Function, Transformed, Value
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.source.patterns import regex
 from shardlint_rules.jit.sharded import SeenCall, calls
-
-_SMALL = regex(r"(?i)(^|[._])(key|keys|rng|rngs|prng|seed|step|count|i|n|t)$")
 
 
 @dataclass(frozen=True)
@@ -24,8 +21,6 @@ class Shifted:
     number: int
     bound: str
     seen: SeenCall
-    whole: tuple[int, ...] = ()
-    """All positions, counted without what is bound, where the donated one is a key or a number that is bound again."""
 
 
 def shifted(site: Site, donated: tuple[int, ...]) -> Shifted | None:
@@ -48,17 +43,7 @@ def _in(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None
         meant = number - count
         if meant < 0 or meant >= len(given) or given[meant] not in again:
             continue
-        small = given[number] in again
-        if small:
-            # All of them are bound again: one is a key or a number, and one place before them the first is left out.
-            first = min(donated) - count
-            if first < 0 or first in donated or given[first] not in again or not _SMALL.search(given[number]):
-                continue
-            if _SMALL.search(given[meant]) or _SMALL.search(given[first]):
-                continue
-            whole = tuple(one - count for one in sorted(donated))
-            return Shifted(given[number], given[first], first, number, what, seen, whole)
-        if meant in donated:
+        if meant in donated or given[number] in again:
             continue
         return Shifted(given[number], given[meant], meant, number, what, seen)
     return None
