@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Use, path_of
@@ -16,8 +17,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._kept import Kept, kept
-from shardlint_rules.jit._spare import fills_another
+from shardlint_rules.jit._donated_alias import Alias, donated_aliases
 from shardlint_rules.jit.donated import (
     asked,
     donation_of,
@@ -37,32 +37,28 @@ from shardlint_rules.jit.no_output import unwrapped, why_none
 class UseAfterDonate(Rule):
     """An array is read after it was donated.
 
-    ## What it does
-    Reports reads of a name (or attribute, or alias) whose buffer was given as a donated argument to a function of
-    `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` before, and was not bound anew since; also the donating call itself
-    where a loop runs it again with the same arrays. Also attributes that keep what another method donates: after
-    `self.best = self.params`, the next `self.params = self._step(self.params)` deletes the array under both names.
+    A donated buffer becomes the memory of an output, and the call deletes the array. Reading it raises
+    `RuntimeError: Array has been deleted`.
 
-    ## Why it hurts
-    A donated buffer becomes the memory of an output, and the array that held it is deleted by the call. Reading it
-    raises `RuntimeError: Array has been deleted`.
+    ## Reports
+    - proven: a read of a name, attribute or alias whose buffer was passed as a donated argument of `jax.jit`,
+      `pjit`, `pmap` or `eqx.filter_jit` and not rebound since, if the text shows an output that takes the
+      buffer: the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`,
+      `jax.tree.map`), or the result is bound to a name that says so (`new_state = step(state)`).
+    - proven: an attribute that aliases what another method donates: after `self.best = self.params`, the next
+      `self.params = self._step(self.params)` deletes the array under both names.
+    - `given-again` (likely): the donating call, if a loop runs it again with the same arrays.
+    - `given-twice` (likely): a warm-up call that donates before `state = step(state)`.
+    - `kept-in-loop` (likely): `best = state` in a loop whose next turn donates `state`.
 
-    ## Use instead
-    `before = state` and `jnp.asarray(state)` are the same buffer; `jnp.copy` and `state.copy()` are others. Or do not
-    donate the argument.
+    ## Write instead
+    `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the
+    same buffer. Or do not donate the argument.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12, CPU too. The array is deleted only if an
-    output can take its buffer (same shape, type and sharding), so a finding is certain only where the text shows one:
-    the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`, `jax.tree.map` over
-    it), or of another one that is like it (`step(params, reference)` with `reference` a copy of `params`), or the
-    result is bound to a name that says so (`new_state = step(state)`). What a loop donates and gives again without
-    binding it anew is likely, and so is what a call to warm up donates before `state = step(state)` gives it again;
-    everything else possible. Left alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a
-    deleted array still answers; numpy arrays and functions; arguments given to pmap by keyword, which it does not
-    donate; `nnx.jit`, which updates its modules in place; a donation inside traced code, which does nothing. Where an
-    argument is copied first because the function wants another sharding, or other arguments lie on other devices, the
-    copy is donated: possible too. Where no output can take the buffer nothing is deleted: SL223.
+    ## Limits
+    `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`, which a deleted array answers, are
+    not reported, nor are numpy arrays, `nnx.jit`, which updates its modules in place, and donations in traced
+    code, which have no effect. If no output can take the buffer, nothing is deleted: SL223.
     """
 
     code = "SL220"
@@ -70,6 +66,10 @@ class UseAfterDonate(Rule):
     bound = True
     harm = Harm.CRASH
     likely = ("given-again", "given-twice", "kept-in-loop")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "given-twice": "An output of the first call takes the buffer too.",
+        "kept-in-loop": "The last turn of the loop does not keep the array.",
+    }
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -77,79 +77,54 @@ class UseAfterDonate(Rule):
         for file, story in stories(site):
             uses = [use for use in story.uses if use.death.call.by.node is site.call]
             for use, certainty in _most_certain(site, file, uses):
-                yield from (
-                    self._here(site, use, certainty)
-                    if file is site.file
-                    else self._elsewhere(site, file, use, certainty)
-                )
+                form = _form(file, use, certainty)
+                if form is not None and file is site.file:
+                    yield self._here(site, use, certainty, form)
+                elif form is not None:
+                    yield self._elsewhere(site, file, use, certainty, form)
 
         if site.scope.kind == "class" or site.scope.function() is not None:
-            for one in kept(site):
-                yield self._kept(site, one)
+            for one in donated_aliases(site):
+                yield self._alias(site, one)
 
-    def _kept(self, site: Site, one: Kept) -> Finding:
+    def _alias(self, site: Site, one: Alias) -> Finding:
         text, line = site.text(one.node), one.call.call.lineno
         return site.finding(
             one.node,
-            f"On {site.release('jax')} reading `{one.name}` (line {one.read.lineno}) raises after that: "
-            f"{name_of(one.call.api)} gave its memory to an output, and the array is deleted.",
-            label=f"`{one.name}` is the same buffer, which the call at line {line} donates the next time",
-            help=f"keep a copy: jax.tree.map(jnp.copy, {text})",
-            certainty=Certainty.PROVEN if one.surely else Certainty.POSSIBLE,
-            form="" if one.surely else "kept",
+            f"Reading `{one.name}` at line {one.read.lineno} raises: the next call at line {line} donates its buffer.",
+            why=f"`{one.name}` is the same buffer as `{text}`, which {name_of(one.call.api)} donates",
+            help=f"copy it: jax.tree.map(jnp.copy, {text})",
+            certainty=Certainty.PROVEN,
         )
 
-    def _here(self, site: Site, use: Use, certainty: Certainty) -> Iterator[Finding]:
-        call = use.death.call
+    def _here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
+        name, donated = written(site.file, read_object(use.node)), written(site.file, use.death.argument.node)
+        node, help, why = use.node, _advice(name, use), _why(form, name)
         if use.again and _others_are_rebound(site.file, use):
-            yield self._meant_another(site, use, certainty)
-            return
-        name = written(site.file, read_object(use.node))
-        donated = written(site.file, use.death.argument.node)
-        line = f"line {call.call.lineno}"
-        if use.again:
-            label = f"donated by this call, and given to it again in the next turn of the loop: `{name}` is not rebound"
-        else:
-            same = f"`{name}`" if name == donated else f"`{name}` is (part of) `{donated}`, which"
-            label = f"{same} was donated to `{written(site.file, call.call.func)}` at {line}"
-        yield site.finding(
-            use.node,
-            _message(site, use, certainty),
-            label=label,
-            help=_advice(name, use),
-            certainty=certainty,
-            form=_form(site.file, use, certainty),
-            why=_why(site.file, use, certainty),
-        )
-
-    def _meant_another(self, site: Site, use: Use, certainty: Certainty) -> Finding:
-        """Where a loop binds anew all else that it donates, it is the donation of this one that is not meant."""
-        name, line = written(site.file, read_object(use.node)), use.death.call.call.lineno
+            # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
+            node = donation_of(asked(site), use.death.argument.name, use.death.argument.position)
+            help = f"do not donate it: the call at line {use.death.call.call.lineno} returns no new `{name}`"
+        elif name != donated and not use.again:
+            why = why or f"`{name}` is a part or an alias of `{donated}`"
         return site.finding(
-            donation_of(asked(site), use.death.argument.name, use.death.argument.position),
-            _message(site, use, certainty),
-            label=f"donates `{name}`, which the loop gives again and does not bind anew (line {line})",
-            help=f"do not donate it: the call at line {line} returns no new `{name}`",
+            node,
+            _message(site.file, use, certainty, f"line {use.death.call.call.lineno}"),
+            why=why,
+            help=help,
             certainty=certainty,
-            form=_form(site.file, use, certainty),
-            why=_why(site.file, use, certainty),
+            form=form,
         )
 
-    def _elsewhere(self, site: Site, file: FileFacts, use: Use, certainty: Certainty) -> Iterator[Finding]:
+    def _elsewhere(self, site: Site, file: FileFacts, use: Use, certainty: Certainty, form: str) -> Finding:
         name = written(file, read_object(use.node))
-        yield site.finding(
+        read = place(site, file, use.node)
+        return site.finding(
             asked(site),
-            _message(site, use, certainty),
-            label=(
-                f"`{name}` is donated at {place(site, file, use.node)}, and given again in the next turn of the loop"
-                if use.again
-                else f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
-                f"{use.death.call.call.lineno} donated it"
-            ),
+            _message(file, use, certainty, place(site, file, use.death.call.call)),
+            why=_why(form, name) if use.again else f"{read} reads `{name}`",
             help=_advice(name, use),
             certainty=certainty,
-            form=_form(file, use, certainty),
-            why=_why(file, use, certainty),
+            form=form,
         )
 
 
@@ -188,28 +163,23 @@ def _refilled(file: FileFacts, use: Use) -> bool:
     )
 
 
-def _form(file: FileFacts, use: Use, certainty: Certainty) -> str:
+def _form(file: FileFacts, use: Use, certainty: Certainty) -> str | None:
+    """The form of a finding; None for a read that no text shows to raise."""
     if certainty is Certainty.PROVEN:
         return ""
     if use.again:
         return "given-again"
     if _given_twice(file, use):
         return "given-twice"
-    return "kept-in-loop" if _kept_in_loop(file, use) else "maybe-read"
+    return "kept-in-loop" if _kept_in_loop(file, use) else None
 
 
-def _why(file: FileFacts, use: Use, certainty: Certainty) -> str:
-    form = _form(file, use, certainty)
-    name = written(file, read_object(use.node))
+def _why(form: str, name: str) -> str:
     if form == "given-twice":
-        return (
-            f"the same function gets it again here, and its result is bound to `{name}`: an output is like it"
-        )
-    if form != "kept-in-loop":
-        return ""
-    return (
-        f"the loop keeps `{name}`, and its next turn donates that buffer; it lives if the last turn kept it"
-    )
+        return f"the same function takes it again here and returns the next `{name}`, so an output fits the buffer"
+    if form == "kept-in-loop":
+        return f"the loop stores `{name}`, and its next turn donates that buffer"
+    return ""
 
 
 def _given_twice(file: FileFacts, use: Use) -> bool:
@@ -247,24 +217,18 @@ def _part(binding: Binding) -> ast.expr | None:
     return binding.value if binding.kind == "assign" else None
 
 
-def _message(site: Site, use: Use, certainty: Certainty) -> str:
-    api = name_of(use.death.call.api)
-    if certainty is not Certainty.PROVEN:
-        return (
-            f"On {site.release('jax')} this raises if an output of {api} took the donated buffer, which deletes the "
-            "array; where none can, the donation only warns."
-        )
-    return (
-        f"On {site.release('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
-    )
+def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
+    name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
+    when = "" if certainty is Certainty.PROVEN else " if an output takes the buffer"
+    if use.again:
+        return f"`{function}` raises in the next turn{when}: it donates `{name}`, and the loop does not rebind it."
+    return f"Reading `{name}` raises{when}: `{function}` donated it at {where}."
 
 
 def _advice(name: str, use: Use) -> str:
     if use.again:
         return f"bind the result to `{name}` in the loop, or do not donate it"
-    return (
-        f"use what the call returned; or keep a copy from before it (jnp.copy({name})), or do not donate it"
-    )
+    return f"use the result of the call, or copy before it (jnp.copy({name})), or do not donate it"
 
 
 def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
@@ -284,7 +248,6 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and taken(
         file, call, use.death.argument, use.below, array
     )
-    sure = sure or (use.again and fills_another(program, file, call, use.death.argument))
     if not sure or region.traced == "sometimes" or _tests_it(file, use.node):
         return Certainty.POSSIBLE
     return certainty

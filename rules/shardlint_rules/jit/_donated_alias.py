@@ -1,4 +1,4 @@
-"""Attributes that keep another name of what a method donates: `self.best = self.params`, and then `self.update()`."""
+"""Attributes that alias what a method donates: `self.best = self.params`, and then `self.update()`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,18 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 
 
 @dataclass(frozen=True)
-class Kept:
-    """`node` is what is kept under another name, `read` where that is read, `call` what donates it in between.
-
-    `surely` tells whether the text shows the two methods called in turn.
-    """
+class Alias:
+    """`node` is the donated attribute, `name` its alias, `read` a read of that, `call` the donation in between."""
 
     node: ast.Attribute
     name: str
     read: ast.Attribute
     call: DonatingCall
     argument: Argument
-    surely: bool
 
 
-def kept(site: Site) -> Iterator[Kept]:
-    """What the classes of the site's file keep of what its wrapper donates."""
+def donated_aliases(site: Site) -> Iterator[Alias]:
+    """The attributes of the file's classes that alias an argument which the site's wrapper donates."""
     donated = site.program.of_node(("donated by methods", site.file.path), lambda: _by_methods(site))
     for scope, donating in donated.get(site.call, ()):
         for argument in donating.donated:
@@ -53,7 +49,7 @@ def _by_methods(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]
     return found
 
 
-def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Kept]:
+def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Alias]:
     file, path = site.file, path_of(argument.node)
     if path is None or len(path) != 2 or path[0] != _self(update):
         return
@@ -72,9 +68,8 @@ def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) 
         if method is update and node.lineno > call.call.lineno:
             continue
         read = _read(site, target.attr, update.parent)
-        if read is not None:
-            surely = method is update or _in_turn(site, method, update)
-            yield Kept(node, target.attr, read, call, argument, surely)
+        if read is not None and (method is update or _in_turn(site, method, update)):
+            yield Alias(node, target.attr, read, call, argument)
 
 
 def _self(method: Scope) -> str:
