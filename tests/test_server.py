@@ -63,7 +63,7 @@ def test_findings_come_as_one_types_and_go_when_fixed(write: Write) -> None:
         editor.type(uri, "x + 1.0", "jax.device_put(x + 1.0, by_rows)")
         (found,) = await editor.codes(uri, "SL201")
         assert found.severity == lsp.DiagnosticSeverity.Error and found.source == "shardlint"
-        assert "device_put has no effect here" in found.message
+        assert "`device_put` has no effect in traced code" in found.message
         assert editor.texts[uri].split("\n")[found.range.start.line].count("device_put") == 1
         editor.type(uri, "jax.device_put(x + 1.0, by_rows)", "x + 2.0")
         await editor.codes(uri)

@@ -20,17 +20,15 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class KeyRead:
-    """A read of a key, or of a key of what a key holds. `surely` says that no run of the function can miss it."""
+    """A read of a key, or of a nested key."""
 
     keys: tuple[str, ...]
     place: Place
-    surely: bool
 
 
 def keys_read(program: Program, function: Function, parameter: str) -> list[KeyRead]:
-    """The keys a function reads of a parameter; none where it may put keys there itself."""
-    found = _Reader(program).function(function, parameter, True, 0)
-    return sorted(found, key=lambda read: not read.surely) if found is not None else []
+    """The keys that every run of a function reads of a parameter; none if the function may add keys."""
+    return _Reader(program).function(function, parameter, True, 0) or []
 
 
 class _Reader:
@@ -56,8 +54,8 @@ class _Reader:
                 if inner is None:
                     return None
                 found += inner
-            elif keys[0] not in asked and not _caught(file, use):
-                found.append(KeyRead(keys, Place(file, use), certain))
+            elif certain and keys[0] not in asked and not _caught(file, use):
+                found.append(KeyRead(keys, Place(file, use)))
         return found
 
     def _given_on(self, file: FileFacts, use: ast.Name, surely: bool, depth: int) -> list[KeyRead] | None:

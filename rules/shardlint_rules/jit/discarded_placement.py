@@ -169,7 +169,7 @@ class DiscardedPlacement(Rule):
             else _why(site),
         )
 
-    def _unread(self, site: Site, value: str, name: str) -> Finding:
+    def _unread(self, site: Site, value: str, name: str | None) -> Finding:
         return site.finding(
             site.call.func,
             f"This call has no effect: nothing reads `{name}`, and `{value}` keeps its placement.",

@@ -38,7 +38,6 @@ class InShardingsArity(Rule):
     - proven: a dict for `in_shardings`, and a dict of shardings for one argument without a key that the
       function reads.
     - `tree` (likely): a tree of shardings from `jax.tree.map` or flax, passed for a function of one argument.
-    - `missing-key` (possible): a key that is read on some branches only, or that unseen code may add.
 
     ## Write instead
     Shardings of one argument that is itself a tuple or a dict go in a tuple of one: `in_shardings=((a, b),)`,
@@ -49,9 +48,10 @@ class InShardingsArity(Rule):
     the form `tree` it is unsafe: a tuple that already has one entry would no longer fit.
 
     ## Limits
-    Arguments that `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen
-    functions are judged by their calls alone. Keys that the function tests (`if "mask" in batch`,
-    `batch.get`) or may add, and dicts that change after they are written, are not reported.
+    Keys that only some branches read, or that unseen code may add, are not reported. Arguments that
+    `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen functions are
+    judged by their calls alone. Keys that the function tests (`if "mask" in batch`, `batch.get`) or may add,
+    and dicts that change after they are written, are not reported.
     """
 
     code = "SL210"
@@ -198,14 +198,14 @@ class InShardingsArity(Rule):
             shown = display(site.program, entry)
             if shown is None:
                 continue
-            missing = _missing(shown, keys_read(site.program, definition, name))
+            reads = keys_read(site.program, definition, name)
+            missing = [read for read in reads if _lacks(shown.table, read.keys)]
             if missing:
                 yield self._lacking(site, entry, shown, missing, name, named(function))
 
     def _lacking(
         self, site: Site, entry: Place, shown: Display, missing: list[KeyRead], name: str, called: str
     ) -> Finding:
-        surely = shown.kept and missing[0].surely
         first = missing[0]
         read = name + "".join(f'["{key}"]' for key in first.keys)
         others = sorted({one.keys[-1] for one in missing} - {first.keys[-1]})
@@ -215,12 +215,9 @@ class InShardingsArity(Rule):
             where = f"{first.place.file.path.name}:{first.place.line}"
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
-            f"{'Every call' if surely else 'A call with that key'} raises: the shardings of `{name}` have no key "
-            f"{first.keys[-1]!r}, which {called} reads.",
+            f"Every call raises: the shardings of `{name}` have no key {first.keys[-1]!r}, which {called} reads.",
             why=f"{where} reads {read}{more}; a dict of shardings has the keys of its argument",
             help="give every key its sharding, or one sharding for the argument",
-            certainty=Certainty.PROVEN if surely else Certainty.POSSIBLE,
-            form="" if surely else "missing-key",
         )
 
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -266,11 +263,6 @@ def _definition(function: Value) -> Function | None:
     while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     return function if isinstance(function, Function) else None
-
-
-def _missing(shown: Display, reads: list[KeyRead]) -> list[KeyRead]:
-    """The reads of keys that a dict of shardings has not, the sure ones first."""
-    return [read for read in reads if _lacks(shown.table, read.keys)]
 
 
 def _lacks(table: Table, keys: tuple[str, ...]) -> bool:

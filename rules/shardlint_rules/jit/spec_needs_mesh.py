@@ -44,7 +44,7 @@ _BY_HAND = ("enter_context", "__enter__")
 _CONSTRAINING = ("with_sharding_constraint", "filter_shard")
 _SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
 _WHY_ENTERED = "the rest of that line then runs under the mesh too"
-_WHY = "it fixes the mesh, which the context could change"
+_WHY = "it names one mesh, which the context could change"
 
 
 class SpecNeedsMesh(Rule):

@@ -78,9 +78,7 @@ def _mapped(program: Program, call: CallArguments) -> Container | None:
     tree = program.evaluator.value(place, call.environment)
     inside = container(program, tree)
     if inside is not None:
-        return Container(
-            f"{inside.what} from jax.tree.map", inside.surely and "is_leaf" not in call.keywords
-        )
+        return Container(f"{inside.what} from jax.tree.map", inside.surely and "is_leaf" not in call.keywords)
     unknown = all(isinstance(one, Unknown | Parameter) or _instance(one) for one in options(tree))
     name = place.text().rpartition(".")[2].lower()
     if not unknown or not name.isidentifier() or _ALL_ARGUMENTS.search(name):
@@ -94,33 +92,28 @@ def _instance(value: Value) -> bool:
 
 @dataclass(frozen=True)
 class Display:
-    """A dict as it is written. `kept` is False where code not seen here may have changed it since."""
+    """A dict as it is written."""
 
     place: Place
     table: Table
-    kept: bool
 
 
 def display(program: Program, place: Place, depth: int = 0) -> Display | None:
-    """The dict display that an expression stands for; None where it is changed later, or is not known whole."""
+    """The dict display that an expression names; None if code may change it, or if some of it is unknown."""
     file, node = place.file, place.node
     if isinstance(node, ast.Name) and depth < 4:
         bindings, _ = lookup(file, node, node.id)
         if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
             return None
-        found = display(program, Place(file, bindings[0].value), depth + 1)
-        if found is None:
+        if any(
+            _may_change(program, file, use) for use in file.mentions(node.id) if use is not bindings[0].node
+        ):
             return None
-        changed = [
-            _changed(program, file, use) for use in file.mentions(node.id) if use is not bindings[0].node
-        ]
-        if any(change is True for change in changed):
-            return None
-        return Display(found.place, found.table, found.kept and not any(change is None for change in changed))
+        return display(program, Place(file, bindings[0].value), depth + 1)
     value = program.value(file, node)
     written = isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and _is_dict(program, file, node))
     if written and isinstance(value, Table) and not value.open:
-        return Display(place, value, True)
+        return Display(place, value)
     return None
 
 
@@ -129,8 +122,8 @@ def _is_dict(program: Program, file: FileFacts, node: ast.Call) -> bool:
     return isinstance(callee, Api) and callee.name == "builtins.dict"
 
 
-def _changed(program: Program, file: FileFacts, use: ast.AST) -> bool | None:
-    """Whether a mention of a dict's name changes it; None where code that is not seen may."""
+def _may_change(program: Program, file: FileFacts, use: ast.AST) -> bool:
+    """True if a mention of a dict's name changes it, or passes it to unseen code."""
     if not isinstance(use, ast.Name):
         return False
     parent = file.parent(use)
@@ -142,6 +135,5 @@ def _changed(program: Program, file: FileFacts, use: ast.AST) -> bool | None:
         return True
     call = file.parent(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not use:
-        found = options(program.value(file, call.func))
-        return False if all(isinstance(one, Api) for one in found) else None
-    return None if isinstance(parent, ast.Assign | ast.AnnAssign | ast.Return) else False
+        return not all(isinstance(one, Api) for one in options(program.value(file, call.func)))
+    return isinstance(parent, ast.Assign | ast.AnnAssign | ast.Return)

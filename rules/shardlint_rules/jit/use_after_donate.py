@@ -99,7 +99,8 @@ class UseAfterDonate(Rule):
 
     def _here(self, site: Site, use: Use, certainty: Certainty, form: str) -> Finding:
         name, donated = written(site.file, read_object(use.node)), written(site.file, use.death.argument.node)
-        node, help, why = use.node, _advice(name, use), _why(form, name)
+        node: ast.AST = use.node
+        help, why = _advice(name, use), _why(form, name)
         if use.again and _others_are_rebound(site.file, use):
             # A loop that rebinds all its other donated arguments: the donation of this one is unintended.
             node = donation_of(asked(site), use.death.argument.name, use.death.argument.position)
