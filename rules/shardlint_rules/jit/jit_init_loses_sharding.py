@@ -21,7 +21,7 @@ _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
 
 class JitInitLosesSharding(Rule):
-    """Zeros made inside jit do not follow the sharding of the arrays they are like.
+    """`zeros_like` inside jit drops the sharding of its argument.
 
     The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer
     moments, twice the size of the model, come back on the first device (replicated under `jax.set_mesh` with
