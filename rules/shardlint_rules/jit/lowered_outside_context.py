@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import jitted
@@ -14,7 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 
-_ASKS = regex(
+_CONTEXT_READERS = regex(
     r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put"
 )
 _RULES = ("axis_rules", "axis_mapping")
@@ -23,20 +24,19 @@ _RULES = ("axis_rules", "axis_mapping")
 class LoweredOutsideContext(Rule):
     """A jitted function is lowered outside the mesh or axis rules under which it is called.
 
-    ## What it does
-    Reports `step.lower(...)` outside of every `with` of a mesh or axis rules, where the same function calls `step` in
-    one, and nowhere else.
+    The mesh and rules in context are part of the trace. The lowered program is another one: bare specs raise, logical
+    constraints are dropped, and its memory and cost are not those of the step that runs.
 
-    ## Why it hurts
-    The mesh and the rules in context are part of what is traced. What is lowered is another program: bare specs raise,
-    logical constraints are left out, and the memory and cost that it reports are not those of the step that runs.
+    ## Reports
+    - `lowered` (likely): `step.lower(...)` outside every `with` of a mesh or axis rules, if every call of `step` in
+      the same function is inside one.
 
-    ## Use instead
+    ## Write instead
     Lower in the same `with` as the calls.
 
-    ## Evidence
-    The proof raises for a bare spec. Left alone: functions that are also called outside, other objects with a method
-    of this name, and files that set the mesh for good.
+    ## Limits
+    Files that call `set_mesh` are not reported, nor functions whose shardings name their mesh and whose body reads
+    none.
     """
 
     code = "SL233"
@@ -44,6 +44,9 @@ class LoweredOutsideContext(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("lowered",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "lowered": "The function reads the mesh or the axis rules in context."
+    }
     triggers = (Methods("lower", file_says=("mesh", "Mesh", "axis_rules")),)
     fixes = "none"
 
@@ -57,27 +60,30 @@ class LoweredOutsideContext(Rule):
         scope = site.scope.function() or site.scope
         written = site.text(func.value)
         calls = [call for call in site.file.walked(scope).calls if site.file.text(call.func) == written]
-        if not calls or _entered(site, site.file, site.call) is not None or "set_mesh(" in _plain(site):
+        if (
+            not calls
+            or _entered_context(site, site.file, site.call) is not None
+            or "set_mesh(" in _text_without_contexts(site)
+        ):
             return
-        if not all(_same(site, call, func.value) for call in calls):
+        if not all(_is_same_function(site, call, func.value) for call in calls):
             return
-        around = [_entered(site, site.file, call) for call in calls]
+        around = [_entered_context(site, site.file, call) for call in calls]
         first = around[0]
-        if first is None or any(one is None for one in around) or _tells_all(site, func.value):
+        if first is None or any(one is None for one in around) or _needs_no_context(site, func.value):
             return
         yield site.finding(
             site.call,
-            "What is lowered here is another program than the one that is called: bare specs raise, and logical "
-            "constraints are left out.",
-            label=f"outside of the `{first}` under which `{written}` is called at line {calls[0].lineno}",
-            help=f"lower it under `{first}` too",
+            f"The program lowered from `{written}` differs from the one that runs: the mesh context is missing.",
+            label="outside the `with`",
+            help=f"lower under `{first}` too",
             form="lowered",
-            why="every call in this function is made under it",
+            why=f"line {calls[0].lineno} calls `{written}` under `{first}`, which is part of the trace",
         )
 
 
-def _tells_all(site: Site, node: ast.expr) -> bool:
-    """Whether no mesh or rules are looked for: shardings have their own, and the body calls nothing that asks."""
+def _needs_no_context(site: Site, node: ast.expr) -> bool:
+    """True if the shardings name their mesh and the body calls nothing that reads a mesh or rules."""
     wrapped = jitted(site.value(node), site.program.evaluator)
     inner = wrapped.inner if wrapped is not None else None
     if wrapped is None or not isinstance(inner, Function):
@@ -91,11 +97,11 @@ def _tells_all(site: Site, node: ast.expr) -> bool:
     file = inner.place.file
     calls = [one for one in walk(inner.node) if isinstance(one, ast.Call)]
     found = [one for call in calls for one in options(site.program.value(file, call.func))]
-    return all(isinstance(one, Api) and not _ASKS.search(one.name) for one in found)
+    return all(isinstance(one, Api) and not _CONTEXT_READERS.search(one.name) for one in found)
 
 
-def _same(site: Site, call: ast.Call, value: ast.expr) -> bool:
-    """Whether a call is surely of the same function as what is lowered."""
+def _is_same_function(site: Site, call: ast.Call, value: ast.expr) -> bool:
+    """True if the called name has the definitions of the lowered one."""
     if not isinstance(call.func, ast.Name) or not isinstance(value, ast.Name):
         return True
     first, _ = lookup(site.file, call.func, value.id)
@@ -103,13 +109,13 @@ def _same(site: Site, call: ast.Call, value: ast.expr) -> bool:
     return [one.node for one in first] == [one.node for one in second]
 
 
-def _entered(site: Site, file: FileFacts, node: ast.AST) -> str | None:
+def _entered_context(site: Site, file: FileFacts, node: ast.AST) -> str | None:
     """The mesh or rules of the nearest `with` around a node, in its function."""
     inner = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With) and inner not in outer.items:
             for item in outer.items:
-                if _about_mesh(site, file, item.context_expr):
+                if _is_mesh_context(site, file, item.context_expr):
                     return "with " + ", ".join(
                         " ".join(file.text(one.context_expr).split()) for one in outer.items
                     )
@@ -119,7 +125,7 @@ def _entered(site: Site, file: FileFacts, node: ast.AST) -> str | None:
     return None
 
 
-def _about_mesh(site: Site, file: FileFacts, node: ast.expr) -> bool:
+def _is_mesh_context(site: Site, file: FileFacts, node: ast.expr) -> bool:
     text = file.text(node.func if isinstance(node, ast.Call) else node)
     if any(word in text for word in _RULES):
         return True
@@ -127,7 +133,7 @@ def _about_mesh(site: Site, file: FileFacts, node: ast.expr) -> bool:
     return found is not None and (found.kind != "unknown" or "mesh" in text.lower())
 
 
-def _plain(site: Site) -> str:
-    """The text of the file without its `with` lines: a mesh may be set for good."""
+def _text_without_contexts(site: Site) -> str:
+    """The text of the file without its `with` lines."""
     lines = site.file.source.text.splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith("with "))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.signatures import JITS
@@ -16,29 +17,27 @@ _SIGNATURE = ("shape", "dtype")
 
 
 class LoweredWithoutSharding(Rule):
-    """A function is lowered for one argument with its sharding, and for another without.
+    """A function is lowered with a sharding for one argument and without one for another.
 
-    ## What it does
-    Reports `jax.ShapeDtypeStruct(shape, dtype)` among the arguments of `jitted.lower(...)` where another argument is
-    described with its `sharding=`, and the jit has no `in_shardings`. Scalars are left alone.
+    The argument without a sharding is compiled as replicated on every device. Calling the compiled function with a
+    sharded array raises ValueError; a host array makes each device compute all of it.
 
-    ## Why it hurts
-    What has no sharding is compiled to lie whole on every device of the mesh. Called with a batch that is split over
-    it, the compiled function raises `ValueError`: its input shardings are others than those of the arguments. Called
-    with an array of the host, it gives each device all of it to compute.
+    ## Reports
+    - `unsharded-argument` (likely): `jax.ShapeDtypeStruct(shape, dtype)` in `jitted.lower(...)` if another argument
+      has `sharding=`, and the jit has no `in_shardings`. Scalars are not reported.
 
-    ## Use instead
+    ## Write instead
     `jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding)`, or `in_shardings` for all arguments.
-
-    ## Evidence
-    The proof shows the error on jax 0.4.38 to 0.12.
     """
 
     code = "SL247"
     name = "lowered-without-sharding"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("beside",)
+    likely = ("unsharded-argument",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "unsharded-argument": "The compiled function is called with a sharded array."
+    }
     triggers = (Methods("lower"),)
     project_says = ("ShapeDtypeStruct",)
     forms = ("method",)
@@ -47,29 +46,32 @@ class LoweredWithoutSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an argument without a sharding."""
-        given = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
-        if not given[1:] or any(isinstance(one, ast.Starred) for one in given) or not _says_nothing(site):
+        passed = [*site.call.args, *(one.value for one in site.call.keywords if one.arg is not None)]
+        if (
+            not passed[1:]
+            or any(isinstance(one, ast.Starred) for one in passed)
+            or not _has_no_in_shardings(site)
+        ):
             return
-        described = [(node, _described(site, node)) for node in given]
-        if not any(found and all(_sharding(one) for one in found) for _, found in described):
+        described = [(node, _array_structs(site, node)) for node in passed]
+        if not any(found and all(_has_sharding(one) for one in found) for _, found in described):
             return
         for node, found in described:
-            if not found or any(_sharding(one) or _is_scalar(site, one) for one in found):
+            if not found or any(_has_sharding(one) or _is_scalar(site, one) for one in found):
                 continue
             place = found[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
-                f"On {site.release('jax')} this is compiled to be whole on every device: a batch that is split raises "
-                "ValueError when the compiled function is called, and one of the host is computed by each device.",
-                label="no sharding is given here, and another argument has one",
-                help="give sharding= what the step is called with",
-                form="beside",
-                why=f"line {site.call.lineno} lowers the function for both",
+                f"`{site.shown(node)}` is compiled as replicated; a call with a sharded array raises ValueError.",
+                label="no sharding",
+                help="add sharding= with the sharding of the array that the call passes",
+                form="unsharded-argument",
+                why=f"line {site.call.lineno} lowers the function, whose other arguments have shardings",
             )
 
 
-def _says_nothing(site: Site) -> bool:
-    """Whether what is lowered is a jit that says nothing of its inputs."""
+def _has_no_in_shardings(site: Site) -> bool:
+    """True if the lowered function is a jit without `in_shardings`."""
     function = site.call.func
     if not isinstance(function, ast.Attribute):
         return False
@@ -82,16 +84,16 @@ def _says_nothing(site: Site) -> bool:
     )
 
 
-def _described(site: Site, node: ast.expr) -> list[CallArguments]:
-    """The calls that describe the arrays which an argument holds; none where it holds anything else."""
+def _array_structs(site: Site, node: ast.expr) -> list[CallArguments]:
+    """The `ShapeDtypeStruct` calls that are the leaves of an argument; empty if it has other leaves."""
     found = leaves(site.program.evaluator.trees.expanded(site.value(node)))
     made = [one.call for one in found if isinstance(one, CallResult) and one.api == _STRUCT]
     calls = [one for one in made if one is not None]
     return calls if len(calls) == len(found) else []
 
 
-def _sharding(struct: CallArguments) -> bool:
-    """Whether a description has a sharding, or may have."""
+def _has_sharding(struct: CallArguments) -> bool:
+    """True if a struct has a sharding, or may have one."""
     return struct.open_keywords or "sharding" in struct.keywords
 
 

@@ -12,7 +12,7 @@ from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import block_of
 from shardlint.syntax.nodes import says, walk
 
-# Calls that make another array of the one that they are given: placed, constrained, gathered, reduced, shared out.
+# Calls that place, constrain, gather, reduce or distribute the array they get.
 _CONVERTING = (
     "device_put", "device_get", "with_sharding_constraint", "with_logical_constraint", "logical_constraint",
     "with_named_sharding_constraint", "host_local_array_to_global_array", "global_array_to_host_local_array",
@@ -26,21 +26,21 @@ _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
 class OverwrittenBeforePlacement(Rule):
-    """What was computed to be placed is overwritten by the placement of something else.
+    """A computed array is overwritten by the placement of another one.
 
-    ## What it does
-    Reports `x = device_put(y, sharding)` where `x` was computed just before, in the same block, is read nowhere in
-    between, and is not among what the call is given. So it does for sharding constraints, conversions between global
-    arrays and those of one host, gathers, collectives, `replicate`, `np.array_split`, and helpers that are named so.
-    An `assert` about it counts for no reading. Left alone is what computes the same once more.
+    The computed value is lost, and the program goes on with the other one. Their shapes and shardings are often the
+    same, so nothing raises.
 
-    ## Why it hurts
-    The value that was computed is lost, and all that follows goes on with another one. Mostly their names differ by a
-    letter, shapes and shardings are the same, and nothing is raised.
+    ## Reports
+    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` just before and nothing
+      read it. The same for sharding constraints, conversions between host-local and global arrays, collectives,
+      `replicate`, `np.array_split`, and helpers with such names.
 
-    ## Evidence
-    The proof computes another number. Recorded in NetKet, where new probabilities are overwritten by old ones, and in
-    TECO, where a list of files is overwritten by a part of the number of shards.
+    ## Write instead
+    Pass the computed value to the call, or give its result another name.
+
+    ## Limits
+    Not reported if both statements compute the same. An `assert` does not count as a read.
     """
 
     code = "SL246"
@@ -57,32 +57,30 @@ class OverwrittenBeforePlacement(Rule):
         statement = site.syntax
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return
-        name, call = _bound(statement), statement.value
+        name, call = _bound_name(statement), statement.value
         while isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             if _CALL.match(call.func.attr) or not isinstance(call.func.value, ast.Call):
                 break
             call = call.func.value  # `np.array_split(files, count).tolist()`
         if not name or not isinstance(call, ast.Call) or not _CALL.match(last_name(call.func)):
             return
-        given = [*call.args, *(one.value for one in call.keywords)]
-        if not given or isinstance(given[0], ast.Constant) or says(call, name):
+        passed = [*call.args, *(one.value for one in call.keywords)]
+        if not passed or isinstance(passed[0], ast.Constant) or says(call, name):
             return
-        before = _lost(site, statement, name)
-        if before is None or _again(before, statement):
+        before = _unread_definition(site, statement, name)
+        if before is None or _computes_same(before, statement):
             return
-        taken = site.shown(given[0])
         yield site.finding(
-            given[0],
-            f"`{name}` of line {before.lineno} is read nowhere: `{last_name(call.func)}` is given `{taken}`, and its "
-            f"result takes the place of what was computed.",
-            label=f"`{name}` was computed on line {before.lineno}, and is lost here",
-            help=f"give it what was computed: {last_name(call.func)}({name}, ...)",
+            passed[0],
+            f"The `{name}` of line {before.lineno} is lost: this result overwrites it before any read.",
+            label=f"`{name}` is expected here",
+            help=f"pass the computed value: {last_name(call.func)}({name}, ...)",
             form="overwritten",
-            why="a value that is computed and then overwritten was meant to be given to this call",
+            why=f"line {before.lineno} computes `{name}`, and `{last_name(call.func)}` gets `{site.shown(passed[0])}`",
         )
 
 
-def _bound(statement: ast.AST | None) -> str:
+def _bound_name(statement: ast.AST | None) -> str:
     """The one name that a statement binds."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -90,14 +88,14 @@ def _bound(statement: ast.AST | None) -> str:
     return ""
 
 
-def _again(before: ast.stmt, statement: ast.Assign | ast.AnnAssign) -> bool:
-    """Whether the same is computed twice: then nothing else was meant to be placed, and the first is only in vain."""
+def _computes_same(before: ast.stmt, statement: ast.Assign | ast.AnnAssign) -> bool:
+    """True if both statements compute the same: the first is then only redundant."""
     first = before.value if isinstance(before, ast.Assign | ast.AnnAssign) else None
     return first is not None and statement.value is not None and ast.dump(first) == ast.dump(statement.value)
 
 
-def _lost(site: Site, statement: ast.stmt, name: str) -> ast.stmt | None:
-    """The statement before, in the same block, that computes what is overwritten and was not read."""
+def _unread_definition(site: Site, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """The earlier statement of the same block that computes the overwritten name, if nothing reads it in between."""
     parent = site.file.parent(statement)
     block = block_of(site.file, statement)
     before: ast.stmt
@@ -119,7 +117,7 @@ def _computes(statement: ast.stmt, name: str) -> bool:
         ends = all(branch and _computes(branch[-1], name) for branch in branches)
         return ends and len(inside) == len(branches) and not says(statement.test, name)
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-    if _bound(statement) != name or value is None or says(value, name):
+    if _bound_name(statement) != name or value is None or says(value, name):
         return False
     computed = any(isinstance(one, ast.Call | ast.BinOp | ast.ListComp) for one in walk(value))
     return computed and any(isinstance(one, ast.Name) for one in walk(value))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -16,22 +17,19 @@ _MESHES = ("NamedSharding", "in_shardings", "out_shardings", "make_mesh", "set_m
 class PmapHelperForJit(Rule):
     """A helper for `pmap` prepares arrays in a program that has no `pmap`.
 
-    ## What it does
-    Reports `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` and
-    `jax.device_put_replicated` in a file that runs `jax.jit` over a mesh, where no text of the program says `pmap` or
-    `shard_map`.
+    These helpers add a leading device axis that `pmap` removes and `jit` does not. The jitted function computes with
+    it. Weights become one array of all copies, and if the shapes broadcast nothing raises.
 
-    ## Why it hurts
-    These helpers give every array a leading axis of the devices, which `pmap` takes off again and `jit` does not: the
-    compiled function computes with it. Weights are held once for each device, as one array of so many copies; where the
-    shapes fit by broadcasting, nothing is raised.
+    ## Reports
+    - `no-pmap` (likely): `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` and
+      `jax.device_put_replicated` in a file that runs `jax.jit` over a mesh, if no file of the program mentions `pmap`
+      or `shard_map`.
 
-    ## Use instead
-    `jax.device_put(state, NamedSharding(mesh, P()))`, and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
+    ## Write instead
+    `jax.device_put(state, NamedSharding(mesh, P()))` and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
 
-    ## Evidence
-    The proof shows the axis that is added. Found in an optimizer of algorithmic-efficiency that had been moved to jit.
-    Left alone: programs in which any file says `pmap`, in a comment too, or takes the axis off.
+    ## Limits
+    Not reported if any file mentions `pmap` or `unreplicate`, also in a comment.
     """
 
     code = "SL250"
@@ -39,6 +37,7 @@ class PmapHelperForJit(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("no-pmap",)
+    assumptions: ClassVar[Mapping[str, str]] = {"no-pmap": "No other code removes the leading axis."}
     triggers = (Calls(*_REPLICATES, *_SHARES),)
     forms = ("call", "partial")
     where = "host"
@@ -48,17 +47,15 @@ class PmapHelperForJit(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
         if not all(any(site.file.says(word) for word in words) for words in (_MESHES, ("jit",))):
-            return  # a library of helpers: who uses them is not in sight
+            return  # a library of helpers: its callers are unknown
         if site.program.project.holds(site.file.path, *_ONE_DEVICE_EACH):
             return
         name = site.api.rpartition(".")[2]
         state = site.api in _REPLICATES
         yield site.finding(
             site.call,
-            f"`{name}` is made for pmap. jit computes with the axis: "
-            + ("each weight is held as an array of all copies." if state else "the batch has one axis more."),
-            label="this adds a leading axis of the devices, which only pmap takes off",
-            help="write: jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
+            f"`{name}` adds a leading device axis, and `jit` computes with it: no `pmap` removes it.",
+            help="write jax.device_put(..., NamedSharding(mesh, " + ("P()))" if state else 'P("data")))'),
             form="no-pmap",
-            why="the program has a mesh and jit, and no pmap",
+            why="the program uses jit over a mesh and mentions no pmap",
         )

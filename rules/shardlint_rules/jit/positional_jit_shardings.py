@@ -10,7 +10,7 @@ from shardlint.model.values import Constant, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, on_lines
 from shardlint.rules_api.site import Site
 
-# What positions after the function meant while they were taken.
+# The settings that positions after the function meant before jax 0.7.
 _ORDER = (
     "in_shardings",
     "out_shardings",
@@ -27,21 +27,17 @@ _ORDER = (
 
 
 class PositionalJitShardings(Rule):
-    """`jax.jit` is given shardings, or other settings, by position.
+    """`jax.jit` gets shardings or other settings by position.
 
-    ## What it does
-    Reports calls of `jax.jit` with more than one positional argument.
+    Since jax 0.7 `jax.jit` takes one positional argument, and the call raises TypeError. Before, the second position
+    was `in_shardings` and the third `out_shardings`.
 
-    ## Why it hurts
-    Since jax 0.7 everything but the function is taken by keyword only, and the call raises TypeError. Before, the
-    second position was `in_shardings` and the third `out_shardings`.
+    ## Reports
+    - proven: a call of `jax.jit` with more than one positional argument.
 
-    ## Fix safety
-    Safe: each argument gets the name of its position. Not given where a star hides which is which, or where a number
-    stands where shardings were taken: it was most likely meant for static_argnums.
-
-    ## Evidence
-    Run on jax 0.4.30 to 0.12: 0.4.30, 0.4.38 and 0.5.3 take them, 0.6.2 warns, and 0.7.2, 0.10.2 and 0.12 raise.
+    ## Fix
+    Safe: each argument gets the name of its position. Not offered if a star hides the order, or if a number or
+    string is in the place of the shardings: it may have been meant for `static_argnums`.
     """
 
     code = "SL228"
@@ -64,9 +60,9 @@ class PositionalJitShardings(Rule):
         written = ", ".join(f"{name}={site.text(one)}" for name, one in zip(names, extra, strict=False))
         yield site.finding(
             extra[0],
-            f"On {site.release('jax')} this raises TypeError: jax.jit takes one positional argument.",
-            label="given by position",
-            help="give everything but the function by keyword",
+            f"On {site.release('jax')} this raises TypeError: `jax.jit` takes one positional argument.",
+            label="passed by position",
+            help="pass everything but the function by keyword",
             fix=_fix(site, extra, " ".join(written.split())),
         )
 
@@ -76,16 +72,18 @@ def _fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
     names = _ORDER[: len(extra)]
     if len(extra) > len(_ORDER) or taken.intersection(names) or None in taken:
         return None
-    if any(_number(site, one) for one in extra[:2]):
+    if any(_is_number(site, one) for one in extra[:2]):
         return None
     edits = []
     for name, one in zip(names, extra, strict=True):
         start, _ = site.file.span(one)
         edits.append(Edit(start, start, f"{name}="))
-    return site.fix(Safety.SAFE, f"write {written}" if len(written) < 80 else "name them", edits)
+    return site.fix(
+        Safety.SAFE, f"write {written}" if len(written) < 80 else "pass the settings by keyword", edits
+    )
 
 
-def _number(site: Site, node: ast.expr) -> bool:
+def _is_number(site: Site, node: ast.expr) -> bool:
     return any(
         isinstance(one, Constant) and isinstance(one.value, int | str) for one in options(site.value(node))
     )

@@ -9,28 +9,24 @@ from shardlint.model.signatures import JITS, STATIC_SETTINGS, wrappings
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
-from shardlint_rules.jit.sharded import named
 
 
 class StaticArgumentNotTaken(Rule):
-    """`static_argnames` or `static_argnums` means no argument of the function.
+    """`static_argnames` or `static_argnums` names an argument that the function does not have.
 
-    ## What it does
-    Reports names in `static_argnames` that a function wrapped by `jax.jit` or `pjit` does not take, and positions in
-    `static_argnums` that it does not have, also where the setting comes from a constant or through a
-    `functools.partial`.
+    Wrapping the function raises ValueError: for a decorator, importing the module does. Usually a parameter was
+    renamed or removed.
 
-    ## Why it hurts
-    Wrapping the function raises ValueError: for a decorator that is the import of its module. It is what is left when a
-    parameter was renamed or taken away.
+    ## Reports
+    - proven: a name in `static_argnames` that the wrapped function does not take.
+    - proven: a position in `static_argnums` that it does not have.
 
-    ## Use instead
-    The name that the parameter has now. Positions count what can be given by position: keyword-only arguments, those
-    filled by `functools.partial`, and the self of a bound method do not count.
+    ## Write instead
+    The current name of the parameter. Positions count positional arguments only: keyword-only arguments, those that a
+    `functools.partial` fills and the self of a bound method do not count.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12. Functions with `**kwargs` take any name, and those with `*args` any position. Recorded in
-    QDax.
+    ## Limits
+    Functions with `**kwargs` take any name, and functions with `*args` any position.
     """
 
     code = "SL241"
@@ -61,7 +57,7 @@ class StaticArgumentNotTaken(Rule):
             if keyword is not None and wrong is not None:
                 yield site.finding(
                     keyword,
-                    f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
-                    label=wrong[0],
+                    f"Wrapping the function raises ValueError ({wrong[0]}).",
                     help=wrong[1],
+                    why=f"{site.release('jax')} checks `{name}` against the signature",
                 )
