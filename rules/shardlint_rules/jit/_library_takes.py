@@ -53,21 +53,21 @@ TAKES = {
 }  # fmt: skip
 """By canonical name."""
 
-# Renamed or taken away: SL903 speaks of them.
+# Parameters that a release renamed or removed: SL903 reports them.
 _OTHERS = ("axis_resources", "named_shape")
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A call that raises: the keyword that is not taken, or what else is wrong, and what to write."""
+    """A call that raises TypeError: the unknown keyword (or ""), the reason, and what to write."""
 
     keyword: str
-    said: str
+    reason: str
     help: str
 
 
 def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
-    """What a call gives that the function does not take, or leaves out. A partial may leave anything out."""
+    """The argument that the function does not take, or that is missing; a partial may leave any out."""
     takes = TAKES[api]
     for keyword in arguments.keywords:
         if keyword not in (*takes.known, *_OTHERS) and not keyword.startswith("_"):
@@ -75,15 +75,21 @@ def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
             if keyword == "sharding" and api == "jax.device_put":
                 close = ["device"]
             help = f"write {close[0]}=" if close else f"it takes {', '.join(takes.known)}"
-            return Wrong(keyword, f"it takes no `{keyword}`", help)
-    given = len(arguments.positional)
+            return Wrong(keyword, f"it has no parameter `{keyword}`", help)
+    count = len(arguments.positional)
     if any(keyword in _OTHERS for keyword in arguments.keywords):
-        return None  # it may stand for what seems to be missing
+        return None  # it may replace the missing argument
     if arguments.open_positional or arguments.open_keywords:
         return None
-    if given > len(takes.named) and not takes.any_number:
-        return Wrong("", f"{given} arguments by position", f"it takes {', '.join(takes.named)}")
-    missing = [name for name in takes.named[given : takes.required] if name not in arguments.keywords]
+    if count > len(takes.named) and not takes.any_number:
+        return Wrong("", f"it gets {count} positional arguments", f"it takes {', '.join(takes.named)}")
+    missing = [name for name in takes.named[count : takes.required] if name not in arguments.keywords]
     if missing and not partial:
-        return Wrong("", f"`{missing[0]}` is missing", f"give it {missing[0]}")
+        return Wrong(
+            "",
+            f"`{missing[0]}` is missing",
+            "pass the tree after the function; a parenthesis may be misplaced"
+            if api == "jax.tree.map"
+            else f"pass {missing[0]}",
+        )
     return None

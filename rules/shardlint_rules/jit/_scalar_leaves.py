@@ -21,8 +21,6 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
-from shardlint.syntax import last_name
 
 _DEPTH = 6
 # Their states count the steps in a scalar.
@@ -35,32 +33,16 @@ _COUNTING = frozenset(
 )
 _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.inject_hyperparams")
 _STATES = ("flax.training.train_state.TrainState",)
-_NAMED = regex(r"^(opt|optim|optimizer|optimiser|train|training|trainer|tx)_?(state)s?$")
-_STEPS = regex(r"step|count|opt|state|epoch")
 
 
-def scalar_leaf(site: Site, place: Place) -> tuple[str, bool] | None:
-    """A scalar in the tree that an expression is, in words, and whether the text proves it."""
+def scalar_leaf(site: Site, place: Place) -> str | None:
+    """A scalar in the tree that an expression is, also as callers pass it, in words."""
     value = site.program.evaluator.value(place)
-    found = next(iter(_in_value(site, value, 0)), None)
-    if found is not None:
-        return found, True
-    for one in _given(site, value):
-        found = next(iter(_in_value(site, one, 0)), None)
-        if found is not None:
-            return found, True
-    name = _last(place.node)
-    if _NAMED.match(name) and not _written_out(value):
-        return f"`{name}` counts its steps in a scalar", False
+    for one in (value, *_passed_by_callers(site, value)):
+        scalar = of_value(site, one)
+        if scalar is not None:
+            return scalar
     return None
-
-
-def _written_out(value: Value) -> bool:
-    """Whether it is a dict in sight, none of whose keys is of steps or of an optimizer."""
-    return all(
-        isinstance(one, Table) and not one.open and not any(_STEPS.search(str(key)) for key, _ in one.entries)
-        for one in options(value)
-    )
 
 
 def of_value(site: Site, value: Value) -> str | None:
@@ -68,8 +50,8 @@ def of_value(site: Site, value: Value) -> str | None:
     return next(iter(_in_value(site, value, 0)), None)
 
 
-def _given(site: Site, value: Value) -> Iterator[Value]:
-    """What callers give for parameters."""
+def _passed_by_callers(site: Site, value: Value) -> Iterator[Value]:
+    """The arguments that callers pass for a parameter."""
     for option in options(value):
         if isinstance(option, Parameter):
             yield from options(site.program.followed(option))
@@ -144,9 +126,3 @@ def _counts(site: Site, value: Value, depth: int) -> bool:
                 if any(_counts(site, each, depth + 1) for each in inner):
                     return True
     return False
-
-
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return str(node.slice.value)
-    return last_name(node)

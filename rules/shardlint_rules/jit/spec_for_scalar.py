@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS
@@ -27,38 +26,42 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.jit._scalar_leaves import of_value, scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 
-_GIVEN = {
+_ARGUMENTS = {
     "jax.device_put": ("x", "device"),
     "jax.lax.with_sharding_constraint": ("x", "shardings"),
     "equinox.filter_shard": ("x", "device_or_shardings"),
 }
 _LEAVES = ("jax.tree.leaves", "jax.tree.flatten")
-# Who asks for one of these knows of scalars.
+# Code that reads one of these handles scalars.
 _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
 
 
 class SpecForScalar(Rule):
-    """A tree that holds scalars is given one spec with an entry.
+    """A tree that contains a scalar gets one spec with an axis.
 
-    ## What it does
-    Reports `device_put`, `with_sharding_constraint` and `eqx.filter_shard` that give every leaf of a state the same
-    `PartitionSpec` with an axis, as a whole, or leaf by leaf in `tree.map` or a loop; and one such sharding for the
-    whole result of a `jit`. The state has a scalar: the step of a train state, the step count of an optimizer, a
-    field or entry that is one. It is quiet where the code asks for the rank or shape of the leaf.
+    jax raises `ValueError: ... is only valid for values of rank at least 1, but was applied to a value of rank 0`, for
+    example with the first optimizer that counts its steps: `optax.adam`, but not `optax.sgd`.
 
-    ## Why it hurts
-    `ValueError: ... is only valid for values of rank at least 1, but was applied to a value of rank 0`. It is raised
-    with the first optimizer that counts its steps: `optax.adam`, and not `optax.sgd`.
+    ## Reports
+    - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with one such sharding for a tree with a
+      scalar leaf, directly, in `tree.map`, or in a loop over the leaves.
+    - proven: one such sharding as `out_shardings` of a `jit` whose result contains a scalar.
 
-    ## Evidence
-    The proof runs it. A tree that is only called `opt_state` or `train_state` gives a possible finding.
+    ## Write instead
+    `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
+
+    ## Limits
+    Not reported if the code reads the rank or shape of the leaf.
     """
 
     code = "SL229"
     name = "spec-for-scalar"
     harm = Harm.CRASH
     assumes = True
-    triggers = (Calls(*_GIVEN), Calls(*JITS, file_says=("out_shardings",), function_says=("out_shardings",)))
+    triggers = (
+        Calls(*_ARGUMENTS),
+        Calls(*JITS, file_says=("out_shardings",), function_says=("out_shardings",)),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -66,7 +69,7 @@ class SpecForScalar(Rule):
         if site.api in JITS:
             yield from self._result(site)
             return
-        array, sharding = (site.argument(name) for name in _GIVEN[site.api])
+        array, sharding = (site.argument(name) for name in _ARGUMENTS[site.api])
         if sharding is None:
             return
         trees = (
@@ -76,18 +79,18 @@ class SpecForScalar(Rule):
             if array is not None
             else []
         )
-        if not trees or not _asks(site, sharding):
+        if not trees or not _names_an_axis(site, sharding):
             return
         for tree in trees:
-            found = scalar_leaf(site, tree)
-            if found is not None:
-                yield self._finding(site, sharding, tree.text(), *found)
+            scalar = scalar_leaf(site, tree)
+            if scalar is not None:
+                yield self._finding(site, sharding, tree.text(), scalar)
                 return
 
     def _result(self, site: Site) -> Iterator[Finding]:
         """`jit(init, out_shardings=sharding)` of a function that gives a scalar among others."""
         sharding = site.argument("out_shardings")
-        if sharding is None or not _asks(site, sharding):
+        if sharding is None or not _names_an_axis(site, sharding):
             return
         function = site.argument("fun")
         value = (
@@ -104,22 +107,20 @@ class SpecForScalar(Rule):
         result = site.program.evaluator.calls.returned(value, lambda: given)
         scalar = of_value(site, result)
         if scalar is not None:
-            yield self._finding(site, sharding, getattr(value.node, "name", "the function"), scalar, True)
+            yield self._finding(site, sharding, f"{getattr(value.node, 'name', 'lambda')}(...)", scalar)
 
-    def _finding(self, site: Site, sharding: ast.expr, tree: str, scalar: str, proven: bool) -> Finding:
+    def _finding(self, site: Site, sharding: ast.expr, tree: str, scalar: str) -> Finding:
         tree = " ".join(tree.split())
         return site.finding(
             sharding,
-            f"On {site.release('jax')} this raises ValueError for what has no dimension in `{tree}`: {scalar}.",
+            f"This spec raises ValueError: `{tree}` contains a scalar.",
             label="one spec for arrays and scalars",
-            help="give scalars PartitionSpec(): choose by `leaf.ndim`",
-            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
-            form="" if proven else "named",
-            why=scalar,
+            help="use PartitionSpec() for scalars: choose by leaf.ndim",
+            why=f"{scalar}, and a spec with an axis needs rank 1",
         )
 
 
-def _asks(site: Site, sharding: ast.expr) -> bool:
+def _names_an_axis(site: Site, sharding: ast.expr) -> bool:
     """Whether an argument is one sharding for all leaves, with an entry that names an axis or may."""
     found = options(site.value(sharding))
     if len(found) != 1 or isinstance(found[0], Items | Table | Leaves):
@@ -163,7 +164,7 @@ def _trees(site: Site, array: ast.expr) -> list[Place]:
         return []
     if origin.kind != "param" or function is None or origin.scope is not function:
         return [Place(site.file, array)]
-    if _asked(site, function):
+    if _reads_ranks(site, function):
         return []
     mapped = list(_mapped(site, function, origin.name))
     return mapped or ([Place(site.file, array)] if function.kind == "function" else [])
@@ -182,12 +183,12 @@ def _mapped(site: Site, function: Scope, name: str) -> Iterator[Place]:
             yield from trees[index : index + 1] if index >= 0 else ()
 
 
-def _asked(site: Site, function: Scope) -> bool:
-    """Whether a function asks about ranks."""
-    return site.file.remembered("asks about ranks", function.node, lambda: _speaks_of_ranks(function.node))
+def _reads_ranks(site: Site, function: Scope) -> bool:
+    """True if a function reads the rank or shape of an array."""
+    return site.file.remembered("reads ranks", function.node, lambda: _mentions_rank(function.node))
 
 
-def _speaks_of_ranks(node: ast.AST) -> bool:
+def _mentions_rank(node: ast.AST) -> bool:
     return any(
         (isinstance(part, ast.Attribute) and part.attr in _RANK)
         or (isinstance(part, ast.Name) and part.id in _RANK)
