@@ -1,4 +1,4 @@
-"""Copies to the default device in functions and classes that were given a sharding for them."""
+"""Arrays that functions and classes put on the default device, though they take a sharding or mesh. For SL231."""
 
 from __future__ import annotations
 
@@ -12,109 +12,102 @@ from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.leaf import given_in_sight
 
-
-def unplaced(site: Site, function: ast.AST) -> Iterator[ast.Call]:
-    """The calls of `jax.device_put` that do not say where, in a function with all inside it, or in a class."""
-    for call in walk(function):
-        if (
-            isinstance(call, ast.Call)
-            and last_name(call.func) == "device_put"
-            and len(call.args) == 1
-            and not isinstance(call.args[0], ast.Starred)
-            and not call.keywords
-            and all(
-                isinstance(one, Api) and one.name == "jax.device_put"
-                for one in options(site.value(call.func))
-            )
-        ):
-            yield call
+_CONVERSIONS = ("jax.numpy.asarray", "jax.numpy.array")
+_CREATIONS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
+_PLACING_KEYWORDS = ("device", "sharding", "out_sharding", None)
+_CONTAINERS = (ast.Tuple, ast.List, ast.Dict, ast.ListComp, ast.DictComp)
+_DEPTH = 3
 
 
-def converted(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
-    """The `jnp.asarray` of what a function is given, on the way to what it returns."""
-    for statement in walk(function):
-        if not isinstance(statement, ast.Return) or statement.value is None:
-            continue
-        for call in walk(statement.value):
+def unplaced_puts(site: Site, owner: ast.AST) -> Iterator[ast.Call]:
+    """The calls of `jax.device_put` without a sharding in a function or class."""
+    for call in walk(owner):
+        if isinstance(call, ast.Call) and len(call.args) == 1 and not isinstance(call.args[0], ast.Starred):
             if (
-                not isinstance(call, ast.Call)
-                or last_name(call.func) not in ("asarray", "array")
-                or not call.args
+                last_name(call.func) == "device_put"
+                and not call.keywords
+                and _calls(site, call, "jax.device_put")
             ):
-                continue
-            if any(one.arg in (*_WHERE, None) for one in call.keywords):
-                continue
-            if all(isinstance(one, Api) and one.name in _CONVERTED for one in options(site.value(call.func))):
-                if site.program.region(site.file, call).traced not in ("always", "sometimes"):
+                yield call
+
+
+def returned_conversion(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
+    """The `jnp.asarray(x)` in what a host function returns."""
+    for value in _returned(function):
+        for call in walk(value):
+            if isinstance(call, ast.Call) and last_name(call.func) in ("asarray", "array"):
+                if _is_unplaced_on_host(site, call, *_CONVERSIONS):
                     return call
     return None
 
 
-_CONVERTED = ("jax.numpy.asarray", "jax.numpy.array")
-_MADE = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
-_WHERE = ("device", "sharding", "out_sharding")
+def created_arrays(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Call]:
+    """The arrays that a host function creates on the default device and returns, also in a container."""
+    for value in _returned(function):
+        for call in _result_calls(function, value):
+            if last_name(call.func) in ("zeros", "ones", "full", "empty") and call.args:
+                shape = call.args[0]
+                sized = not isinstance(shape, ast.List | ast.Constant)
+                if sized and not (isinstance(shape, ast.Tuple) and len(shape.elts) < 2):
+                    if _is_unplaced_on_host(site, call, *_CREATIONS):
+                        yield call
 
 
-def made_here(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.Call | None:
-    """An array that a host function makes on the default device and gives to its callers as it is."""
+def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.expr]:
     for statement in walk(function):
-        if not isinstance(statement, ast.Return) or statement.value is None:
-            continue
-        for call in _given_back(site, function, statement.value):
-            found = options(site.value(call.func))
-            sized = bool(call.args) and not isinstance(call.args[0], ast.Tuple | ast.List | ast.Constant)
-            shaped = sized or (isinstance(call.args[0], ast.Tuple) and len(call.args[0].elts) > 1)
-            if (
-                all(isinstance(one, Api) and one.name in _MADE for one in found)
-                and shaped
-                and not any(one.arg in (*_WHERE, None) for one in call.keywords)
-                and site.program.region(site.file, call).traced not in ("always", "sometimes")
-            ):
-                return call
-    return None
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            yield statement.value
 
 
-def _given_back(site: Site, function: ast.AST, node: ast.expr) -> Iterator[ast.Call]:
-    """The calls whose results are, or are parts of, what is returned."""
-    match node:
-        case ast.Call() if last_name(node.func) in ("zeros", "ones", "full", "empty") and node.args:
-            yield node
-        case ast.Call(func=ast.Name(id=name)) if name[:1].isupper():
-            for part in (*node.args, *(one.value for one in node.keywords)):
-                yield from _given_back(site, function, part)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            for part in parts:
-                yield from _given_back(site, function, part)
-        case ast.Dict(values=parts):
-            for part in parts:
-                yield from _given_back(site, function, part)
-        case ast.ListComp(elt=part) | ast.DictComp(value=part):
-            yield from _given_back(site, function, part)
-        case ast.Name(id=name):
-            bound = [
-                one.value
-                for one in walk(function)
-                if isinstance(one, ast.Assign)
-                and any(isinstance(target, ast.Name) and target.id == name for target in one.targets)
-            ]
-            if len(bound) == 1 and not isinstance(bound[0], ast.Name):
-                yield from _given_back(site, function, bound[0])
+def _result_calls(function: ast.AST, node: ast.expr, depth: int = 0) -> Iterator[ast.Call]:
+    """The calls whose results are a returned value or its parts, through one name."""
+    if isinstance(node, ast.Name):
+        values = [
+            one.value
+            for one in walk(function)
+            if isinstance(one, ast.Assign)
+            and [getattr(target, "id", "") for target in one.targets] == [node.id]
+        ]
+        node = values[0] if len(values) == 1 else node
+    constructor = isinstance(node, ast.Call) and last_name(node.func)[:1].isupper()
+    if isinstance(node, ast.Call) and not constructor:
+        yield node
+    elif constructor or isinstance(node, _CONTAINERS):
+        for part in ast.iter_child_nodes(node):
+            part = part.value if isinstance(part, ast.keyword) else part
+            if isinstance(part, ast.expr) and depth < _DEPTH:
+                yield from _result_calls(function, part, depth + 1)
 
 
-def given_a_mesh(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    """Whether a call in sight gives a parameter something that is called a mesh."""
+def _is_unplaced_on_host(site: Site, call: ast.Call, *names: str) -> bool:
+    """True for a call of one of these in host code without a device or sharding."""
+    if (
+        not call.args
+        or any(one.arg in _PLACING_KEYWORDS for one in call.keywords)
+        or not _calls(site, call, *names)
+    ):
+        return False
+    return site.program.region(site.file, call).traced not in ("always", "sometimes")
+
+
+def _calls(site: Site, call: ast.Call, *names: str) -> bool:
+    return all(isinstance(one, Api) and one.name in names for one in options(site.value(call.func)))
+
+
+def gets_mesh_from_callers(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """True if a call passes something called a mesh for a parameter."""
     calls = given_in_sight(site.program, site.file, function, name)
     return any("mesh" in given.text().lower() for _, _, given in calls)
 
 
-def kept_unread(
+def class_with_unread_attribute(
     site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
 ) -> ast.ClassDef | None:
-    """The class whose `__init__` keeps a parameter in an attribute that nothing reads."""
+    """The class whose `__init__` stores a parameter in an attribute that nothing reads."""
     owner = site.file.parent(function)
     if not isinstance(owner, ast.ClassDef) or function.name != "__init__":
         return None
-    kept = [
+    stored = [
         target.attr
         for one in walk(function)
         if isinstance(one, ast.Assign | ast.AnnAssign)
@@ -125,13 +118,12 @@ def kept_unread(
         and isinstance(target.value, ast.Name)
         and target.value.id == "self"
     ]
-    if len(kept) != 1:
+    if len(stored) != 1:
         return None
-    says = re.compile(rf"\.{kept[0]}\b|[\"']{kept[0]}[\"']|\b(?:vars|__dict__|__getattr__)\b")
-    for file in site.program.project.holding(site.file.path, (kept[0],)):
+    mentions = re.compile(rf"\.{stored[0]}\b|[\"']{stored[0]}[\"']|\b(?:vars|__dict__|__getattr__)\b")
+    for file in site.program.project.holding(site.file.path, (stored[0],)):
         if file is None:
             return None
-        told = len(says.findall(file.source.text))
-        if told > (file is site.file):
+        if len(mentions.findall(file.source.text)) > (file is site.file):
             return None
     return owner

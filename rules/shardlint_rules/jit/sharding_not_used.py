@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import (
@@ -20,9 +21,13 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint.syntax.nodes import defaults, walk
-from shardlint_rules.jit._axis_unread import AXES, over_an_axis, reads_it
-from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
-from shardlint_rules.jit._unplaced import converted, given_a_mesh, kept_unread, made_here, unplaced
+from shardlint_rules.jit._unplaced import (
+    class_with_unread_attribute,
+    created_arrays,
+    gets_mesh_from_callers,
+    returned_conversion,
+    unplaced_puts,
+)
 
 _SHARDINGS = (
     "sharding",
@@ -35,19 +40,8 @@ _SHARDINGS = (
 _OF_BATCHES = ("batch_sharding", "data_sharding", "input_sharding")
 _SPECS = ("mesh", "specs", "pspec", "pspecs", "partition_spec", "partition_specs")
 _RULES = ("rules", "axis_rules", "logical_axis_rules", "partition_rules", "axis_mapping")
-
-# What loads arrays, by name; and what gives arrays of numpy.
-_LOADING = (
-    "from_bytes",
-    "from_state_dict",
-    "load",
-    "load_checkpoint",
-    "loads",
-    "msgpack_restore",
-    "restore",
-    "restore_checkpoint",
-)
-_HOST = (
+# These return numpy arrays.
+_HOST_LOADERS = (
     "flax.serialization.from_bytes",
     "flax.serialization.msgpack_restore",
     "numpy.load",
@@ -57,196 +51,96 @@ _HOST = (
 
 
 class ShardingNotUsed(Rule):
-    """A function takes a mesh, shardings or rules, and does nothing with them.
+    """A function takes a mesh, shardings or rules and never reads them.
 
-    ## What it does
-    Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
-    calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
-    never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
-    place in a function that never reads its `sharding`, `jnp.asarray(x)` that is returned by one, an array made and
-    returned in a function that is given a `mesh` and never reads it, or in a class that keeps one and never reads it,
-    and an `axis_name` that a function which maps or reduces never reads. And a call of
-    jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
-    another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
-    of the project (possible).
+    Its caller believes that the arrays are placed. They stay on the default device or replicated, and nothing raises.
 
-    ## Why it hurts
-    Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
-    every device, and nothing is raised.
+    ## Reports
+    - proven: a parameter such as `mesh`, `shardings`, `specs` or `rules` that is never read, if the function calls
+      another one that takes a parameter of the same name, with None as default, and does not pass it.
+    - proven: a `sharding` that is never read in a function that returns what `numpy.load`, `pickle.load` or
+      `flax.serialization` loads.
+    - `unplaced` (likely): a `sharding` that is never read, also one stored in an attribute, next to
+      `jax.device_put(x)` without a sharding or a returned `jnp.asarray(x)`.
+    - `created` (likely): a `mesh` that is never read, though a caller passes one, in a function that returns
+      `jnp.zeros(shape)` or the like.
 
-    ## Evidence
-    The proof shows the weights on one device. Left alone: functions without a body, methods that stand for those of a
-    base class, functions that are handed on as values (a caller decides what they take), `del sharding`, names with
-    an underscore, and whatever hands its parameters on by `locals()`.
+    ## Write instead
+    Pass the parameter on, or place the arrays with it.
+
+    ## Limits
+    Not reported: functions without a body, overrides of a method of a base class, functions that are passed as values,
+    `del sharding`, and functions that read `locals()`.
     """
 
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    likely = ("unplaced", "made", "converted", "axis")
-    triggers = (
-        Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED, *AXES))),
-    )
+    likely = ("unplaced", "created")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "unplaced": "The sharding parameter is meant for these arrays.",
+        "created": "No caller places the returned arrays.",
+    }
+    triggers = (Takes(*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a parameter."""
+        """At most one finding for a parameter."""
         parameter = site.syntax
         scope = _function_of(site.file, parameter)
         if not isinstance(parameter, ast.arg) or scope is None:
             return
-        if parameter.arg in PASSED:
-            yield from self._literal(site, scope, parameter.arg)
-        if parameter.arg in FORWARDED and site.wants("left-out"):
-            yield from self._left_out(site, scope, parameter.arg)
-        if parameter.arg in AXES and site.wants("axis"):
-            yield from self._axis(site, scope, parameter)
-        if parameter.arg not in (*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES):
-            return
-        name = parameter.arg
-        if name in (*_SHARDINGS, *_OF_BATCHES) and site.wants("unplaced"):
-            yield from self._unplaced(site, scope, name)
-        if _read(site, scope, name):
-            return
-        for call in site.file.walked(scope).calls:
-            taking = _takes(site, call, name)
-            if taking is not None:
-                yield site.finding(
-                    call,
-                    f"`{scope.name}` takes `{name}` and never reads it: what {taking} makes is placed as without one.",
-                    label=f"`{taking}` takes `{name}`, with a default of None, and is not given it",
-                    help=f"hand it on: {name}={name}",
-                )
-                return
-        if name == "mesh" and site.wants("made"):
-            yield from self._made(site, scope)
-        if name not in _SHARDINGS or _stands_for_another(site, scope):
-            return
-        whole = converted(site, scope.node) if site.wants("converted") else None  # type: ignore[arg-type]
-        if whole is not None and not site.program.project.is_test(site.file.path):
-            yield site.finding(
-                whole,
-                f"`{scope.name}` takes `{name}`, and this puts all of what it is given on the default device.",
-                label=f"`{name}` is never read",
-                help=f"place it: jax.device_put(..., {name})",
-                certainty=Certainty.POSSIBLE,
-                form="converted",
-                why=f"`{name}` is a parameter, and the function returns what it makes an array of",
-            )
-            return
-        making = next((call for call in site.file.walked(scope).calls if _loads(call)), None)
-        if making is not None and _result(site, making):
-            host = all(isinstance(one, Api) and one.name in _HOST for one in options(site.value(making.func)))
-            yield site.finding(
-                making,
-                f"`{scope.name}` takes `{name}`, and what this gives is placed as without it.",
-                label=f"`{name}` is never read",
-                help=f"place it: jax.device_put(..., {name})",
-                certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
-                form="" if host else "never-read",
-                why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
-            )
-
-    def _axis(self, site: Site, scope: Scope, parameter: ast.arg) -> Iterator[Finding]:
-        """The name of an axis that a function which maps or reduces takes, and never reads."""
         node, name = scope.node, parameter.arg
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        doing = over_an_axis(node)
-        if doing is None or reads_it(node, name) or site.program.project.is_test(site.file.path):
-            return
-        if not _stands_for_another(site, scope):
-            yield site.finding(
-                parameter,
-                f"`{node.name}` takes the name of an axis, and {doing} without it: a collective over that axis finds "
-                "nothing that binds it, or nothing is reduced over it.",
-                label=f"`{name}` is never read",
-                help=f"hand it on, or take no `{name}`",
-                certainty=Certainty.POSSIBLE,
-                form="axis",
-                why=f"nothing in `{node.name}` reads it",
-            )
-
-    def _made(self, site: Site, scope: Scope) -> Iterator[Finding]:
-        """Arrays that are made on one device in a function that takes a mesh and never reads it."""
-        node = scope.node
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if site.program.project.is_test(site.file.path) or _stands_for_another(site, scope):
-            return
-        made = made_here(site, node)
-        if made is not None and given_a_mesh(site, node, "mesh"):
-            yield site.finding(
-                made,
-                f"`{node.name}` takes a mesh, and this lies whole on one device (on every device under jax.set_mesh).",
-                label="`mesh` is never read",
-                help="say where it goes: device=NamedSharding(mesh, ...)",
-                certainty=Certainty.POSSIBLE,
-                form="made",
-                why="a caller gives it a mesh, and nothing reads that",
-            )
-
-    def _unplaced(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
-        """A `device_put` without a place, where nothing is done with the sharding, or nothing but keeping it."""
-        node = scope.node
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        kept = kept_unread(site, node, name)
-        if site.program.project.is_test(site.file.path) or (
-            kept is None and (_read(site, scope, name) or _stands_for_another(site, scope))
-        ):
-            return
-        for call in unplaced(site, kept or node):
-            yield site.finding(
-                call,
-                f"`{kept.name if kept else node.name}` takes `{name}`, and this puts arrays without it: they stay "
-                "where they are, and what numpy has goes to one device.",
-                label=f"`{name}` is not given here",
-                help=f"place it: jax.device_put(..., {name})",
-                certainty=Certainty.POSSIBLE,
-                form="unplaced",
-                why=f"nothing reads what `{name}` is kept in" if kept else f"nothing reads `{name}`",
-            )
-            return
-
-    def _left_out(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
-        """A call is not given what another of the same function is given."""
-        node = scope.node
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        unread = not _reads(node, name)
+        if unread:
+            for call in site.file.walked(scope).calls:
+                callee = _takes(site, call, name)
+                if callee is not None:
+                    yield site.finding(
+                        call,
+                        f"`{scope.name}` ignores its `{name}`: `{last_name(call.func)}` runs without it.",
+                        why=f"`{callee}` takes `{name}` too, with None as its default",
+                        help=f"pass {name}={name}",
+                    )
+                    return
+        overrides = _signature_is_fixed(site, scope)
+        if unread and not overrides and name in _SHARDINGS:
+            load = next((one for one in site.file.walked(scope).calls if _returns_loaded(site, one)), None)
+            if load is not None:
+                yield self._ignored(site, load, node.name, name, Certainty.PROVEN, "")
+                return
         if site.program.project.is_test(site.file.path):
             return
-        found = left_out(site, node, name, lambda call: _takes(site, call, name))
-        if found is not None:
-            given, call, taking = found
-            yield site.finding(
-                call.func,
-                f"`{node.name}` is given `{name}` and hands it on at line {given.lineno}: what {taking} does here is "
-                "done as without it.",
-                label=f"`{taking}` takes `{name}` too, and is not given it",
-                help=f"hand it on: {name}={name}",
-                certainty=Certainty.POSSIBLE,
-                form="left-out",
-                why=f"`{name}` is a parameter of the function around it, and given to another call",
-            )
+        if name == "mesh" and unread and not overrides:
+            created = next(created_arrays(site, node), None)
+            if created is not None and gets_mesh_from_callers(site, node, name):
+                yield self._ignored(site, created, node.name, name, Certainty.POSSIBLE, "created")
+        elif name in (*_SHARDINGS, *_OF_BATCHES):
+            owner = class_with_unread_attribute(site, node, name)
+            if owner is not None or (unread and not overrides):
+                put = next(unplaced_puts(site, owner or node), None)
+                if put is None and owner is None and name in _SHARDINGS:
+                    put = returned_conversion(site, node)
+                if put is not None:
+                    yield self._ignored(site, put, (owner or node).name, name, Certainty.POSSIBLE, "unplaced")
 
-    def _literal(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
-        """A call of jax is given a literal where its function has a parameter for it."""
-        node = scope.node
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if site.program.project.is_test(site.file.path):
-            return
-        given = literal(site, node, name)
-        if given is not None:
-            yield site.finding(
-                given,
-                f"This is {site.text(given)} whatever `{name}` the caller of `{node.name}` gives.",
-                label=f"`{node.name}` takes `{name}` for this",
-                help=f"hand it on: {name}",
-                certainty=Certainty.POSSIBLE,
-                form="literal",
-                why=f"`{name}` is a parameter of the function around it",
-            )
+    def _ignored(
+        self, site: Site, array: ast.Call, owner: str, name: str, certainty: Certainty, form: str
+    ) -> Finding:
+        sharding = f"NamedSharding({name}, ...)" if name == "mesh" else name
+        return site.finding(
+            array,
+            f"`{owner}` ignores its `{name}`: this array stays on the default device.",
+            why=f"nothing reads `{name}`",
+            help=f"place it: jax.device_put(..., {sharding})",
+            certainty=certainty,
+            form=form,
+        )
 
 
 def _function_of(file: FileFacts, parameter: ast.AST) -> Scope | None:
-    """The function that takes a parameter, where it has a body that does something."""
+    """The function that takes a parameter, if its body does something."""
     arguments = file.parent(parameter)
     node = file.parent(arguments) if isinstance(arguments, ast.arguments) else arguments
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -257,16 +151,14 @@ def _function_of(file: FileFacts, parameter: ast.AST) -> Scope | None:
     return file.scope(node) if any(not isinstance(one, ast.Pass | ast.Raise) for one in body) else None
 
 
-def _read(site: Site, scope: Scope, name: str) -> bool:
-    """Whether a function mentions its parameter in any way, or may read all it has."""
-    node = scope.node
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+def _reads(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """True if a function mentions its parameter, or may read all its locals."""
     words = walk(ast.Module(node.body, []))
     return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
 
 
 def _takes(site: Site, call: ast.Call, name: str) -> str | None:
-    """What is called, if it takes a parameter of this name that is None by default, and is not given it."""
+    """The name of the called function if it takes this parameter, with None as default, and does not get it."""
     arguments = site.program.evaluator.arguments(Place(site.file, call))
     if arguments.open_positional or arguments.open_keywords or name in arguments.keywords:
         return None
@@ -277,7 +169,7 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     if definition is None:
         return None
     parameters, node = definition
-    if not parameters.fits(arguments) or _given(parameters, arguments, name):
+    if not parameters.fits(arguments) or _passes(parameters, arguments, name):
         return None
     return node.name if isinstance(_default(node, name), ast.Constant) else None
 
@@ -297,7 +189,7 @@ def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] 
     return (parameters.without_first() if value.bound else parameters), value.node
 
 
-def _given(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
+def _passes(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
     if name in parameters.positional:
         return parameters.positional.index(name) < len(arguments.positional)
     return name not in parameters.keyword_only
@@ -309,8 +201,8 @@ def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     return found if isinstance(found, ast.Constant) and found.value is None else None
 
 
-def _stands_for_another(site: Site, scope: Scope) -> bool:
-    """Whether others decide what a function takes: one handed on as a value, or a method of a class with bases."""
+def _signature_is_fixed(site: Site, scope: Scope) -> bool:
+    """True if others decide what a function takes: one passed as a value, or a method of a class with bases."""
     if scope.parent is not None and scope.parent.kind == "class":
         bases = getattr(scope.parent.node, "bases", [])
         if any(site.text(base) not in ("object", "nn.Module", "nnx.Module", "eqx.Module") for base in bases):
@@ -325,15 +217,16 @@ def _stands_for_another(site: Site, scope: Scope) -> bool:
     )
 
 
-def _loads(call: ast.Call) -> bool:
-    """Whether a call loads arrays, by its name."""
-    func = call.func
-    name = last_name(func)
-    return name in _LOADING or name.startswith(("load_", "restore_", "read_"))
+def _returns_loaded(site: Site, call: ast.Call) -> bool:
+    """True for a call that loads numpy arrays which the function returns."""
+    found = options(site.value(call.func))
+    return all(isinstance(one, Api) and one.name in _HOST_LOADERS for one in found) and _is_returned(
+        site, call
+    )
 
 
-def _result(site: Site, call: ast.Call) -> bool:
-    """Whether what a call gives is, or is part of, what its function returns: itself or under a name."""
+def _is_returned(site: Site, call: ast.Call) -> bool:
+    """True if the function returns the result of a call, itself or by its name."""
     node: ast.AST | None = call
     while node is not None and not isinstance(node, ast.stmt):
         node = site.file.parent(node)
