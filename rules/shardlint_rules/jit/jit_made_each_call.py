@@ -11,7 +11,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._makers import CALLING_MAKERS, remade
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.repeated import (
     Loop,
@@ -26,9 +25,9 @@ from shardlint_rules.jit.repeated import (
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
-# Decorators of a module's own functions, and what is imported, are run once.
+# Decorators of functions of a module, and imports, run once.
 _INSIDE = (on_lines(r"(?!from |import |@)", "jit", "pmap"), "jit as ", "pmap as ")
-# What these give is another function at each call; a partial of the same is no better.
+# Each call of these returns a new function object.
 _TRANSFORMS = (
     "functools.partial",
     "jax.grad",
@@ -39,13 +38,13 @@ _TRANSFORMS = (
     "jax.hessian",
     "jax.checkpoint",
 )
-# What a program does once, by name: there one compilation more is no matter.
+# Names of functions that run once: there one more compilation does not matter.
 _ONCE = regex(
     r"(?i)(?:^|_)(?:init\w*|set_?up|main|test|build|create|make|load|restore|save|run|train|fit|bench\w*|example|demo|"
     r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
     r"check|verify|validate)(?:_|$)|^Make"
 )
-# What a program does again and again, by name: one step of it.
+# Names of functions that run at each step.
 _STEPS = regex(
     r"^_*(?:(?:(?:train|eval|update|optimi[sz]er|one)_)?(?:step|update)(?:_(?:params|state|weights|model))?"
     r"|act|(?:get|select|sample|choose)_actions?|(?:train|test|eval|predict|update)_on_batch)$"
@@ -53,125 +52,96 @@ _STEPS = regex(
 
 
 class JitMadeEachCall(Rule):
-    """A jitted function is made anew each time it is needed.
+    """A jitted function is created anew each time it is called.
 
-    ## What it does
-    Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
-    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop, also by the
-    class that its class inherits from. One that is called where it is made, in a function that is not named like what
-    runs once (`init`, `train`), is likely, and so is one in a function that is named like a step (`update_params`,
-    `train_step`). So is a call, in a loop, of a function that makes a jitted function, for the
-    same in each turn: `make_update(config)(state, batch)`.
+    jax caches compiled programs by function object. A new object is traced and compiled again: a step of milliseconds
+    takes seconds, on every device and process.
 
-    ## Why it hurts
-    Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
-    again: a step of milliseconds takes seconds, on every device and process.
+    ## Reports
+    All are about `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another
+    transform (`jax.jit(jax.grad(f))`), created and called in the same place.
+    - `in-a-loop` (likely): in a loop, or in a function that is called in a loop.
+    - `each-call` (likely): in a function whose name does not say that it runs once (`init`, `train`, `make_*`).
+    - `each-step` (likely): in a function with the name of a step (`update_params`, `train_step`).
+    - `closure` (possible): in a function that is called in a loop, if the jitted function reads its variables.
 
-    ## Use instead
-    Make it once: above the loop, at module level or in `__init__`, and give what it closes over as arguments.
+    ## Write instead
+    Create it once: above the loop, at module level or in `__init__`. Pass what it closes over as arguments.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: three calls compile three times for lambdas, nested functions, partials,
-    `jax.grad(f)`, `jax.vmap(f)` and bound methods; not for functions of a module. `eqx.filter_jit` keeps bound methods
-    of Modules and filtered transforms. Left alone: what is kept in an attribute or a table, what runs once, tests, and
-    functions that close over what the loop makes. A function defined above a
-    loop and jitted in each of its turns is traced once: it is the same function.
+    ## Limits
+    Not reported: functions that are cached in an attribute or table, tests, and functions that depend on what the
+    loop creates. `eqx.filter_jit` caches bound methods of Modules and filtered transforms.
     """
 
     code = "SL234"
     name = "jit-made-each-call"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop", "each-call", "each-step", "maker")
-    triggers = (
-        Calls(*_JAX, *_OTHERS, file_says=_INSIDE),
-        Uses(*_JAX, *_OTHERS, file_says=_INSIDE),
-        CALLING_MAKERS,
-    )
+    likely = ("in-a-loop", "each-call", "each-step")
+    triggers = (Calls(*_JAX, *_OTHERS, file_says=_INSIDE), Uses(*_JAX, *_OTHERS, file_says=_INSIDE))
     fixes = "none"
     bound = True
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a wrapper that is made and called again and again, or for a call of what makes it."""
-        if site.form == "line":
-            yield from self._by_a_maker(site)
-            return
+        """One finding for a jitted function that is created and called repeatedly."""
         scope = site.scope.function()
-        made, wrapped = _made(site)
-        if made is None or wrapped is None or is_test(site.file, site.syntax):
+        created, wrapped = _created(site)
+        if created is None or wrapped is None or is_test(site.file, site.syntax):
             return
         wrapped = _bound_here(site, wrapped)
-        what = _fresh(site, wrapped)
-        if not what or not _called_here(site, made) or _may_be_traced(site):
+        what = _new_object(site, wrapped)
+        if not what or not _called_here(site, created) or _may_be_traced(site):
             return
-        loop = loop_around(site.file, made)
+        loop = loop_around(site.file, created)
         if loop is not None and not _defined_outside(site, wrapped, loop):
-            stays = meant_once(site.file, made, loop)
-            if stays or (not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop)):
-                why = f"it is called in a loop at line {loop.lineno}"
-                yield self._finding(site, what, "each turn of the loop", why, "in-a-loop")
+            stays = meant_once(site.file, created, loop)
+            if stays or (
+                not once_only(site.file, created, loop) and not _reads_from_loop(site, created, wrapped, loop)
+            ):
+                why = f"the loop at line {loop.lineno} calls it"
+                yield self._finding(site, what, "in each iteration", why, "in-a-loop")
             return
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
         call = called_in_a_loop(site.program, site.file, scope.node)
-        closes = call is not None and _closes_over(site, made, wrapped)
-        if call is not None and not (closes and _a_step(site, made, scope.name)):
-            why = f"it is called in a loop at {site.where(call)}"
-            yield self._finding(
-                site, what, f"each call of `{scope.name}`", why, "closure" if closes else "in-a-loop"
-            )
-        elif _a_step(site, made, scope.name):
-            why = f"by its name `{scope.name}` is a step, which runs again and again"
-            if call is not None:
-                why = f"`{scope.name}` is called in a loop at {site.where(call)}, and is a step by its name"
-            yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-step")
-        elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
-            why = f"by its name `{scope.name}` does not run only once, and the function uses nothing that is made in it"
-            yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
-
-    def _by_a_maker(self, site: Site) -> Iterator[Finding]:
-        """A function of the project that makes a jitted function is called for it again and again."""
-        for one in remade(site) if site.wants("maker") else ():
-            if site.region.traced in ("always", "sometimes"):  # to tell that may take much of the project
-                return
-            yield site.finding(
-                one.call,
-                f"On {site.release('jax')} it is traced and compiled again each time: compiled programs are kept by "
-                "function object.",
-                label=f"each call makes {one.inner} anew",
-                help="call this once, outside of the loop, and keep what it gives",
-                certainty=Certainty.POSSIBLE,
-                form="maker",
-                why=one.why,
-            )
+        closes = call is not None and _closes_over(site, created, wrapped)
+        step = _is_step(site, created, scope.name)
+        looped = f"{site.where(call)} calls `{scope.name}` in a loop" if call is not None else ""
+        if call is not None and not (closes and step):
+            form, why = "closure" if closes else "in-a-loop", looped
+        elif step:
+            form, why = "each-step", looped or f"the name `{scope.name}` says that it runs at each step"
+        elif _called_often(site, created) and not _closes_over(site, wrapped, wrapped):
+            form, why = "each-call", f"nothing says that `{scope.name}` runs only once"
+        else:
+            return
+        yield self._finding(site, what, f"at each call of `{scope.name}`", why, form)
 
     def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
-        where = "outside of the loop" if "turn" in when else "at module level"
+        where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"On {site.release('jax')} it is traced and compiled again at {when}: compiled programs are kept by "
-            "function object.",
-            label=f"{what} is a new function {when}",
-            help=f"make it once, {where}, and give what changes as arguments",
+            f"{what[0].upper()}{what[1:]} is recompiled {when}: it is a new function object.",
+            help=f"create it once, {where}, and pass what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=why,
+            why=f"{why}; {site.release('jax')} caches compiled programs by function object",
         )
 
 
-def _made(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
-    """The expression or definition that the jitted function is, and what is jitted."""
+def _created(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
+    """The expression or definition of the jitted function, and the function that is jitted."""
     if site.decorated is not None:
         return site.decorated, site.decorated  # `@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`
     if site.form == "call" and site.arguments.positional:
         wrapped = site.arguments.positional[0].node
-        given = wrapped in site.call.args or site.file.parent(wrapped) in site.call.keywords
-        return (site.call, wrapped) if given else (None, None)  # a partial of jit may have it from elsewhere
+        direct = wrapped in site.call.args or site.file.parent(wrapped) in site.call.keywords
+        return (site.call, wrapped) if direct else (None, None)  # a partial of jit may pass another function
     return None, None
 
 
 def _bound_here(site: Site, node: ast.AST) -> ast.AST:
-    """The expression that a name of this function stands for, where that is a lambda, a partial or a transform."""
+    """The lambda, partial or transform that a local name is bound to; else the node."""
     here = site.scope.function()
     if not isinstance(node, ast.Name) or here is None:
         return node
@@ -179,12 +149,12 @@ def _bound_here(site: Site, node: ast.AST) -> ast.AST:
     value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
     loop = loop_around(site.file, node)
     if loop is not None and value is not None and loop not in site.file.ancestors(value):
-        return node  # made above the loop: the same in each turn
+        return node  # created above the loop
     return value if isinstance(value, ast.Lambda | ast.Call) else node
 
 
-def _fresh(site: Site, node: ast.AST) -> str:
-    """What is jitted, in words, if it is another object each time the place is passed."""
+def _new_object(site: Site, node: ast.AST) -> str:
+    """The jitted function in words, if it is a new object at each execution; else ""."""
     if node is site.decorated:
         return f"`{site.decorated.name}`" if site.decorated is not None and site.scope.function() else ""
     if isinstance(node, ast.Lambda):
@@ -210,7 +180,7 @@ def _fresh(site: Site, node: ast.AST) -> str:
 
 
 def _defined_outside(site: Site, node: ast.AST, loop: Loop) -> bool:
-    """Whether it is a function that was defined before a loop: jitted in each turn, it is still the same."""
+    """True for a function defined outside the loop: it is the same object in each iteration."""
     if not isinstance(node, ast.Name):
         return False
     found = [one for one in options(site.value(node)) if isinstance(one, Function)]
@@ -224,7 +194,7 @@ def _of_an_instance(node: ast.Attribute) -> bool:
 
 
 def _called_here(site: Site, made: ast.AST) -> bool:
-    """Whether the jitted function is called where it is made, and goes nowhere else."""
+    """True if the jitted function is called in the function that creates it, and used for nothing else."""
     if isinstance(made, ast.FunctionDef | ast.AsyncFunctionDef):
         home = site.file.home(made)
         uses = [
@@ -244,7 +214,7 @@ def _called_here(site: Site, made: ast.AST) -> bool:
 
 
 def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
-    """Whether a name is called in a scope itself: a function inside of it may outlive the call."""
+    """True if a name is called in the scope itself, not in a nested function."""
     parent = file.parent(use)
     return (
         isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
@@ -252,20 +222,20 @@ def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
 
 
 def _called_often(site: Site, made: ast.AST) -> bool:
-    """Whether a wrapper is called at once, with arguments, in a function that nothing says is called once."""
+    """True for a jit that is called at once, with arguments, in a function that may run often."""
     call = site.file.parent(made)
     if not isinstance(call, ast.Call) or call.func is not made or not (call.args or call.keywords):
         return False
     if site.program.project.is_test(site.file.path):
         return False
     around = _functions_around(site, made)
-    if not around or _kept(site, made) or any(_ONCE.search(one.name) for one in around):
+    if not around or _is_cached(site, made) or any(_ONCE.search(one.name) for one in around):
         return False
     return not _called_once(site, around[0])
 
 
 def _called_once(site: Site, function: ast.AST) -> bool:
-    """Whether one call of a function is all there is, at module level or in what runs once by its name."""
+    """True if the only call is at module level, or in a function that runs once by its name."""
     ends = site.program.flow.ends(site.file, function).found
     calls = [end for end in ends if end.kind == "called" and not end.wrappers]
     if len(ends) != 1 or len(calls) != 1 or loop_around(calls[0].place.file, calls[0].place.node) is not None:
@@ -280,17 +250,17 @@ def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.A
     ]
 
 
-def _a_step(site: Site, made: ast.AST, name: str) -> bool:
-    """Whether a function is a step by its name, and keeps nothing of what it makes."""
-    return _STEPS.search(name) is not None and site.wants("each-step") and not _kept(site, made)
+def _is_step(site: Site, made: ast.AST, name: str) -> bool:
+    """True for a function that is a step by its name and caches nothing."""
+    return _STEPS.search(name) is not None and site.wants("each-step") and not _is_cached(site, made)
 
 
-def _kept(site: Site, made: ast.AST) -> bool:
-    """Whether a function around keeps what it gives, or makes the wrapper the first time only."""
-    kept = any(
+def _is_cached(site: Site, made: ast.AST) -> bool:
+    """True if an enclosing function is cached, or creates the wrapper the first time only."""
+    cached = any(
         "cache" in site.text(each) for one in _functions_around(site, made) for each in one.decorator_list
     )
-    return kept or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
+    return cached or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
 
 
 def _may_be_traced(site: Site) -> bool:
@@ -317,13 +287,13 @@ def _read_by(site: Site, made: ast.AST, wrapped: ast.AST) -> set[str]:
     return names
 
 
-def _differs(site: Site, made: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
-    """Whether the function rests on what each turn of a loop makes."""
+def _reads_from_loop(site: Site, made: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
+    """True if the function reads a name that the loop binds."""
     return bool(_read_by(site, made, wrapped) & bound_in(loop, made))
 
 
 def _closes_over(site: Site, made: ast.AST, wrapped: ast.AST) -> bool:
-    """Whether the function rests on what each call of the function around it is given or makes."""
+    """True if the function reads a local name of the enclosing function."""
     scope = site.scope.function()
     if scope is None:
         return False

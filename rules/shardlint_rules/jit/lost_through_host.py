@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from copy import copy
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from shardlint.model.reach import assigned_once
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -15,7 +14,6 @@ from shardlint.model.values import (
     Function,
     Leaves,
     Place,
-    Unknown,
     Value,
     options,
 )
@@ -51,11 +49,7 @@ _SAME = (
     "where",
     "ascontiguousarray",
 )
-# What makes one host array of several.
-_JOINING = tuple(
-    f"numpy.{name}" for name in ("stack", "concatenate", "hstack", "vstack", "dstack", "column_stack")
-)
-# Names of functions that are there to bring the whole to one place.
+# Names of functions that are meant to gather.
 _GATHERS = regex(r"(?i)gather|unshard|to_host|(?:from|on|to)_one|single_device|replicate|collect")
 _DEPTH = 4
 
@@ -63,25 +57,21 @@ _DEPTH = 4
 class LostThroughHost(Rule):
     """A sharded array is copied to the host and back, and comes back on one device.
 
-    ## What it does
-    Reports `jnp.asarray(np.asarray(x))`, `jnp.array(jax.device_get(x).astype(dtype))`, `jax.device_put(np.array(x))`
-    and `jax.tree.map(jnp.asarray, jax.device_get(params))`, at once or with the copy kept under a name or in an
-    attribute in between, joined with others (`np.stack`) or computed with, where `x` is placed over a mesh, or is a
-    weight of an NNX model that flax places as it is made, and what comes back is not placed again.
+    A numpy array has no sharding. The result needs the memory of the full array on one device, and a step compiled
+    for sharded weights is compiled again for unsharded ones. Nothing raises.
 
-    ## Why it hurts
-    A numpy array knows nothing of devices: what is made of it lies whole on the first one. The weights need the memory
-    of the whole there, and the step that was compiled for sharded ones is compiled once more, for unsharded ones.
-    Nothing is raised.
+    ## Reports
+    - `placed` (likely): `jnp.asarray(np.asarray(x))`, `jnp.array(jax.device_get(x).astype(dtype))`,
+      `jax.device_put(np.array(x))` and `jax.tree.map(jnp.asarray, jax.device_get(params))` of an array that is
+      sharded over a mesh, also if a name or attribute stores the host copy.
 
-    ## Use instead
-    What jax does where the array is: `x.astype(dtype)`, `jnp.copy(x)`. For a copy that was kept on the host,
-    `jax.device_put(kept, shardings)`, with the shardings that the arrays had.
+    ## Write instead
+    What jax does on the devices: `x.astype(dtype)`, `jnp.copy(x)`. For a copy that was stored on the host,
+    `jax.device_put(copy, shardings)`.
 
-    ## Evidence
-    The proof shows the weights on one device. Left alone: functions that gather by their name, arrays that are placed
-    by what stands around the call, later, or by those who call the function, and arrays of which nothing tells that
-    they are spread.
+    ## Limits
+    Not reported: functions that gather by their name, arrays that the surrounding code or a caller places again, and
+    copies that are joined or computed with on the host.
     """
 
     code = "SL243"
@@ -89,6 +79,9 @@ class LostThroughHost(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("placed",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "placed": "The sharding splits the array, and no other code places it again."
+    }
     triggers = (
         Calls(*_BACK, file_says=_COPYING),
         Calls("jax.tree.map", file_says=tuple(f"map({name}" for name in _MAPPED)),
@@ -104,7 +97,7 @@ class LostThroughHost(Rule):
         if not site.call.args:
             return
         mapped = site.api == "jax.tree.map"
-        if mapped and (len(site.call.args) != 2 or not _goes_back(site, site.call.args[0])):
+        if mapped and (len(site.call.args) != 2 or not _converts_to_jax(site, site.call.args[0])):
             return
         if not mapped and (
             len(site.arguments.positional) > 2 or any(one in site.arguments.keywords for one in _WHERE)
@@ -122,30 +115,31 @@ class LostThroughHost(Rule):
             return
         if placed_by_callers(site):
             return
-        where = "the first device"
-        if site.api != "jax.device_put" and site.anywhere("set_mesh"):
-            where += ", under jax.set_mesh on every one"
+        replicated = site.api != "jax.device_put" and site.anywhere("set_mesh")
+        where = "one device (replicated under `jax.set_mesh`)" if replicated else "one device"
+        shown = site.shown(_root(site.call.args[1 if mapped else 0]))
         yield site.finding(
             site.call,
-            f"On {site.release('jax')} this lies whole on {where}: numpy keeps no sharding.",
-            label="a copy on the host goes back to one device",
-            help="place it again: jax.device_put(..., x.sharding), or leave it on the devices: x.astype(...)",
+            f"`{shown}` comes back on {where}: the numpy copy has no sharding.",
+            help="place it again with jax.device_put(..., x.sharding), or stay on the devices: x.astype(...)",
             certainty=Certainty.POSSIBLE,
             form="placed",
-            why="what was copied is placed by a sharding that may split it",
+            why="the copied array has a sharding that may split it",
         )
 
 
-def _goes_back(site: Site, node: ast.expr) -> bool:
+def _converts_to_jax(site: Site, node: ast.expr) -> bool:
     found = options(site.value(node))
     return all(isinstance(one, Api) and one.name in _BACK for one in found)
 
 
 def _root(node: ast.expr) -> ast.expr:
-    """The array that host functions are given, of an expression such as `np.asarray(x).astype(dtype)`."""
+    """The array inside host functions: `x` of `np.asarray(x).astype(dtype)`."""
     while isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME and not node.args[:1]:
-            node = node.func.value
+        func = node.func
+        method = isinstance(func, ast.Attribute) and func.attr in _SAME
+        if method and (isinstance(func.value, ast.Call) or not node.args):
+            node = func.value
         elif node.args:
             node = node.args[0]
         else:
@@ -154,7 +148,7 @@ def _root(node: ast.expr) -> ast.expr:
 
 
 def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
-    """The arrays that a host array is a copy of, where it surely is one."""
+    """The arrays that a host array is a copy of; none if it may be something else."""
     if depth > _DEPTH:
         return
     match node:
@@ -167,83 +161,38 @@ def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
             if all(isinstance(one, Api) and one.name in _HOST for one in found):
                 yield from array_values(site, array)
                 return
-            if all(isinstance(one, Api) and one.name in _JOINING for one in found):
-                yield from _joined(site, array, depth)
-                return
-        case ast.BinOp(left=left, right=right):
-            # What is computed with a copy lies on the host, unless the other side is on a device.
-            sides = [list(_copied(site, one, depth + 1)) for one in (left, right)]
-            if all(found or _is_number(site, one) for found, one in zip(sides, (left, right), strict=True)):
-                yield from (one for found in sides for one in found)
-            return
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         return
-    trees = [place for place, _ in leaves_of(site, node)]
-    part = _part_of(site, node)
-    if not trees and part is not None and isinstance(site.value(node), Unknown):
-        yield from _copied(site, part, depth + 1)
-        return
-    for place in trees or [Place(site.file, node)]:
+    for place in [place for place, _ in leaves_of(site, node)] or [Place(site.file, node)]:
         yield from _of_value(site, site.program.value(place.file, place.node), depth)
 
 
 def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
-    """The same of a value that was kept: on every way a copy, or nothing yet."""
+    """The arrays that a stored value is a copy of, if it is a copy or None on every path."""
     found: list[Value] = []
     for one in options(value):
         if one == Constant(None):
             continue
-        kept = list(_kept(site, one, depth))
-        if not kept:
+        originals = list(_originals(site, one, depth))
+        if not originals:
             return
-        found += kept
+        found += originals
     yield from found
 
 
-def _kept(site: Site, value: Value, depth: int) -> Iterator[Value]:
+def _originals(site: Site, value: Value, depth: int) -> Iterator[Value]:
     if isinstance(value, Leaves):
         yield from _of_value(site, value.of, depth + 1)
     if not isinstance(value, CallResult) or value.call is None or not value.call.positional:
         return
-    if value.api in _JOINING:
-        given = value.call.positional[0]
-        there = copy(site)
-        there.file = given.file
-        yield from _joined(there, given.node, depth)
-    elif value.api in _HOST:
+    if value.api in _HOST:
         yield from origins(site.program, value.call.positional[0])
     elif value.api == "jax.tree.map" and len(value.call.positional) == 2 and _copies(site, value.call):
         yield from origins(site.program, value.call.positional[1])
 
 
-def _part_of(site: Site, node: ast.expr) -> ast.expr | None:
-    """The tree of which an expression is an entry, also under a name."""
-    if isinstance(node, ast.Name):
-        only = assigned_once(site.file, node)
-        return only.value if isinstance(only, ast.Subscript) else None
-    return node.value if isinstance(node, ast.Subscript) else None
-
-
-def _is_number(site: Site, node: ast.expr) -> bool:
-    """Whether an expression surely is a number, or an array of numpy that is computed here."""
-    return all(
-        isinstance(one, Constant) or (isinstance(one, CallResult) and one.api.startswith("numpy."))
-        for one in options(site.value(node))
-    )
-
-
-def _joined(site: Site, node: ast.AST, depth: int) -> Iterator[Value]:
-    """The arrays that are joined on the host, where each of them surely is a copy."""
-    if isinstance(node, ast.Name):
-        node = assigned_once(site.file, node) or node
-    parts = node.elts if isinstance(node, ast.Tuple | ast.List) else []
-    found = [list(_copied(site, one, depth + 1)) for one in parts]
-    if found and all(found):
-        yield from (one for part in found for one in part)
-
-
 def _copies(site: Site, call: CallArguments) -> bool:
-    """Whether the function of a `tree.map` copies to the host."""
+    """True if the function of a `tree.map` copies to the host."""
     function = site.program.evaluator.value(call.positional[0], call.environment)
     if isinstance(function, Api):
         return function.name in _HOST

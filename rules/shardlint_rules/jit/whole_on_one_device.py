@@ -21,17 +21,14 @@ _CONSTANT = ("zeros", "ones", "full", "empty")
 _RANDOM = ("normal", "uniform", "truncated_normal", "randint", "bernoulli", "bits")
 _JOINED = ("stack", "concatenate", "tile", "repeat", "broadcast_to", "vstack", "hstack")
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
-_CONVERTED = ("asarray", "array")
-_NEAR = tuple(
-    f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED, *(f"jnp.{name}" for name in _CONVERTED))
-)
+_NEAR = tuple(f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED))
 _SMALL = 1 << 20
 _DEPTH = 4
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What makes the whole array: the call, and whether it joins others."""
+    """The call that creates the full array, and how."""
 
     file: FileFacts
     call: ast.Call
@@ -39,27 +36,26 @@ class _Source:
 
 
 class WholeOnOneDevice(Rule):
-    """An array is made whole on one device and only then spread over the mesh.
+    """A large array is created on one device and only then sharded.
 
-    ## What it does
-    Reports `device_put(x, sharding)`, and eager constraints, where `x` is what `jnp.zeros`, `jax.random.normal` and the
-    like make, or what `jnp.stack`, `concatenate`, `tile` and `broadcast_to` join (`jnp.stack([x] * n)`), and the
-    sharding splits it; also a `tree.map` of a function that makes them, and, as possible, what `jnp.asarray` makes of
-    an array of the host on the way. Small arrays and tests are left alone.
+    The first device needs memory for the full array and sends it to the others. The program runs out of memory there,
+    or starts slowly.
 
-    ## Why it hurts
-    The function of jax.numpy puts its result on the first device. That device needs room for all of what the mesh is
-    to share, and sends it out again: the program runs out of memory there, or starts slowly.
+    ## Reports
+    - `joined` (likely): `device_put(x, sharding)`, or an eager constraint, if `x` comes from `jnp.stack`,
+      `concatenate`, `tile` or `broadcast_to` and the sharding splits it: `jnp.stack([x] * n)`.
+    - `constant`, `random` (possible): the same for `jnp.zeros`, `jax.random.normal` and the like, also in a
+      `tree.map` of a function that creates them.
 
-    ## Use instead
-    `jnp.zeros(shape, dtype, device=sharding)`, which makes each shard where it belongs; a function under
+    ## Write instead
+    `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device; a function under
     `jax.jit(make, out_shardings=sharding)`; `np.stack`, which stays on the host.
 
-    ## Fix safety
-    Safe: the array is the same, with the same sharding.
+    ## Fix
+    Safe: the array has the same values and sharding.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: bytes of live arrays on the first device before `device_put`.
+    ## Limits
+    Small arrays and tests are not reported.
     """
 
     code = "SL240"
@@ -79,26 +75,17 @@ class WholeOnOneDevice(Rule):
         source = _source(site, site.file, array)
         if source is None or site.region.traced == "always":
             return
-        converted = source.form == "converted"
-        if converted and not site.wants("converted"):
+        if not _splits(site, sharding):
             return
-        if converted and (
-            site.api != _PUT or (isinstance(sharding, ast.Attribute) and sharding.attr == "sharding")
-        ):
-            return  # a constraint is mostly traced, and where another array lies tells nothing of this one's size
-        if not _splits(site, sharding) and not (converted and _may_split(sharding)):
-            return
-        made = source.file.text(source.call.func)
-        where = "" if source.call is array else f" (line {source.call.lineno})"
+        maker = source.file.text(source.call.func)
+        shown = f"`{array.id}`" if isinstance(array, ast.Name) else "the array"
         yield site.finding(
             array,
-            f"On {site.release('jax')} the first device needs room for the whole array: `{made}`{where} makes it "
-            "there, and it is spread over the mesh afterwards.",
-            label=f"`{made}` makes all of it on one device",
-            help=_help(source.form, made),
+            f"`{maker}` creates {shown} unsharded on the first device before it is sharded.",
+            help=_help(source.form, maker),
             fix=self._fix(site, source, sharding) if source.call is array else None,
             form=source.form,
-            why="what is placed is made here, and its sharding splits it",
+            why=f"line {source.call.lineno} creates it, and `{site.shown(sharding)}` splits it",
         )
 
     def _fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
@@ -120,14 +107,12 @@ class WholeOnOneDevice(Rule):
         return site.fix(Safety.SAFE, f"write {text}", edits)
 
 
-def _help(form: str, made: str) -> str:
+def _help(form: str, maker: str) -> str:
     if form == "constant":
-        return f"{made}(..., device=sharding) makes each shard on its own device"
+        return f"write {maker}(..., device=sharding), which creates each shard on its device"
     if form == "random":
-        return "make it in a function under jax.jit(make, out_shardings=sharding)"
-    if form == "converted":
-        return "give device_put the array of the host: np.asarray in place of this"
-    return "place the parts before they are joined, or join them on the host with numpy"
+        return "create it in a function under jax.jit(make, out_shardings=sharding)"
+    return "shard the parts before joining them, or join them on the host with numpy"
 
 
 def _is_named(site: Site, sharding: ast.expr) -> bool:
@@ -137,7 +122,7 @@ def _is_named(site: Site, sharding: ast.expr) -> bool:
 
 
 def _splits(site: Site, sharding: ast.expr) -> bool:
-    """Whether a sharding splits an array: surely, or by its name, where it comes from elsewhere."""
+    """True if a sharding splits an array, by its value, or by its name if the value is unknown."""
     value = site.value(sharding)
     if site.shardings.shards(value):
         return True
@@ -148,7 +133,7 @@ def _splits(site: Site, sharding: ast.expr) -> bool:
 
 
 def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Source | None:
-    """The call that makes all of an array; the first of several that may."""
+    """The call that creates the full array; the first of several."""
     if depth > _DEPTH:
         return None
     if isinstance(node, ast.Name):
@@ -174,7 +159,7 @@ def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Sou
 
 
 def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Source | None:
-    """What a function that is mapped over a tree makes, whatever it returns."""
+    """The call that creates the result of a function that is mapped over a tree."""
     for option in options(site.program.value(file, function)):
         if not isinstance(option, Function):
             return None
@@ -188,7 +173,7 @@ def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Sou
 
 
 def _form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
-    """How a call makes an array on the default device; "" for one that is small, placed, or not made by it."""
+    """How a call creates an array on the default device; "" for small or placed arrays and other calls."""
     last = name.rpartition(".")[2]
     if any(one.arg in ("device", "out_sharding", None) for one in call.keywords) or not call.args:
         return ""
@@ -196,35 +181,9 @@ def _form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
         return "" if _small(site, file, call.args[0]) else "constant"
     if name.startswith("jax.random.") and last in _RANDOM and len(call.args) > 1:
         return "" if _small(site, file, call.args[1]) else "random"
-    if name.startswith("jax.numpy.") and last in _CONVERTED:
-        return "converted" if _from_host(site, file, call.args[0]) else ""
     if name.startswith("jax.numpy.") and last in _JOINED:
         return "joined" if last in ("tile", "broadcast_to") or _many(call.args[0]) else ""
     return ""
-
-
-def _from_host(site: Site, file: FileFacts, node: ast.expr) -> bool:
-    """Whether what is made an array of may be a large one of the host: no literal, and nothing that jax made."""
-    if isinstance(
-        node, ast.Constant | ast.List | ast.Tuple | ast.ListComp | ast.BinOp | ast.UnaryOp | ast.IfExp
-    ):
-        return False
-    found = options(site.program.value(file, node))
-    return not any(
-        isinstance(one, Constant) or (isinstance(one, CallResult) and _of_jax(one)) for one in found
-    )
-
-
-def _of_jax(value: CallResult) -> bool:
-    return value.api is not None and value.api.startswith("jax.")
-
-
-def _may_split(sharding: ast.expr) -> bool:
-    """`NamedSharding(mesh, P(*spec))`: what is spread has an axis in some of the calls."""
-    match sharding:
-        case ast.Call(func=called, args=[_, ast.Call(func=spec, args=[ast.Starred()])]):
-            return last_name(called) == "NamedSharding" and last_name(spec) in ("P", "PS", "PartitionSpec")
-    return False
 
 
 def _many(node: ast.expr) -> bool:
@@ -233,7 +192,7 @@ def _many(node: ast.expr) -> bool:
 
 
 def _small(site: Site, file: FileFacts, shape: ast.expr) -> bool:
-    """Whether a shape has one dimension or none, or few elements, as far as it is written."""
+    """True for a shape of at most one dimension, or of few elements."""
     if isinstance(shape, ast.Name):
         bindings, _ = lookup(file, shape, shape.id)
         written = [one.value for one in bindings if one.kind == "assign"]
