@@ -18,7 +18,7 @@ _NUMBER = regex(
 _BATCH = regex(r"^_*(?:(?:train_|eval_|input_)?batch|images?|labels?|inputs?|input_ids|targets?|examples?)$")
 _KEY = regex(r"^_*(?:(?:dropout_|train_|prng_|sample_)?(?:rngs?|keys?|prng))$")
 WEIGHTS = regex(r"^_*(?:(?:train_|model_)?(?:params|state|variables|weights|model)|batch_stats|train_state)$")
-"""Names of what a caller goes on with: it is not given away for nothing."""
+"""Names of weights and states, which a caller needs again."""
 _OF_ATTENTION = frozenset(("query", "queries", "value", "values", "q", "v"))
 _KEYS_SAID = regex(r"rng|key|seed|split|random")
 _DATA_SAID = regex(
@@ -36,7 +36,7 @@ class Named(NamedTuple):
 
 
 class Wrapped(NamedTuple):
-    """A decorator of the project that is told what to donate, the function below it, and the parameters meant."""
+    """A decorator of the project with `donate_argnums`, the function below it, and its donated parameters."""
 
     keyword: ast.keyword
     function: ast.FunctionDef
@@ -44,7 +44,7 @@ class Wrapped(NamedTuple):
 
 
 def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated: list[str]) -> list[Named]:
-    """Those of the donated parameters that are no state by their names, and of which no result is a new one."""
+    """The donated parameters that are no state by their names and that no result updates."""
     returned = returned_by(file, node)
     if not returned:
         return []
@@ -75,7 +75,7 @@ def _parts(result: ast.expr) -> list[ast.expr]:
 
 
 def _bare(result: ast.expr) -> list[ast.expr]:
-    """The names of which a result is made without a call."""
+    """The nodes of a result outside calls."""
     if isinstance(result, ast.Call):
         return []
     if isinstance(result, ast.Tuple | ast.List):
@@ -84,7 +84,7 @@ def _bare(result: ast.expr) -> list[ast.expr]:
 
 
 def by_wrapper(site: Site) -> Wrapped | None:
-    """What a decorator of the project donates of a function, whichever way it counts `self`: parameters."""
+    """The function below a decorator of the project with `donate_argnums`, and its donated parameters."""
     call = site.call
     keyword = next((one for one in call.keywords if one.arg == "donate_argnums"), None)
     if keyword is None or _JITS.search(last_name(call.func)):
@@ -107,7 +107,7 @@ def by_wrapper(site: Site) -> Wrapped | None:
 
 
 def _positions(site: Site, node: ast.expr) -> list[int] | None:
-    """Positions as they are written: `(0, 1)`, `3`, `tuple(range(5))`."""
+    """The positions in `(0, 1)`, `3` or `tuple(range(5))`; None if they are unknown."""
     match node:
         case ast.Call(
             func=ast.Name(id="tuple" | "list"),

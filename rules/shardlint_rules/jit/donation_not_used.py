@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
@@ -19,33 +20,29 @@ from shardlint_rules.jit.results import returned_by
 
 
 class DonationNotUsed(Rule):
-    """A donated buffer that no output can take.
+    """A donated buffer that no output can reuse.
 
-    ## What it does
-    Reports arguments donated to `jax.jit`, `pjit` and `pmap` of which every result has surely another shape: the
-    function returns only sums, means and the like, comparisons, or slices of the argument; or does not use the
-    argument. Also where it runs a model on it (`model.apply({"params": params}, x)`) and returns what that computes.
-    And more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of
-    the caches, so none is left for the slices. And, by its name, data, a random key or a learning rate of which the
-    function returns no new one, also where a decorator of the project is told to donate it (likely).
-    A possible finding where shapes are not known from the text (`shardlint verify` tells from the compiled program),
-    likely where it is weights or a state by its name; proven where a call gives an array of known shape and only
-    slices of it return.
+    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
+    the caller still loses the array. jax warns of it ("Some donated buffers were not usable") on one device, and on a
+    mesh with Auto axes often not at all.
 
-    ## Why it hurts
-    XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
-    two copies live at a time. jax warns of it ("Some donated buffers were not usable") on one device, and on a mesh
-    with Auto axes often not at all.
+    ## Reports
+    - proven: the function returns only slices of an argument that a call passes with a known shape.
+    - `weights` (likely): donated weights or state, if every result has another shape (sums, means, comparisons,
+      slices, the output of a model) or the function does not use the argument.
+    - `count` (likely): more donated arguments than results. One `jax.tree.map(f, caches, slices)` returns one array
+      for each cache, so none is left for the slices.
+    - `named` (likely): data, a random key or a learning rate, by its name, if the function returns no new one. Also if
+      a decorator of the project takes `donate_argnums`.
+    - `shape` (possible): another argument, if every result has another shape. `shardlint verify` reads it from the
+      compiled program.
 
-    ## Use instead
-    Delete the array when it is no longer needed (`del x`), or donate an argument that has the shape of a result.
+    ## Write instead
+    `del x` when the array is no longer needed, or donate an argument that has the shape of a result.
 
-    ## Evidence
-    Run on jax 0.4.38 to 0.12: bytes of donated arguments against the
-    alias bytes of the compiled program. Results are counted where the text shows every one of them: displays,
-    `tree.map` with a function that returns one array, `optax.apply_updates`, arithmetic and array functions. With
-    `keep_unused=True` an argument that is not used is handed over and its buffer taken: left alone.
-    `eqx.filter_jit(donate="all")` donates whatever it can and means no harm: it is left alone.
+    ## Limits
+    Not reported: unused arguments with `keep_unused=True`, and `eqx.filter_jit(donate="all")`, which donates whatever
+    it can.
     """
 
     code = "SL223"
@@ -53,6 +50,10 @@ class DonationNotUsed(Rule):
     bound = True
     harm = Harm.COST
     likely = ("count", "named", "weights")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "count": "Each donated argument has at least one array.",
+        "weights": "The argument has an array of another shape than every result.",
+    }
     triggers = (
         Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),
         Keywords("donate_argnums", file_says=(r"(?m)^\s*@.*donate_argnums", "partial(")),
@@ -87,13 +88,12 @@ class DonationNotUsed(Rule):
         weights = next((name for name, _ in lost if WEIGHTS.search(name)), None)
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own "
-            "shape, type and sharding.",
-            label=f"no result can take the buffer of {shown}: {lost[0][1]}",
-            help="do not donate it, and delete it when it is no longer needed",
+            f"Donating {shown} frees no memory: no result can reuse the buffer.",
+            help="don't donate it; write `del` when it is no longer needed",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
-            why="" if proven or weights is None else f"by its name `{weights}` is needed by the caller again",
+            why=f"{lost[0][1]}"
+            + (f"; by its name the caller needs `{weights}` again" if weights and not proven else ""),
         )
 
     def _named(self, site: Site, keyword: ast.keyword, found: list[Named]) -> Iterator[Finding]:
@@ -104,13 +104,12 @@ class DonationNotUsed(Rule):
         whats = " and ".join(dict.fromkeys(one.what for one in found))
         yield site.finding(
             keyword,
-            f"On {site.release('jax')} a donated buffer is gone for the caller, and becomes only an output of its own "
-            f"shape and type: the function returns no new {shown}.",
-            label=f"donates {shown}: {whats}",
-            help="donate what the function returns a new one of: the parameters, the state of the optimizer",
+            f"Donating {shown} only deletes it for the caller: no result reuses the buffer.",
+            label=whats,
+            help="donate arguments that the function returns updated: the parameters, the optimizer state",
             certainty=Certainty.POSSIBLE,
             form="named",
-            why="no result has its name",
+            why=f"the function returns no new {shown}",
         )
 
     def _too_many(
@@ -126,25 +125,20 @@ class DonationNotUsed(Rule):
             return
         others = ", ".join(f"`{name}`" for name in found.like)
         shown = ", ".join(f"`{name}`" for name in rest)
-        if not found.arrays:
-            why = f"no result is left for the buffer of {shown}" + (f" beside {others}" if others else "")
-        else:
-            many = "one array is" if found.arrays == 1 else f"{found.arrays} arrays are"
-            why = f"{many} returned for the buffers of {shown}"
+        results = [others] if others else []
+        results += [f"{found.arrays} array{'s' if found.arrays > 1 else ''}"] if found.arrays else []
         yield site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
-            f"On {site.release('jax')} one donation more than there are results frees nothing: a buffer becomes only "
-            "an output of its own shape, type and sharding, and an output takes one.",
-            label=why,
-            help="donate as many arguments as there are results of their shape, and delete the others",
+            f"Not enough results to reuse the buffer of {shown}: each result reuses one buffer.",
+            help="donate as many arguments as there are results of their shape",
             certainty=Certainty.POSSIBLE,
             form="count",
-            why="every result that the function returns is in its text",
+            why=f"{len(donated)} arguments are donated, and the function returns {' and '.join(results) or 'no array'}",
         )
 
 
 def _proven(site: Site, function: Jitted, name: str) -> bool:
-    """Whether some call gives an array of known shape, and every result is a slice of it that leaves something out."""
+    """True if a call passes an array of known shape and every result is a proper slice of it."""
     parameters = function.parameters
     if not isinstance(function.inner, Function) or parameters is None or site.form != "call":
         return False
