@@ -51,7 +51,7 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
     attention = _OF_ATTENTION.intersection(one.arg for one in (*node.args.posonlyargs, *node.args.args))
     said = " ".join(file.text(part) for one in returned for part in _parts(one))
     delegates = any(isinstance(one, ast.Call) for one in returned)
-    found = []
+    matches = []
     for name in donated:
         mentioned = any(
             isinstance(part, ast.Name) and part.id == name for one in returned for part in _bare(one)
@@ -59,12 +59,12 @@ def named(file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, donated
         if mentioned or not says(node, name):
             continue
         if _NUMBER.search(name) and name not in said.replace("(", " ").replace(",", " ").split():
-            found.append(Named(name, "a number by its name"))
+            matches.append(Named(name, "a number by its name"))
         elif not delegates and _BATCH.search(name) and not _DATA_SAID.search(said):
-            found.append(Named(name, "data by its name"))
+            matches.append(Named(name, "data by its name"))
         elif not delegates and not attention and _KEY.search(name) and not _KEYS_SAID.search(said):
-            found.append(Named(name, "a random key by its name"))
-    return found
+            matches.append(Named(name, "a random key by its name"))
+    return matches
 
 
 def _parts(result: ast.expr) -> list[ast.expr]:

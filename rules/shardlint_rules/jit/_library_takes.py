@@ -1,4 +1,4 @@
-"""What the library's functions for meshes, shardings and placement take, on any release since 0.4."""
+"""Parameters of jax functions for meshes, shardings and placement, on any release since 0.4. For SL236."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shardlint.source.lazy import dataclass
 
 @dataclass(frozen=True)
 class Takes:
-    """The parameters of a function: the first `required` have no default, `more` are given by keyword as well."""
+    """The parameters of a function: the first `required` have no default, `more` are keywords."""
 
     named: tuple[str, ...]
     required: int

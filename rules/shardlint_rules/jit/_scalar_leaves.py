@@ -93,11 +93,13 @@ def _leaf(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
 
 
 def _in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -> Iterator[str]:
-    """The scalars in the fields of an instance that are given where it is made."""
+    """The scalars in the fields that the call of a class sets."""
     evaluator = site.program.evaluator
     names = list(evaluator.classes.objects.fields(cls))
-    given = [(names[at] if at < len(names) else "a field", place) for at, place in enumerate(call.positional)]
-    for name, place in (*given, *call.keywords.items()):
+    fields = [
+        (names[at] if at < len(names) else "a field", place) for at, place in enumerate(call.positional)
+    ]
+    for name, place in (*fields, *call.keywords.items()):
         value = evaluator.value(place, call.environment)
         if isinstance(value, CallResult) and shape_of(evaluator, place, call.environment) == ():
             yield f"`{name}` is a scalar"

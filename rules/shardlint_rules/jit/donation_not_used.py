@@ -96,12 +96,12 @@ class DonationNotUsed(Rule):
             + (f"; by its name the caller needs `{weights}` again" if weights and not proven else ""),
         )
 
-    def _named(self, site: Site, keyword: ast.keyword, found: list[Named]) -> Iterator[Finding]:
+    def _named(self, site: Site, keyword: ast.keyword, arguments: list[Named]) -> Iterator[Finding]:
         """Donated arguments that are no state by their names, and of which no new one is returned."""
-        if not found or not site.wants("named"):
+        if not arguments or not site.wants("named"):
             return
-        shown = ", ".join(f"`{one.name}`" for one in found)
-        whats = " and ".join(dict.fromkeys(one.what for one in found))
+        shown = ", ".join(f"`{one.name}`" for one in arguments)
+        whats = " and ".join(dict.fromkeys(one.what for one in arguments))
         yield site.finding(
             keyword,
             f"Donating {shown} only deletes it for the caller: no result reuses the buffer.",
@@ -119,14 +119,14 @@ class DonationNotUsed(Rule):
         if not isinstance(function.inner, Function) or len(donated) < 2 or "self" in donated:
             return
         file, node = function.inner.place.file, function.inner.node
-        found = counted(site.program.evaluator, file, returned_by(file, node))
-        rest = found.left_over(donated) if found is not None else []
-        if found is None or not rest:
+        returned = counted(site.program.evaluator, file, returned_by(file, node))
+        rest = returned.left_over(donated) if returned is not None else []
+        if returned is None or not rest:
             return
-        others = ", ".join(f"`{name}`" for name in found.like)
+        others = ", ".join(f"`{name}`" for name in returned.like)
         shown = ", ".join(f"`{name}`" for name in rest)
         results = [others] if others else []
-        results += [f"{found.arrays} array{'s' if found.arrays > 1 else ''}"] if found.arrays else []
+        results += [f"{returned.arrays} array{'s' if returned.arrays > 1 else ''}"] if returned.arrays else []
         yield site.finding(
             donation_of(keyword, rest[-1], _place(function, rest[-1])),
             f"Not enough results to reuse the buffer of {shown}: each result reuses one buffer.",
@@ -150,11 +150,11 @@ def _proven(site: Site, function: Jitted, name: str) -> bool:
     for end in site.program.flow.calls(Place(site.file, site.call)).found:
         if end.kind != "called" or end.wrappers or not isinstance(end.place.node, ast.Call):
             continue
-        given = evaluator.arguments(end.place)
+        arguments = evaluator.arguments(end.place)
         index = parameters.positional.index(name) if name in parameters.positional else None
-        if index is None or given.open_positional or index >= len(given.positional):
+        if index is None or arguments.open_positional or index >= len(arguments.positional):
             continue
-        if (shape := shape_of(evaluator, given.positional[index])) and all(shape):
+        if (shape := shape_of(evaluator, arguments.positional[index])) and all(shape):
             return True
     return False
 
@@ -166,9 +166,11 @@ def _place(function: Jitted, name: str) -> int | None:
 
 def _donated(site: Site, function: Jitted) -> list[str]:
     parameters, evaluator = function.parameters, site.program.evaluator
-    found = positions(function, "donate", evaluator)
+    by_position = positions(function, "donate", evaluator)
     by_name = names(function.setting("donate_argnames"), function.settings, evaluator)
-    if parameters is None or found is None or by_name is None:
+    if parameters is None or by_position is None or by_name is None:
         return []
-    chosen = [parameters.positional[index] for index in sorted(found) if index < len(parameters.positional)]
+    chosen = [
+        parameters.positional[index] for index in sorted(by_position) if index < len(parameters.positional)
+    ]
     return [*chosen, *(name for name in by_name if name in parameters.keyword_only)]

@@ -159,22 +159,22 @@ def _new_object(site: Site, node: ast.AST) -> str:
         return f"`{site.decorated.name}`" if site.decorated is not None and site.scope.function() else ""
     if isinstance(node, ast.Lambda):
         return "the lambda"
-    found = options(site.value(node))
+    values = options(site.value(node))
     if isinstance(node, ast.Name):
         here = site.scope.function()
         nested = [
             one
-            for one in found
+            for one in values
             if isinstance(one, Function) and site.file.home(one.place.node).function() is here
         ]
-        return f"`{node.id}`" if here is not None and nested and len(nested) == len(found) else ""
+        return f"`{node.id}`" if here is not None and nested and len(nested) == len(values) else ""
     jax = site.api in _JAX
-    if isinstance(node, ast.Call) and all(isinstance(one, Transformed) for one in found):
+    if isinstance(node, ast.Call) and all(isinstance(one, Transformed) for one in values):
         names = {one.name for one in options(site.value(node.func)) if isinstance(one, Api)}
         kinds = _TRANSFORMS if jax else _TRANSFORMS[:1]
         return f"`{site.text(node.func)}(...)`" if names and names <= set(kinds) else ""
     if isinstance(node, ast.Attribute) and jax:
-        bound = all(isinstance(one, Function) and one.bound for one in found)
+        bound = all(isinstance(one, Function) and one.bound for one in values)
         return f"the bound method `{site.text(node)}`" if bound and _of_an_instance(node) else ""
     return ""
 
@@ -183,8 +183,8 @@ def _defined_outside(site: Site, node: ast.AST, loop: Loop) -> bool:
     """True for a function defined outside the loop: it is the same object in each iteration."""
     if not isinstance(node, ast.Name):
         return False
-    found = [one for one in options(site.value(node)) if isinstance(one, Function)]
-    return bool(found) and not any(loop in site.file.ancestors(one.place.node) for one in found)
+    values = [one for one in options(site.value(node)) if isinstance(one, Function)]
+    return bool(values) and not any(loop in site.file.ancestors(one.place.node) for one in values)
 
 
 def _of_an_instance(node: ast.Attribute) -> bool:
@@ -193,20 +193,20 @@ def _of_an_instance(node: ast.Attribute) -> bool:
     )
 
 
-def _called_here(site: Site, made: ast.AST) -> bool:
+def _called_here(site: Site, created: ast.AST) -> bool:
     """True if the jitted function is called in the function that creates it, and used for nothing else."""
-    if isinstance(made, ast.FunctionDef | ast.AsyncFunctionDef):
-        home = site.file.home(made)
+    if isinstance(created, ast.FunctionDef | ast.AsyncFunctionDef):
+        home = site.file.home(created)
         uses = [
             node
-            for node in site.file.mentions_in(home, made.name)
+            for node in site.file.mentions_in(home, created.name)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         ]
         return bool(uses) and all(_calls(site.file, use, home) for use in uses)
-    parent = site.file.parent(made)
-    if isinstance(parent, ast.Call) and parent.func is made:
+    parent = site.file.parent(created)
+    if isinstance(parent, ast.Call) and parent.func is created:
         return True
-    target = name_of(site.file, made)
+    target = name_of(site.file, created)
     if target is None or site.file.home(target).kind != "function":
         return False
     uses, home = list(reads(site.file, target, only=False)), site.file.home(target)
@@ -221,15 +221,15 @@ def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     )
 
 
-def _called_often(site: Site, made: ast.AST) -> bool:
+def _called_often(site: Site, created: ast.AST) -> bool:
     """True for a jit that is called at once, with arguments, in a function that may run often."""
-    call = site.file.parent(made)
-    if not isinstance(call, ast.Call) or call.func is not made or not (call.args or call.keywords):
+    call = site.file.parent(created)
+    if not isinstance(call, ast.Call) or call.func is not created or not (call.args or call.keywords):
         return False
     if site.program.project.is_test(site.file.path):
         return False
-    around = _functions_around(site, made)
-    if not around or _is_cached(site, made) or any(_ONCE.search(one.name) for one in around):
+    around = _functions_around(site, created)
+    if not around or _is_cached(site, created) or any(_ONCE.search(one.name) for one in around):
         return False
     return not _called_once(site, around[0])
 
@@ -250,17 +250,17 @@ def _functions_around(site: Site, node: ast.AST) -> list[ast.FunctionDef | ast.A
     ]
 
 
-def _is_step(site: Site, made: ast.AST, name: str) -> bool:
+def _is_step(site: Site, created: ast.AST, name: str) -> bool:
     """True for a function that is a step by its name and caches nothing."""
-    return _STEPS.search(name) is not None and site.wants("each-step") and not _is_cached(site, made)
+    return _STEPS.search(name) is not None and site.wants("each-step") and not _is_cached(site, created)
 
 
-def _is_cached(site: Site, made: ast.AST) -> bool:
+def _is_cached(site: Site, created: ast.AST) -> bool:
     """True if an enclosing function is cached, or creates the wrapper the first time only."""
     cached = any(
-        "cache" in site.text(each) for one in _functions_around(site, made) for each in one.decorator_list
+        "cache" in site.text(each) for one in _functions_around(site, created) for each in one.decorator_list
     )
-    return cached or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
+    return cached or any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(created))
 
 
 def _may_be_traced(site: Site) -> bool:
@@ -275,28 +275,28 @@ def _free_names(node: ast.AST) -> set[str]:
     return {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)} - own
 
 
-def _read_by(site: Site, made: ast.AST, wrapped: ast.AST) -> set[str]:
+def _read_by(site: Site, created: ast.AST, wrapped: ast.AST) -> set[str]:
     """The names that the function and the settings of its jit read."""
     names = _free_names(wrapped)
     if isinstance(wrapped, ast.Name):
         for one in options(site.value(wrapped)):
             names |= _free_names(one.node) if isinstance(one, Function) else set()
-    if isinstance(made, ast.Call):
-        for keyword in made.keywords:
+    if isinstance(created, ast.Call):
+        for keyword in created.keywords:
             names |= _free_names(keyword.value)
     return names
 
 
-def _reads_from_loop(site: Site, made: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
+def _reads_from_loop(site: Site, created: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
     """True if the function reads a name that the loop binds."""
-    return bool(_read_by(site, made, wrapped) & bound_in(loop, made))
+    return bool(_read_by(site, created, wrapped) & bound_in(loop, created))
 
 
-def _closes_over(site: Site, made: ast.AST, wrapped: ast.AST) -> bool:
+def _closes_over(site: Site, created: ast.AST, wrapped: ast.AST) -> bool:
     """True if the function reads a local name of the enclosing function."""
     scope = site.scope.function()
     if scope is None:
         return False
-    own = {name for name in _read_by(site, made, wrapped) if site.file.bindings(scope, name)}
+    own = {name for name in _read_by(site, created, wrapped) if site.file.bindings(scope, name)}
     definition = {wrapped.id} if isinstance(wrapped, ast.Name) else set()
     return bool(own - definition - {"self"})

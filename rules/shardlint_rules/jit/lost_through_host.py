@@ -129,17 +129,17 @@ class LostThroughHost(Rule):
 
 
 def _converts_to_jax(site: Site, node: ast.expr) -> bool:
-    found = options(site.value(node))
-    return all(isinstance(one, Api) and one.name in _BACK for one in found)
+    values = options(site.value(node))
+    return all(isinstance(one, Api) and one.name in _BACK for one in values)
 
 
 def _root(node: ast.expr) -> ast.expr:
     """The array inside host functions: `x` of `np.asarray(x).astype(dtype)`."""
     while isinstance(node, ast.Call):
         func = node.func
-        method = isinstance(func, ast.Attribute) and func.attr in _SAME
-        if method and (isinstance(func.value, ast.Call) or not node.args):
-            node = func.value
+        receiver = func.value if isinstance(func, ast.Attribute) and func.attr in _SAME else None
+        if receiver is not None and (isinstance(receiver, ast.Call) or not node.args):
+            node = receiver
         elif node.args:
             node = node.args[0]
         else:
@@ -157,8 +157,8 @@ def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
             yield from _copied(site, args[0] if module and args else inner, depth + 1)
             return
         case ast.Call(args=[array, *_]):
-            found = options(site.value(node.func))
-            if all(isinstance(one, Api) and one.name in _HOST for one in found):
+            values = options(site.value(node.func))
+            if all(isinstance(one, Api) and one.name in _HOST for one in values):
                 yield from array_values(site, array)
                 return
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
@@ -169,15 +169,15 @@ def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
 
 def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
     """The arrays that a stored value is a copy of, if it is a copy or None on every path."""
-    found: list[Value] = []
+    values: list[Value] = []
     for one in options(value):
         if one == Constant(None):
             continue
         originals = list(_originals(site, one, depth))
         if not originals:
             return
-        found += originals
-    yield from found
+        values += originals
+    yield from values
 
 
 def _originals(site: Site, value: Value, depth: int) -> Iterator[Value]:

@@ -96,8 +96,8 @@ def _needs_no_context(site: Site, node: ast.expr) -> bool:
             return False
     file = inner.place.file
     calls = [one for one in walk(inner.node) if isinstance(one, ast.Call)]
-    found = [one for call in calls for one in options(site.program.value(file, call.func))]
-    return all(isinstance(one, Api) and not _CONTEXT_READERS.search(one.name) for one in found)
+    values = [one for call in calls for one in options(site.program.value(file, call.func))]
+    return all(isinstance(one, Api) and not _CONTEXT_READERS.search(one.name) for one in values)
 
 
 def _is_same_function(site: Site, call: ast.Call, value: ast.expr) -> bool:
@@ -129,8 +129,8 @@ def _is_mesh_context(site: Site, file: FileFacts, node: ast.expr) -> bool:
     text = file.text(node.func if isinstance(node, ast.Call) else node)
     if any(word in text for word in _RULES):
         return True
-    found = site.program.contexts.manager(Place(file, node))
-    return found is not None and (found.kind != "unknown" or "mesh" in text.lower())
+    context = site.program.contexts.manager(Place(file, node))
+    return context is not None and (context.kind != "unknown" or "mesh" in text.lower())
 
 
 def _text_without_contexts(site: Site) -> str:

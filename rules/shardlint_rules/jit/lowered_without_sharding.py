@@ -53,13 +53,13 @@ class LoweredWithoutSharding(Rule):
             or not _has_no_in_shardings(site)
         ):
             return
-        described = [(node, _array_structs(site, node)) for node in passed]
-        if not any(found and all(_has_sharding(one) for one in found) for _, found in described):
+        arguments = [(node, _array_structs(site, node)) for node in passed]
+        if not any(structs and all(map(_has_sharding, structs)) for _, structs in arguments):
             return
-        for node, found in described:
-            if not found or any(_has_sharding(one) or _is_scalar(site, one) for one in found):
+        for node, structs in arguments:
+            if not structs or any(_has_sharding(one) or _is_scalar(site, one) for one in structs):
                 continue
-            place = found[0].place
+            place = structs[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
                 f"`{site.shown(node)}` is compiled as replicated; a call with a sharded array raises ValueError.",
@@ -75,21 +75,21 @@ def _has_no_in_shardings(site: Site) -> bool:
     function = site.call.func
     if not isinstance(function, ast.Attribute):
         return False
-    found = options(site.value(function.value))
-    return bool(found) and all(
+    functions = options(site.value(function.value))
+    return bool(functions) and all(
         isinstance(one, Transformed)
         and one.api.name in JITS
         and (one.call is None or not (one.call.may_have("in_shardings", ()) or one.call.open_keywords))
-        for one in found
+        for one in functions
     )
 
 
 def _array_structs(site: Site, node: ast.expr) -> list[CallArguments]:
     """The `ShapeDtypeStruct` calls that are the leaves of an argument; empty if it has other leaves."""
-    found = leaves(site.program.evaluator.trees.expanded(site.value(node)))
-    made = [one.call for one in found if isinstance(one, CallResult) and one.api == _STRUCT]
-    calls = [one for one in made if one is not None]
-    return calls if len(calls) == len(found) else []
+    parts = leaves(site.program.evaluator.trees.expanded(site.value(node)))
+    structs = [one.call for one in parts if isinstance(one, CallResult) and one.api == _STRUCT]
+    calls = [one for one in structs if one is not None]
+    return calls if len(calls) == len(parts) else []
 
 
 def _has_sharding(struct: CallArguments) -> bool:

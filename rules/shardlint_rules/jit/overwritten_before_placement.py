@@ -110,7 +110,7 @@ def _unread_definition(site: Site, statement: ast.stmt, name: str) -> ast.stmt |
 
 
 def _computes(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement, or each branch of it, binds a name to something computed, and does not read it."""
+    """True if a statement, or each branch of it, binds a name to something computed, and does not read it."""
     if isinstance(statement, ast.If):
         branches = (statement.body, statement.orelse)
         inside = [one for branch in branches for one in branch if says(one, name)]

@@ -162,10 +162,10 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     arguments = site.program.evaluator.arguments(Place(site.file, call))
     if arguments.open_positional or arguments.open_keywords or name in arguments.keywords:
         return None
-    found = options(site.value(call.func))
-    if len(found) != 1:
+    values = options(site.value(call.func))
+    if len(values) != 1:
         return None
-    definition = _definition(site, found[0])
+    definition = _definition(site, values[0])
     if definition is None:
         return None
     parameters, node = definition
@@ -197,8 +197,8 @@ def _passes(parameters: Parameters, arguments: CallArguments, name: str) -> bool
 
 def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
     """The default of a parameter, if it is None."""
-    found = next((default for one, default in defaults(node.args) if one.arg == name), None)
-    return found if isinstance(found, ast.Constant) and found.value is None else None
+    expression = next((default for one, default in defaults(node.args) if one.arg == name), None)
+    return expression if isinstance(expression, ast.Constant) and expression.value is None else None
 
 
 def _signature_is_fixed(site: Site, scope: Scope) -> bool:
@@ -219,8 +219,8 @@ def _signature_is_fixed(site: Site, scope: Scope) -> bool:
 
 def _returns_loaded(site: Site, call: ast.Call) -> bool:
     """True for a call that loads numpy arrays which the function returns."""
-    found = options(site.value(call.func))
-    return all(isinstance(one, Api) and one.name in _HOST_LOADERS for one in found) and _is_returned(
+    values = options(site.value(call.func))
+    return all(isinstance(one, Api) and one.name in _HOST_LOADERS for one in values) and _is_returned(
         site, call
     )
 

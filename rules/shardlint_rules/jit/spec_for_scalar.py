@@ -103,8 +103,8 @@ class SpecForScalar(Rule):
         if not isinstance(value, Function):
             return
         arguments = CallArguments(value.place, (), {}, open_positional=True)
-        given: Environment = site.program.evaluator.parameters(value, arguments)
-        result = site.program.evaluator.calls.returned(value, lambda: given)
+        environment: Environment = site.program.evaluator.parameters(value, arguments)
+        result = site.program.evaluator.calls.returned(value, lambda: environment)
         scalar = of_value(site, result)
         if scalar is not None:
             yield self._finding(site, sharding, f"{getattr(value.node, 'name', 'lambda')}(...)", scalar)
@@ -121,12 +121,12 @@ class SpecForScalar(Rule):
 
 
 def _names_an_axis(site: Site, sharding: ast.expr) -> bool:
-    """Whether an argument is one sharding for all leaves, with an entry that names an axis or may."""
-    found = options(site.value(sharding))
-    if len(found) != 1 or isinstance(found[0], Items | Table | Leaves):
+    """True if an argument is one sharding for all leaves, with an entry that names an axis or may."""
+    values = options(site.value(sharding))
+    if len(values) != 1 or isinstance(values[0], Items | Table | Leaves):
         return False
-    parts = site.sharding_parts(found[0])
-    second = options(parts[1]) if parts is not None else found
+    parts = site.sharding_parts(values[0])
+    second = options(parts[1]) if parts is not None else values
     spec = site.spec_of(second[0]) if len(second) == 1 else None
     return spec is not None and not spec.open and _has_axis(spec)
 
@@ -148,7 +148,7 @@ def _maps(site: Site, call: ast.Call) -> bool:
 
 
 def _trees(site: Site, array: ast.expr) -> list[Place]:
-    """The trees whose leaves, or which as a whole, the call places."""
+    """The trees that the call places, or whose leaves it places."""
     function = site.scope.function()
     if not isinstance(array, ast.Name):
         return [Place(site.file, array)]

@@ -47,13 +47,13 @@ class StaticArgumentNotTaken(Rule):
         if not functions:
             return
         for name, keyword in settings:
-            found = {
+            reasons = {
                 lost(one, one.parameters, given(one, name, site.program.evaluator))
                 if one.parameters is not None
                 else None
                 for one in functions
             }
-            wrong = found.pop() if len(found) == 1 else None
+            wrong = reasons.pop() if len(reasons) == 1 else None
             if keyword is not None and wrong is not None:
                 yield site.finding(
                     keyword,

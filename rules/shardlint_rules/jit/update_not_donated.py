@@ -140,13 +140,13 @@ def _rebound_by_all_calls(site: Site, donating: bool) -> list[_Update]:
 
 def _positions(site: Site, node: ast.expr) -> set[int]:
     """The positions in `donate_argnums`; empty if they are unknown."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for value in options(site.value(node)):
         for one in value.items if isinstance(value, Items) and not value.open else (value,):
             if not isinstance(one, Constant) or not isinstance(one.value, int):
                 return set()
-            found.add(int(one.value))
-    return found
+            numbers.add(int(one.value))
+    return numbers
 
 
 def _calls(site: Site, donating: bool) -> Iterator[Place]:

@@ -141,8 +141,8 @@ def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Sou
         values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
         if not values or len(values) < len(bindings):
             return None
-        found = [_source(site, file, one, depth + 1) for one in values]
-        return found[0] if all(found) else None
+        sources = [_source(site, file, one, depth + 1) for one in values]
+        return sources[0] if all(sources) else None
     if not isinstance(node, ast.Call):
         return None
     for option in options(site.program.value(file, node.func)):
@@ -167,8 +167,8 @@ def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Sou
         if isinstance(node, ast.Lambda):
             return _source(site, inside, node.body, depth)
         returned = [one.value for one in walk(node) if isinstance(one, ast.Return)]
-        found = [_source(site, inside, one, depth) if one is not None else None for one in returned]
-        return found[0] if found and all(found) else None
+        sources = [_source(site, inside, one, depth) if one is not None else None for one in returned]
+        return sources[0] if sources and all(sources) else None
     return None
 
 
