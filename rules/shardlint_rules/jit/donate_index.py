@@ -111,7 +111,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if not both:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
-    return f"{shown} is static too", "donate the others: a static argument is no array", both
+    return f"{shown} is donated and static", "donate the others: a static argument is no array", both
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:

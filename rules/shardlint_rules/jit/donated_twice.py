@@ -78,7 +78,7 @@ class DonatedTwice(Rule):
                     continue
                 here = file is site.file
                 first, second = (written(file, node) for node in twice.nodes)
-                same = f"`{second}` is the buffer of `{first}`"
+                same = f"`{second}` is passed twice" if first == second else f"`{second}` is the buffer of `{first}`"
                 if twice.nodes[0] is twice.nodes[1]:
                     same = f"`{second}` holds one buffer twice"
                 where = "" if here else f"; the call is at {place(site, file, twice.nodes[1])}"
