@@ -110,7 +110,7 @@ def _committed(site: Site, statement: ast.With | ast.AsyncWith, run: Running, me
     """An array of the program that is committed to one device, or to other devices than those of the mesh."""
     for file in _files(site, "device_put", "device="):
         for place, target in _placements(site, file):
-            if _is_of_another_test(site, place, statement, run):
+            if _is_unrelated(site, place, statement, run):
                 continue
             text = " ".join(place.text().split())
             where = site.where(place)
@@ -127,13 +127,33 @@ def _committed(site: Site, statement: ast.With | ast.AsyncWith, run: Running, me
     return ""
 
 
-def _is_of_another_test(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
-    """Whether a placement is in a test function that runs neither around the block nor in it."""
+def _is_unrelated(site: Site, place: Place, statement: ast.With | ast.AsyncWith, run: Running) -> bool:
+    """True if a placement is in a function that shares no caller, and no class, with the function around the block."""
+    placing, around = place.scope.function(), site.file.home(statement).function()
+    if placing is None or any(one.node is place.node for one in run.calls):
+        return False
+    if placing.node in site.file.ancestors(statement):
+        return False
+    if _is_test(site, place) or around is None:
+        return _is_test(site, place)
+    mine, theirs = _callers(site, Place(site.file, around.node)), _callers(site, Place(place.file, placing.node))
+    return mine.isdisjoint(theirs)
+
+
+def _is_test(site: Site, place: Place) -> bool:
     function = place.scope.function()
     name = getattr(function.node, "name", "") if function is not None else ""
-    if function is None or not name.startswith("test") or not site.program.project.is_test(place.file.path):
-        return False
-    return function.node not in site.file.ancestors(statement) and all(one.node is not place.node for one in run.calls)
+    return name.startswith("test") and site.program.project.is_test(place.file.path)
+
+
+def _callers(site: Site, function: Place, depth: int = _DEPTH) -> set[ast.AST]:
+    """A function, its class, and the functions and modules that call it, directly or not."""
+    found = {function.node, *(one for one in function.file.ancestors(function.node) if isinstance(one, ast.ClassDef))}
+    assert isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for call in site.program.flow.ends(function.file, function.node).called() if depth else ():
+        caller = call.scope.function()
+        found |= {call.file.tree} if caller is None else _callers(site, Place(call.file, caller.node), depth - 1)
+    return found
 
 
 def _placements(site: Site, file: FileFacts) -> Iterator[tuple[Place, Place]]:
