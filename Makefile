@@ -38,7 +38,7 @@ docs: .venv/dev
 site: .venv/dev
 	@.venv/bin/python scripts/docs_site.py
 
-# What is published, in build/release, made twice and compared (docs/versions.md). Nothing is sent anywhere.
+# What is published, in build/release, made twice and compared (CONTRIBUTING.md). Nothing is sent anywhere.
 release: .venv/dev
 	@.venv/bin/python scripts/release.py build/release
 

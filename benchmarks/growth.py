@@ -1,7 +1,7 @@
 """How time and memory grow: with lines, files, findings, the size of one file, the edges of a call graph.
 
-`python benchmarks/growth.py` writes growth.md. Each series is built step by step in `.benchmark/growth/`, checked
-without a cache (`--warm`: also with one), and taken away again. `--only lines --largest 1000000` runs a part.
+`python benchmarks/growth.py` writes evaluation/growth.md. Each series is built step by step in `.benchmark/growth/`,
+checked without a cache (`--warm`: also with one), and taken away again. `--only lines --largest 1000000` runs a part.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ def main() -> None:
     parser.add_argument("--warm", action="store_true", help="also with a filled cache")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one run (default 900)")
     parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
-    parser.add_argument("--output", type=Path, default=HERE / "growth.md", help="the report")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "evaluation" / "growth.md", help="the report")
     given = parser.parse_args()
     timing.end_when_told()
     work = given.work.resolve()

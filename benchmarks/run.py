@@ -1,4 +1,4 @@
-"""How long checking takes, beside other tools on the same files: `make bench` builds the corpus and writes results.md.
+"""How long checking takes, beside other tools on the same files: `make bench` writes evaluation/speed.md.
 
 Everything is timed in one run, in turn. The corpus and the tools are kept in `.benchmark/`; delete it to start over.
 Needs Linux or macOS (`os.wait4` tells what a child and its children used).
@@ -201,7 +201,7 @@ def main() -> None:
     )
     parser.add_argument("--packages", nargs="+", metavar="NAME", help="only these of the packages")
     parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
-    parser.add_argument("--output", type=Path, default=HERE / "results.md", help="the report")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "evaluation" / "speed.md", help="the report")
     given = parser.parse_args()
     timing.end_when_told()
     work = given.work.resolve()

@@ -1,8 +1,8 @@
 """The proofs of all rules on several releases of jax and the frameworks, each in an environment under .matrix/.
 
 `python scripts/matrix.py` makes the environments that are not there yet, runs `shardlint verify --rules`
-with each, and writes docs/matrix.md. `--only 0.8.3` runs one release and writes nothing; `--codes SL212,SL319` runs
-these rules alone on all releases and writes their rows.
+with each, and writes evaluation/matrix.md. `--only 0.8.3` runs one release and writes nothing; `--codes SL212,SL319`
+runs these rules alone on all releases and writes their rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "docs" / "matrix.md"
+TABLE = ROOT / "evaluation" / "matrix.md"
 _SHOWN = ("jax", "equinox", "flax", "haliax", "einshard", "python")
 
 
@@ -115,7 +115,7 @@ def cells(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
-    """docs/matrix.md."""
+    """evaluation/matrix.md."""
     columns = []
     for _, report in reports:
         shown = [(name, report["releases"].get(name)) for name in _SHOWN]
@@ -125,10 +125,9 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
     lines = [
         "# Proofs by release",
         "",
-        "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for",
-        "each release: each rule's `bad.py` must show its mistake there; its `good.py` must not, with the",
-        "same numbers.",
-        "A dash: the proof claims nothing for these releases. Empty: not run there.",
+        "`make matrix` runs `shardlint verify --rules all` in an environment for each release. Each rule's `bad.py`",
+        "must show its mistake there, and its `good.py` must not, with the same numbers. A dash: the proof claims",
+        "nothing for these releases. Empty: not run there.",
         "",
         f"| rule | {' | '.join(columns)} |",
         f"|---|{'---|' * len(columns)}",
@@ -140,7 +139,7 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
 
 def row(code: str, found: Sequence[Mapping[str, str]]) -> str:
     """The line of a rule in the table."""
-    return f"| [{code}](rules/{code}.md) | {' | '.join(column.get(code, '') for column in found)} |"
+    return f"| [{code}](../docs/rules/{code}.md) | {' | '.join(column.get(code, '') for column in found)} |"
 
 
 def merged(text: str, codes: Sequence[str], found: Sequence[Mapping[str, str]]) -> str:

@@ -70,7 +70,7 @@ QUIET = '''"""TODO: what looks like the mistake and is none. Write this file fir
 raise NotImplementedError
 '''
 
-PROOF = """# docs/verify.md describes the keys.
+PROOF = """# docs/verify-reference.md describes the keys.
 [[bad]]
 shows = "TODO: raises, warns, sharding, numbers or donation"
 

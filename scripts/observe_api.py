@@ -1,7 +1,7 @@
 """Ask installed releases of jax which names and keywords of the upgrade table they have, and if they warn.
 
-    python scripts/observe_api.py ENV/bin/python ...   write what they show, and docs/api-versions.md
-    python scripts/observe_api.py                      write docs/api-versions.md from what is recorded
+    python scripts/observe_api.py ENV/bin/python ...   write what they show, and evaluation/api-versions.md
+    python scripts/observe_api.py                      write evaluation/api-versions.md from what is recorded
     python scripts/observe_api.py --check              write nothing; fail where the page is out of date
 
 Exit code 1 where a claim of the table and an observation differ.
@@ -21,7 +21,7 @@ from shardlint_rules.upgrade import table
 
 from shardlint.config.versions import parse, show
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "api-versions.md"
+PAGE = Path(__file__).resolve().parent.parent / "evaluation" / "api-versions.md"
 
 # Runs in the observed environment, which may be old: nothing newer than Python 3.8, nothing but jax.
 _PROBE = r"""
@@ -108,7 +108,7 @@ def _record(entry: dict[str, Any], version: str, what: str) -> None:
 
 
 def page() -> str:
-    """docs/api-versions.md."""
+    """evaluation/api-versions.md."""
     known = table.table()
     versions = sorted({v for name in known.names.values() for v in name.observed}, key=parse)
     lines = [

@@ -1,8 +1,9 @@
 """How many real mistakes `shardlint check` finds: each in its whole project, as that was before the fix.
 
 `python scripts/recall.py MIRRORS` lays out the parent of every fix commit in benchmarks/recall/commits.jsonl from bare
-repositories (MIRRORS/OWNER+NAME/repo), checks the file, and writes benchmarks/recall/found.jsonl and docs/recall.md.
-`--only ID` looks at some and keeps what is known of the others; `--certainty` other than possible only prints.
+repositories (MIRRORS/OWNER+NAME/repo), checks the file, and writes benchmarks/recall/found.jsonl and
+evaluation/recall.md. `--only ID` looks at some and keeps the results of the others; with another `--certainty` than
+possible it only prints.
 
 A mistake is found when a finding lies within one line of a marked line and is about it: what only says that a name is
 old counts for mistakes about old names.
@@ -31,31 +32,32 @@ import checkouts
 ROOT = Path(__file__).resolve().parent.parent
 COMMITS = ROOT / "benchmarks" / "recall" / "commits.jsonl"
 FOUND = ROOT / "benchmarks" / "recall" / "found.jsonl"
-PAGE = ROOT / "docs" / "recall.md"
+PAGE = ROOT / "evaluation" / "recall.md"
 DEFAULT = ("proven", "likely")
 _GATHERED = {
-    "first": ("## Those that the rules were made by",),
-    "later": (
-        "## Gathered later, in other projects",
+    "first": (
+        "## Trained: the mistakes that the rules were written from",
         "",
-        "None of these projects was looked at while the rules were made. What was missed there has led to rules since,",
-        "so the figures are no measure of what is found in the next project: of those whose first score was kept (U),",
-        "14 of 35 of T1 to T4 were found by default, and 4 of 19 without old names.",
+        "These figures say how much of the training set the rules still find. They do not predict other projects.",
+    ),
+    "later": (
+        "## Trained later: mistakes of other projects",
+        "",
+        "Nobody looked at these projects while the first rules were written. Misses led to rules since, so the table",
+        "is trained. First scores, where they were recorded: 14 of 35 mistakes of T1 to T4 were found by default, and",
+        "4 of the 19 that are not about old names.",
     ),
     "mined": (
-        "## From the histories of projects that were known",
+        "## Trained later: the histories of 75 known projects",
         "",
-        "Looked for in the histories of 75 projects by people who had not seen the rules: M1 and M2. By the first",
-        "score 7 of the 97 of M1 were found by default, and 11 of the 94 of M2. What was missed led to forms since.",
+        "People who had not seen the rules collected these mistakes (M1 and M2). First scores by default: 7 of the 97",
+        "of M1 and 11 of the 94 of M2. Misses led to forms since.",
     ),
     "unseen": (
-        "## From the histories of projects that nobody had looked at",
+        "## Kept aside: the histories of 60 other projects",
         "",
-        "Looked for in the same way in 44 other projects: M3. Of 83 mistakes 9 were found by default before any of the",
-        "forms that M1 and M2 led to, and the same 9 with all of them: what one mistake teaches seldom finds the next.",
-        "Two were worked on after that (M3-018, M3-071). M4: 63 mistakes in 16 further projects, of which 4 were found",
-        "before a day of work on how far rules see in real code (benchmarks/mutations.py), and the same 4 after it.",
-        "This is what a project new to shardlint can expect.",
+        "M3 holds 83 mistakes of 44 projects and M4 holds 63 mistakes of 16 projects. First scores by default: 9 of 83",
+        "and 4 of 63. Two mistakes of M3 (M3-018, M3-071) were worked on afterwards. The table is today's score.",
     ),
 }
 _LIMIT = 600  # seconds for one file
@@ -186,15 +188,16 @@ def look_at_all(chosen: Iterable[Mistake], mirrors: Path, certainty: str, jobs: 
 
 
 def page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
-    """docs/recall.md."""
+    """evaluation/recall.md."""
     there = [m for m in every if m.id in known and not known[m.id].unavailable]
     lines = [
-        "# Real mistakes found",
+        "# Recorded mistakes: which ones `check` finds",
         "",
-        f"{len(every)} mistakes in public repositories that a commit fixed. Each was checked in its whole project as",
-        "it was before the fix; it is found when a finding lies within one line of it and is about it. *Default*",
-        "counts proven and likely findings, *possible* those of `--certainty possible` too. `make recall MIRRORS=...`",
-        f"measures it again; {len(every) - len(there)} could not be looked at. Written by scripts/recall.py.",
+        f"{len(every)} mistakes in public repositories that a commit fixed. `check` runs on the whole project as it",
+        "was before the fix. A mistake counts as found if a finding about it is within one line of it. *Default*",
+        "counts proven and likely findings, *possible* also those of `--certainty possible`. `make recall MIRRORS=...`",
+        f"repeats the measurement. {len(every) - len(there)} mistakes are not available. [Evaluation](README.md) says",
+        "which figures predict a new project. Written by scripts/recall.py.",
     ]
     for gathered, heading in _GATHERED.items():
         group = [mistake for mistake in there if mistake.gathered == gathered]

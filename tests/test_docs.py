@@ -6,15 +6,12 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from shardlint.config.settings import BadSettings, read_settings
-from shardlint.engine.run import Options, check
-from shardlint.output import text
 from shardlint.rules_api import registry
 from shardlint.rules_api.registry import proof_folders
 from shardlint.testing import check_text
@@ -24,7 +21,12 @@ from tests.schemas import jsonschema
 ROOT = Path(__file__).parent.parent
 docs = load("docs")
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "fixtures").rglob("README.md")]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "evaluation").rglob("*.md"),
+        *(ROOT / "fixtures").rglob("README.md"),
+    ]
 )
 FULL = """
 select = ["SL2", "silent"]
@@ -51,7 +53,9 @@ def test_nothing_is_stale() -> None:
 def test_a_stale_page_and_a_page_without_rule_are_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    tutorial = (docs.DOCS / "tutorial.md").read_text("utf-8")
     monkeypatch.setattr(docs, "DOCS", tmp_path)
+    (tmp_path / "tutorial.md").write_text(tutorial, "utf-8")
     (tmp_path / "rules").mkdir()
     orphan = tmp_path / "rules" / "SL999.md"
     orphan.write_text("# SL999", "utf-8")
@@ -76,7 +80,7 @@ def test_the_command_shows_the_page_of_the_docs(code: str) -> None:
 
 def test_the_matrix_has_every_proof_and_no_failure() -> None:
     rows = re.findall(
-        r"^\| \[(SL\d+)\]\S+ \|(.*)\|$", (ROOT / "docs" / "matrix.md").read_text("utf-8"), re.MULTILINE
+        r"^\| \[(SL\d+)\]\S+ \|(.*)\|$", (ROOT / "evaluation" / "matrix.md").read_text("utf-8"), re.MULTILINE
     )
     assert [code for code, _ in rows] == list(proof_folders()), "run `make matrix`"
     assert {cell.strip() for _, cells in rows for cell in cells.split("|")} <= {"holds", "-", ""}
@@ -90,9 +94,9 @@ def test_a_failure_shows_in_the_matrix() -> None:
     releases = {"jax": "0.8.3", "equinox": "0.13.8", "python": "3.11.7"}
     page = matrix.table([(matrix.RELEASES[0], {"results": results, "releases": releases})])
     assert page.splitlines()[-3:] == [
-        "| [SL201](rules/SL201.md) | FAILS |",
-        "| [SL203](rules/SL203.md) | holds |",
-        "| [SL301](rules/SL301.md) | - |",
+        "| [SL201](../docs/rules/SL201.md) | FAILS |",
+        "| [SL203](../docs/rules/SL203.md) | holds |",
+        "| [SL301](../docs/rules/SL301.md) | - |",
     ]
 
 
@@ -103,12 +107,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}, which is not there"
 
 
-def test_the_finding_in_the_readme_is_what_check_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT / "fixtures" / "projects" / "charlm")
-    report = check([Path()], Options(select=("SL201",), targets={"jax": "0.12.0.1", "equinox": "0.13.8"}))
-    frame, *_ = text.full(report)
-    readme = (ROOT / "README.md").read_text("utf-8")
-    assert textwrap.indent(frame, "    ") in readme
+def test_a_block_that_is_not_there_is_noticed() -> None:
+    assert docs.replace_block(
+        "<!-- a: written by scripts/docs.py -->old<!-- end of a -->.", "a", "new"
+    ).endswith("\n\nnew\n\n<!-- end of a -->.")
+    with pytest.raises(ValueError, match="no block b"):
+        docs.replace_block("<!-- a: written by scripts/docs.py -->old<!-- end of a -->", "b", "new")
 
 
 def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:

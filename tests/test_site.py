@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_has_every_page(built: Path) -> None:
-    for page in ("index", "docs/tutorial", "docs/rules", "docs/rules/SL201", "docs/decisions/index", "docs/faq"):
+    for page in ("index", "docs/tutorial", "docs/rules", "docs/rules/SL201", "docs/decisions/index", "evaluation/index"):
         assert (built / f"{page}.html").is_file(), page
     rules = {path.stem for path in (site.ROOT / "docs" / "rules").glob("*.md")}
     assert {path.stem for path in (built / "docs" / "rules").glob("*.html")} == rules
@@ -67,7 +67,7 @@ def test_in_a_browser(browser: Any, address: str, width: int) -> None:
     errors: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
-    for name in ("index", "docs/tutorial", "docs/rules", "docs/rules/SL201", "docs/comparison"):
+    for name in ("index", "docs/tutorial", "docs/rules", "docs/rules/SL201", "docs/index"):
         page.goto(f"{address}/{name}.html")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
     page.goto(f"{address}/index.html")

@@ -1,6 +1,6 @@
 """Which releases of packages a project's own files name: lock files, requirements, and what states dependencies.
 
-Of several files the first decides, in the order they are read here; docs/releases.md tells it. A file that cannot be
+Of several files the first decides, in the order they are read here; docs/reference.md lists them. A file that cannot be
 read, or is broken, tells nothing. Nothing of the project is run.
 """
 

@@ -443,7 +443,7 @@ class Rule(ABC):
 
     @classmethod
     def stability(cls) -> Literal["preview", "stable", "deprecated"]:
-        """What is promised of the rule (docs/versions.md): a preview reports only what is possible, and when asked."""
+        """What is promised of the rule (docs/reference.md): a preview reports only what is possible, and when asked."""
         if cls.deprecated:
             return "deprecated"
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"

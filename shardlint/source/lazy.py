@@ -1,7 +1,7 @@
 """Dataclasses whose methods are made when the first instance is: what `dataclasses.dataclass` gives, later.
 
 `dataclasses` writes the source of each method and compiles it, half a millisecond a class. A run over one file loads
-some 240 such classes and makes instances of a quarter of them: a third of its time went there (docs/decisions/0025).
+some 240 such classes and makes instances of a quarter of them: a third of its time went there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading the proof of a rule, `proof.toml`, and joining what its two programs showed.
 
-docs/verify.md describes the format.
+docs/verify-reference.md describes the format.
 """
 
 from __future__ import annotations

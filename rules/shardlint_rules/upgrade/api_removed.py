@@ -26,7 +26,7 @@ class ApiRemoved(Rule):
     - proven: imports and uses of names that the target release removed, such as `jax.sharding.PositionalSharding`,
       `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; `jax.config.update` of a removed option, such
       as `jax_spmd_mode`; and names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax
-      0.4.38. The table is in docs/api-versions.md.
+      0.4.38. The table is in evaluation/api-versions.md.
     - possible: the same in an annotation that is never evaluated, or if the older release is not pinned exactly.
 
     ## Fix
