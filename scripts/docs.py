@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -17,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pictures
 import recall
 
 from shardlint.config.certainty import Certainty
@@ -232,6 +236,38 @@ def tutorial() -> str:
     return replace_block(text, "findings", "\n".join(["```console", "$ shardlint check", *lines, "```"]))
 
 
+MESH = {"data": 4, "model": 2}
+# The pictures of layouts: the result of `predict` in charlm, Adam's moments in the tutorial, a weight.
+LAYOUTS = {
+    "predict": (pictures.Card("before: P()", ()), pictures.Card("after: P('data')", (("data",),))),
+    "moments": (pictures.Card("before", None), pictures.Card("after: P(None, 'model')", ((), ("model",)))),
+    "weights": (
+        pictures.Card("declared: P('data', 'model')", (("data",), ("model",))),
+        pictures.Card("found: P()", ()),
+    ),
+}
+
+
+def terminal() -> str:
+    """docs/pictures/terminal.svg: check, fix and check again, on a copy of charlm."""
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "charlm"
+        shutil.copytree(ROOT / "fixtures" / "projects" / "charlm", copy)
+        environment = {
+            **os.environ,
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'rules'}",
+        }
+        for command in ("check --output-format concise", "fix --unsafe-fixes", "check"):
+            run = [sys.executable, "-m", "shardlint", *command.split()]
+            run += ["--no-cache"] if command.startswith("check") else []
+            done = subprocess.run(run, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+            lines += [f"$ shardlint {command}", *done.stdout.splitlines(), ""]
+    return pictures.terminal(lines[:-1])
+
+
 def check_output(project: Path, options: Options) -> list[str]:
     """What `shardlint check` prints in the folder of a project, a finding or a line an element."""
     with contextlib.chdir(project):
@@ -258,7 +294,10 @@ def documents() -> dict[Path, Callable[[], str]]:
         DOCS / "decisions" / "README.md": decisions_index,
         ROOT / "README.md": readme,
         DOCS / "tutorial.md": tutorial,
+        DOCS / "pictures" / "terminal.svg": terminal,
     }
+    for name, cards in LAYOUTS.items():
+        found[DOCS / "pictures" / f"{name}.svg"] = lambda cards=cards: pictures.layouts(MESH, cards)  # type: ignore[misc]
     for rule in rules():
         found[DOCS / "rules" / f"{rule.code}.md"] = lambda rule=rule: page(rule)  # type: ignore[misc]
     return found

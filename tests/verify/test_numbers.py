@@ -110,7 +110,7 @@ def test_a_file_that_needs_its_devices_is_run_beside_them_and_says_so(verify: Ve
     right, wrong = verify(source, only="execute")
     assert right.status == "pass"
     assert right.notes[0].startswith(
-        "the run on one device was made beside 8, for in a process that has one the file"
+        "the single-device reference ran on one of 8 devices, because a process with one device raised"
     )
     assert kinds(wrong) == ["numbers"]
 
@@ -153,7 +153,7 @@ def test_both_runs_are_given_the_same_numbers(verify: Verify) -> None:
         == "args[0] has other numbers where it is made on one device; both runs were given those"
     )
     assert shaped.status == "pass"
-    assert "is another array where it is made on one device" in shaped.notes[0]
+    assert "differs in a process with one device" in shaped.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Layouts:
         letter = self._letter(key)
         if not self.small:
             return element("a", letter, href=f"#{name}")
-        width, height = _Grid(self.mesh, key).size()
+        width, height = Grid(self.mesh, key).size()
         picture = element("use", href=f"#{name}-cells")
         drawn = element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
         return element("a", element("span", letter), drawn, href=f"#{name}", class_="to-layout")
@@ -72,7 +72,7 @@ class Layouts:
         return tuple(axes)
 
     def _figure(self, key: Axes | None, arrays: Sequence[Array]) -> Html:
-        grid = _Grid(self.mesh, key)
+        grid = Grid(self.mesh, key)
         spec = ONE_DEVICE if key is None else _spec_text(key)
         width, height = grid.size()
         name = self._ids[key]
@@ -106,7 +106,7 @@ class Layouts:
 _LEFT, _TOP = 74, 32
 
 
-class _Grid:
+class Grid:
     """A mesh as rows and columns of devices, and side by side where it has a third axis."""
 
     def __init__(self, mesh: Mapping[str, int], axes: Axes | None) -> None:
@@ -239,7 +239,7 @@ class _Grid:
             return "the others hold nothing of it"
         copies = math.prod(self.mesh.values()) // math.prod(self.counts)
         if not self.split:
-            return f"whole on each of {copies} device{'s' if copies > 1 else ''}"
+            return f"replicated on {copies} devices" if copies > 1 else "on one device"
         cut = [
             f"dimension {index} in {self.counts[index]} parts over {' and '.join(self.axes[index])}"
             for index in self.split

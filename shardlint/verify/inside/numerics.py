@@ -118,8 +118,8 @@ def _reference(
         notes = []
         if alone is not None:
             notes.append(
-                f"the run on one device was made beside {count}, for in a process that has one the file or its "
-                f"arguments cannot be had: {alone.unmade}"
+                f"the single-device reference ran on one of {count} devices, because a process with one device "
+                f"{alone.unmade}"
             )
         return hosts, _here(function, hosts, made, mesh, kind), notes
     if alone.ended:
@@ -129,7 +129,7 @@ def _reference(
         raise _Stop(f"the run on one device {alone.raised}{advice}")
     given, other, strange = with_numbers_of(hosts, alone.arguments)
     if strange:
-        note = f"{strange} is another array where it is made on one device: that run was made beside {count}"
+        note = f"{strange} differs in a process with one device, so the reference ran on one of {count} devices"
         return hosts, _here(function, hosts, made, mesh, kind), [note]
     notes = []
     if other:
