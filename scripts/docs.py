@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -198,6 +199,39 @@ def _other_likely(judged: Mapping[type[Rule], Mapping[str, ledger.Figures]]) -> 
                 yield f"| {named} | {projects} | {rule.assumptions.get(form, '')} |"
 
 
+def trained_scores() -> Iterator[str]:
+    """A Markdown table of the scores on what the rules were changed after."""
+    cases = [
+        tomllib.loads(path.read_text("utf-8")) for path in (ROOT / "tests" / "mistakes").glob("*/case.toml")
+    ]
+    verdicts = [entry.verdict for rule in rules() for entry in ledger.entries(rule.code)]
+    good = sum(verdict != "wrong" for verdict in verdicts)
+    known = recall.results()
+    first = [
+        m
+        for m in recall.mistakes()
+        if m.gathered == "first" and not m.tier.startswith("T5") and m.id in known
+    ]
+    found = sum(known[mistake.id].found(recall.DEFAULT) for mistake in first)
+    yield "| what | score |"
+    yield "|---|---|"
+    yield (
+        "| [small projects with one mistake each](../tests/mistakes/README.md) "
+        f"| {sum(case['found'] for case in cases)} of {len(cases)} found |"
+    )
+    yield (
+        "| [recorded fix commits](recall.md) that the rules were written from (T1 to T4) "
+        f"| {found} of {len(first)} found by default |"
+    )
+    yield f"| [judged findings on public code](precision.md) | {good} of {len(verdicts)} right or harmless |"
+
+
+def evaluation() -> str:
+    """evaluation/README.md with its table of trained scores brought up to date."""
+    text = (EVALUATION / "README.md").read_text("utf-8")
+    return replace_block(text, "trained", "\n".join(trained_scores()))
+
+
 def recall_page() -> str:
     """evaluation/recall.md, from what the last `make recall` found."""
     return recall.page(recall.mistakes(), recall.results())
@@ -291,6 +325,7 @@ def documents() -> dict[Path, Callable[[], str]]:
         DOCS / "settings.schema.json": settings_schema,
         EVALUATION / "precision.md": precision,
         EVALUATION / "recall.md": recall_page,
+        EVALUATION / "README.md": evaluation,
         DOCS / "decisions" / "README.md": decisions_index,
         ROOT / "README.md": readme,
         DOCS / "tutorial.md": tutorial,
