@@ -460,7 +460,7 @@ def test_whatever_a_rule_does_wrong_is_its_own_loss(
 def _waits(site: Site) -> Iterator[Finding]:
     if site.text(site.call.args[0]) == "2":
         threading.Event().wait()
-    yield site.finding(site.call, "told", "told")
+    yield site.finding(site.call, "told")
 
 
 def _runs_on(site: Site) -> Iterator[Finding]:
@@ -469,7 +469,7 @@ def _runs_on(site: Site) -> Iterator[Finding]:
             list(range(1000))
         except Exception:  # what stops it is no `Exception`
             continue
-    yield site.finding(site.call, "told", "told")
+    yield site.finding(site.call, "told")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are kept by a signal")
@@ -477,6 +477,7 @@ def _runs_on(site: Site) -> Iterator[Finding]:
 def test_a_rule_without_end_is_stopped_in_that_file_only(
     write: Write, monkeypatch: pytest.MonkeyPatch, without_end: Callable[[Site], Iterator[Finding]]
 ) -> None:
+    before = signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(one_file, "SECONDS", 0.2)
     monkeypatch.setattr(rule_limit, "SECONDS", 0.2)
     monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: without_end(site))
@@ -487,7 +488,7 @@ def test_a_rule_without_end_is_stopped_in_that_file_only(
     assert (path.name, code) == ("a.py", "XT206")
     assert "was stopped at line 4: it took more than 0.2 seconds" in reason
     assert report.failed and report.undone
-    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
@@ -731,7 +732,7 @@ def test_the_other_named_files_are_checked(write: Write, run: Callable[..., Ran]
 
 
 def test_notebooks_in_folders_are_checked(write: Write, run: Callable[..., Ran]) -> None:
-    notebooks = {f"n/{number}.ipynb": "{}" for number in range(5)}
+    notebooks = {f"n/{number}.ipynb": '{"cells": []}' for number in range(5)}
     root = write({"a.py": "x = 1\n", ".gitignore": "ignored.ipynb\n", "ignored.ipynb": "", **notebooks})
     ran = run("check", cwd=root)
     assert (ran.code, ran.out) == (0, "No findings in 6 files.\n")

@@ -23,14 +23,14 @@ PUT = "import jax\njax.device_put(1)\n"
 FIXABLE = "import numpy as np\nnp.square(1)\n"
 LEFT = """\
 x.py:2:1: XT101 device-put-told  [silent, proven]
+   On jax 0.12 this is told.
     2 | jax.device_put(1)
-      | ^^^^^^^^^^^^^^^^^ here
-   On jax 0.12 this is told."""
+      | ^^^^^^^^^^^^^^^^^ here"""
 UNSAFE = """\
 x.py:2:1: XT103 zeros-changed  [cost, proven]
+   On jax 0.12 this is told.
     2 | jax.numpy.zeros(1)
       | ^^^^^^^^^^^^^^^^^^ here
-   On jax 0.12 this is told.
    Write jax.numpy.ones   (unsafe fix: the numbers change)
    `shardlint fix --unsafe-fixes` does it."""
 SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read_text("utf-8"))

@@ -53,9 +53,9 @@ def test_nothing_found(write: Write) -> None:
 def test_a_whole_frame(write: Write) -> None:
     assert frame(write, "import jax.numpy as jnp\n\nx = jnp.zeros(3) + 1\n") == [
         "x.py:3:5: XT103 zeros-changed  [cost, proven]",
+        "   On jax 0.12 this is told.",
         "    3 | x = jnp.zeros(3) + 1",
         "      |     ^^^^^^^^^^^^ here",
-        "   On jax 0.12 this is told.",
         "   Write jnp.ones   (unsafe fix: the numbers change)",
     ]
 
@@ -152,8 +152,8 @@ def test_one_line_each(write: Write) -> None:
     made = report(write, "import jax\njax.device_put(1); jax.device_put(2)\n")
     name = str(made.reports[0].path)
     assert list(text.concise(made)) == [
-        f"{name}:2:1: XT101 device-put-told [silent, proven] here: On jax 0.12 this is told.",
-        f"{name}:2:20: XT101 device-put-told [silent, proven] here: On jax 0.12 this is told.",
+        f"{name}:2:1: XT101 device-put-told [silent, proven] On jax 0.12 this is told.",
+        f"{name}:2:20: XT101 device-put-told [silent, proven] On jax 0.12 this is told.",
         "2 findings in 1 file.",
     ]
 
@@ -195,7 +195,7 @@ def test_json_says_where_and_what(write: Write) -> None:
     (finding,) = json_.document(made)["findings"]
     place = {key: finding[key] for key in ("line", "column", "end_line", "end_column")}
     assert place == {"line": 2, "column": 10, "end_line": 3, "end_column": 5}
-    assert finding["message"] == "here: On jax 0.12 this is told."
+    assert finding["message"] == "On jax 0.12 this is told."
     assert finding["fix"]["safety"] == "safe"
 
 

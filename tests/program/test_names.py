@@ -79,7 +79,7 @@ SPEC = "jax.sharding.PartitionSpec"
             "jax.device_put",
         ),
         ("import jax\ndef f(put=jax.device_put): return put", "put", "parameter"),
-        ("from jax import *\nhere = device_put", "device_put", "?"),
+        ("from jax import *\nhere = device_put", "device_put", "jax.device_put"),
         ("import numpy as jnp\nhere = jnp.zeros", "jnp.zeros", "numpy.zeros"),
         ("here = nothing", "nothing", "?"),
         ("here = print", "print", "builtins.print"),

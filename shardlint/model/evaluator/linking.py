@@ -22,6 +22,7 @@ class Linker:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
+        self._starred_open: set[tuple[FileFacts, str]] = set()
 
     def taken(self, file: FileFacts, binding: Binding) -> Value:
         """What `from module import name` binds."""
@@ -119,6 +120,15 @@ class Linker:
 
     def starred(self, file: FileFacts, name: str) -> Value | None:
         """A name that `from module import *` may bring; None where no such import has it."""
+        if (file, name) in self._starred_open:
+            return None  # modules that import all of each other
+        self._starred_open.add((file, name))
+        try:
+            return self._starred(file, name)
+        finally:
+            self._starred_open.discard((file, name))
+
+    def _starred(self, file: FileFacts, name: str) -> Value | None:
         libraries: list[Api] = []
         out_of_sight = False
         for binding in reversed(file.bindings(file.module, "*")):
