@@ -839,7 +839,7 @@ def test_owner_and_group_are_kept(write: Write) -> None:
 
 
 def test_a_file_of_somebody_else_stays_theirs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old: False)
+    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old, path: False)
     root = write({"x.py": TEXT})
     before = (root / "x.py").stat().st_ino
     fix_all(root)
@@ -857,7 +857,7 @@ def test_what_could_not_be_written_over_a_file_is_beside_it(
     path = tmp_path / "x.py"
     path.write_text("old")
     status = path.stat()
-    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old: False)
+    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old, path: False)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left on device; what it should hold is in") as error:
         replace_file(path, b"new")
@@ -883,7 +883,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OSError, match="it is a pipe or a device, not a file"):
         write_atomically(tmp_path / "pipe", b"text", expected=b"")
 
 

@@ -228,7 +228,7 @@ def test_markdown_fits_a_comment(write: Write, run: Run) -> None:
 def test_grouped_has_each_file_once(run: Run, root: Path) -> None:
     lines = out(run, root, "grouped").splitlines()
     assert lines[0] == "sub dir/x.py:"
-    assert lines[1].startswith("  6:5   XT101 device-put-told [silent, proven] here: ")
+    assert lines[1].startswith("  6:5   XT101 device-put-told [silent, proven] On jax 0.12")
 
 
 # where it goes

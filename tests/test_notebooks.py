@@ -170,7 +170,7 @@ def test_messages_name_lines_in_cells(write: Write) -> None:
     )
     root = write({"book.ipynb": json.dumps(book), "pyproject.toml": ""})
     messages = " ".join(
-        f"{one.label} {one.message}" for file in check([root], OPTIONS).reports for one in file.findings
+        f"{one.message} {one.why}" for file in check([root], OPTIONS).reports for one in file.findings
     )
     assert "line 3 of cell 3" in messages, messages
     assert not re.search(r"line \d+(?! of cell)", messages), messages

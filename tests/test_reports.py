@@ -97,7 +97,7 @@ def test_a_finding_says_how_sure_it_is(write: Write) -> None:
 def test_the_code_is_underlined_where_it_stands(write: Write, line: str, under: str) -> None:
     before = "import jax\nif 1:\n" if line.startswith("\t") else "import jax\n"
     shown = frame(write, f"{before}{line}\n", select=("XT101",))
-    code, marks = shown[1], shown[2]
+    code, marks = shown[2], shown[3]
     assert code.isprintable() and marks.isprintable()
     start = columns(marks[: marks.index("^")])
     assert marks.count("^") == columns(under)
@@ -107,20 +107,20 @@ def test_the_code_is_underlined_where_it_stands(write: Write, line: str, under: 
 
 def test_a_call_over_several_lines_is_underlined_to_the_end_of_its_first(write: Write) -> None:
     shown = frame(write, "import jax\njax.device_put(  \n    1,\n)\n")
-    assert shown[1:3] == ["    2 | jax.device_put(  ", "      | ^^^^^^^^^^^^^^^ here"]
+    assert shown[2:4] == ["    2 | jax.device_put(  ", "      | ^^^^^^^^^^^^^^^ here"]
 
 
 def test_a_very_long_argument_is_cut(write: Write) -> None:
     shown = frame(write, f"import jax\njax.device_put('{'a' * 5000}')\n")
-    assert all(len(line) < 260 for line in shown[:3])
+    assert all(len(line) < 260 for line in shown[:4])
 
 
 def test_a_file_that_cannot_be_checked_has_a_frame_too(write: Write) -> None:
     shown = frame(write, "import jax\nx = jax.device_put(\n")
     assert shown[0].startswith("x.py:2:")
     assert shown[0].endswith("SL001 file-not-parsed  [crash, proven]")
-    assert "cannot parse line 2" in shown[-1]
-    assert "Nothing in the file was checked." in shown[-1]
+    assert "cannot parse line 2" in shown[1]
+    assert "Nothing in the file was checked." in shown[1]
     undecodable = next(text.full(report(write, b"import jax\njax.device_put('\xff')\n")))
     assert "Line 2 is not utf-8 (byte 0xff)" in undecodable
 

@@ -109,7 +109,7 @@ def _broken(
             line = work.after.position(finding.start)[0]
             claim = f"{finding.message} {finding.why}"
             floor = next((one for one in older if f"On {one.package} " in claim), older[0])
-            said = finding.message.rstrip(".")
+            said = finding.message.rpartition(": ")[2].rstrip(".")
             why = f"{floor.allows}, where line {line} would be {finding.rule.code} ({said}); {_way_out(floor, now)}"
             yield from ((made, work.after.told(why)) for made in _makers(work, finding.start, line))
 

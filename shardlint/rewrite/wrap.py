@@ -19,6 +19,8 @@ _LONG, _NEAR = 100, 5
 _PASSES = 5
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+# A line that was too long before is broken only if it outgrows the longest line of its file by this factor.
+_OUTGROWN = 1.2
 
 
 def line_length(text: str) -> int:
@@ -45,27 +47,32 @@ def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer
         if not breaks.edits or not same_program(after, text):
             break
         layers.append(breaks)
-        lines = {number for edit in breaks.edits for number in _lines(text, breaks.begin(edit), edit.text)}
+        lines = {number for _, numbers in _edited_lines(breaks, text) for number in numbers}
         after = text
     return layers
 
 
 def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
-    """The numbers of lines that are too long now and were not, or that outgrow the longest line of the file."""
+    """The numbers of lines that are too long now and were not, or that outgrow the other lines of the file."""
     longest = max((len(line) for line in before.text.splitlines()), default=0)
     now = after.split("\n")
-    for edit in layer.edits:
+    for edit, lines in _edited_lines(layer, after):
         ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
         short = ends or len(before.line_at(edit.start)) <= length
-        lines = _lines(after, layer.begin(edit), edit.text)
         for number in lines[:-1] if ends else lines:
-            if short or len(now[number - 1].rstrip("\r")) > longest:
+            if short or len(now[number - 1].rstrip("\r")) > _OUTGROWN * longest:
                 yield number
 
 
-def _lines(text: str, start: int, part: str) -> range:
-    first = text.count("\n", 0, start) + 1
-    return range(first, first + part.count("\n") + 1)
+def _edited_lines(layer: Layer, after: str) -> Iterator[tuple[Edit, range]]:
+    """Each edit of a layer, with the numbers of the lines that hold its text in the text that the layer makes."""
+    shift, line, counted = 0, 1, 0
+    for edit in sorted(layer.edits, key=lambda one: one.start):
+        begin = edit.start + shift
+        line += after.count("\n", counted, begin)
+        counted = begin
+        yield edit, range(line, line + edit.text.count("\n") + 1)
+        shift += len(edit.text) - (edit.end - edit.start)
 
 
 def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Iterator[Edit]:

@@ -92,6 +92,9 @@ def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -
     file = site.file
     if scope.kind == "module" and name.id in file.rebound_globals:
         return f"a function rebinds `{name.id}` by `global`"
+    if scope.kind == "comprehension":
+        line = getattr(scope.node, "lineno", name.lineno)
+        return f"the comprehension at line {line} changes `{name.id}`: the function would read its last value"
     for binding in file.bindings(scope, name.id):
         if binding.kind in ("augment", "delete"):
             return f"line {binding.line} changes `{name.id}` after it is bound"

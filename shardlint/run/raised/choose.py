@@ -85,7 +85,7 @@ def _may(found: Recognised, finding: Finding, file: FileReport) -> bool:
         )
     if not found.words:
         return True
-    text = " ".join((finding.label, finding.message, finding.help, _statement_text(finding, file)))
+    text = " ".join((finding.label, finding.message, finding.why, finding.help, _statement_text(finding, file)))
     return all(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in found.words)
 
 
