@@ -176,7 +176,7 @@ class IndivisibleConstraint(Rule):
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
             return "this raises ValueError"
-        silent = "jit pads the array, or replicates a result"
+        silent = "jit pads or replicates it"
         return silent if site.region.proven else f"{silent}; elsewhere it raises"
 
 

@@ -220,9 +220,10 @@ def _part(binding: Binding) -> ast.expr | None:
 
 def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str:
     name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
-    when = "" if certainty is Certainty.PROVEN else " if an output takes the buffer"
     if use.again:
-        return f"`{function}` raises in the next turn{when}: it donates `{name}`, and the loop does not rebind it."
+        raises = "raises" if certainty is Certainty.PROVEN else "may raise"
+        return f"`{function}` {raises} in the next turn: it donates `{name}`, and the loop does not rebind it."
+    when = "" if certainty is Certainty.PROVEN else " if an output takes the buffer"
     return f"Reading `{name}` raises{when}: `{function}` donated it at {where}."
 
 
