@@ -425,7 +425,7 @@ def test_a_misspelt_suppression_silences_nothing_and_stays(
     (report,) = check([root], Options()).reports
     said = [finding for finding in report.findings if finding.rule.code == "SL002"]
     assert {finding.rule.code for finding in report.findings} == {"XT101", "SL002"}
-    assert [(finding.fix, "[SL201]`" in finding.message) for finding in said] == [(None, True)]
+    assert [(finding.fix, "[SL201]`" in finding.help) for finding in said] == [(None, True)]
     fix([root], Options(), unsafe=False, write=True)
     assert (root / "x.py").read_text() == text
 

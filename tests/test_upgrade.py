@@ -459,14 +459,6 @@ def test_a_context_alone_goes_whatever_is_beside_it(write: Write, beside: str) -
     assert "with jax.set_mesh(mesh):" in (root / "main.py").read_text()
 
 
-def test_a_plan_that_is_given_up_changes_nothing(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardlint.model.project._SEARCH_BYTES", 1)
-    said = kept(
-        write({name: text.replace("_axis_resources", "_shardings") for name, text in TOGETHER.items()})
-    )
-    assert "the project is too large to be searched" in said
-
-
 # what jax.set_mesh would make raise
 
 UNDER = """\

@@ -183,7 +183,9 @@ class SpecNeedsMesh(Rule):
                 return None
             why = "no code that runs with this calls jax.set_mesh"
         else:
-            if made is None or not specs or any(site.anywhere(word) for word in (*_BY_HAND, "shard_map")):
+            if site.api not in CONSTRAINTS or made is None or not specs:
+                return None
+            if any(site.anywhere(word) for word in (*_BY_HAND, "shard_map")):
                 return None
             if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
                 return None
