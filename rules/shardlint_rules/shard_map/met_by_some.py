@@ -43,9 +43,9 @@ class MetBySome(Rule):
             done.add(node)
             yield site.finding(
                 node,
-                f"This deadlocks: not all devices along {shown(event.axes)} reach this `{event.note}`.",
-                label="in a divergent branch or loop",
+                f"`{event.note}` in a branch or loop: if the predicate differs along {shown(event.axes)}, "
+                "this deadlocks.",
                 help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
                 "select with jnp.where",
-                why=join_reasons("the predicate differs on each device", describe_location(site, event)),
+                why=join_reasons("the predicate rests on values of each device", describe_location(site, event)),
             )
