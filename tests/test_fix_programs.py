@@ -575,7 +575,7 @@ def test_a_fixed_program_has_the_shardings_asked_for(
             if __name__ == "__main__":
                 step(place(x))
             """,
-            "it is also called outside traced code", id="a helper that is also eager",
+            "calls the function outside jit, where device_put is right", id="a helper that is also eager",
         ),
         pytest.param(
             """
@@ -651,7 +651,7 @@ if __name__ == "__main__":
     (outcome,) = fixed(root).fixed
     assert (root / "main.py").read_text() == other
     (left,) = outcome.left
-    assert "it may be another mesh than the module's `mesh`: line 14 makes one too" in left.help
+    assert "line 14 makes another mesh than the module's `mesh`" in left.help
 
 
 TWO_MESHES = """\
@@ -682,7 +682,7 @@ def test_of_two_meshes_the_one_with_the_axes_of_the_spec_is_meant(write: Write) 
 def test_of_two_meshes_with_the_axis_none_is_taken(write: Write) -> None:
     root = write({"main.py": TWO_MESHES.format(axis="data")})
     (outcome,) = fixed(root).fixed
-    assert "it may be `mesh` or `flat`" in outcome.left[0].help
+    assert "the mesh may be `mesh` or `flat`" in outcome.left[0].help
 
 
 PLACES = """\
