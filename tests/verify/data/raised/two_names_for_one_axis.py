@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: P\('model', 'model'\) gives it 2
+# says: "model" shards 2 dimensions
 rules = dict([("heads", "model"), ("vocab", "model"), ("embed", "data")])
 
 
