@@ -46,9 +46,9 @@ def test_the_changelog_dates_this_version() -> None:
     release.dated((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
 
 
-@pytest.mark.parametrize("text", ["## 1.2\n", "## 1.2 (soon)\n", "## 1.20 (2026-11-22)\n", ""])
+@pytest.mark.parametrize("text", ["## 1.2\n", "## 1.2 (soon)\n", "## 1.20 (2026-11-28)\n", ""])
 def test_a_version_without_a_day_is_not_released(text: str) -> None:
-    assert release.dated("## Unreleased\n\n## 1.2 (2026-11-22)\n", "1.2") == DAY
+    assert release.dated("## Unreleased\n\n## 1.2 (2026-11-28)\n", "1.2") == DAY
     with pytest.raises(SystemExit, match="YEAR-MONTH-DAY"):
         release.dated(text, "1.2")
 
@@ -110,7 +110,7 @@ def test_a_release_is_the_same_when_made_again(tmp_path: Path) -> None:
     assert f"Source, {source}" in said.get_all("Project-URL", [])
     assert "](docs/" not in said.get_payload() and "](https://example.org/shardlint/v/docs/ci.md)" in said.get_payload()
     with zipfile.ZipFile(wheel) as one, tarfile.open(archive) as two:
-        assert {entry.date_time[:3] for entry in one.infolist()} == {(2026, 11, 22)}
+        assert {entry.date_time[:3] for entry in one.infolist()} == {(2026, 11, 28)}
         assert {entry.uname for entry in two.getmembers()} == {""}
     document = json.loads(bill.read_text("utf-8"))
     assert document["metadata"]["component"]["hashes"][0]["content"] == release.digest(wheel)
