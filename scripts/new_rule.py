@@ -26,17 +26,16 @@ from shardlint.rules_api.site import Site
 class {kind}(Rule):
     """TODO: one sentence that says what is wrong.
 
-    ## What it does
-    TODO
+    TODO: the effect when the program runs, by release.
 
-    ## Why it hurts
-    TODO: what happens when the program runs, by release.
+    ## Reports
+    - proven: TODO
 
-    ## Fix safety
+    ## Fix
     TODO: safe or unsafe, and why. Leave this out when there is no fix.
 
-    ## Evidence
-    TODO: what was run, on which releases.
+    ## Limits
+    TODO: what is not reported.
     """
 
     code = "{code}"

@@ -37,7 +37,7 @@ Requires-Dist: pyyaml-ft; python_version == "3.13"
 """
 YAML = "Name: PyYAML\nVersion: 6\n"
 CLICK = "Name: click\nVersion: 8\nLicense-Expression: BSD-3-Clause\n"
-DAY = datetime(2026, 11, 22, tzinfo=UTC)
+DAY = datetime(2026, 11, 28, tzinfo=UTC)
 
 
 def test_the_changelog_dates_this_version() -> None:

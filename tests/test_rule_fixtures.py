@@ -121,6 +121,7 @@ def test_the_docstring_is_a_page(rule: type[Rule]) -> None:
         if heading in headings or heading == "Reports" or (heading == "Fix" and rule.fixes != "none")
     ]
     assert headings == expected and "Example" not in headings
+    assert "TODO" not in doc
     first = doc.strip().splitlines()[0]
     assert first.endswith("."), "the first line is a sentence"
 

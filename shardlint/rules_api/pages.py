@@ -12,6 +12,7 @@ from pathlib import Path
 from shardlint.config.certainty import Certainty
 from shardlint.rules_api.headers import header
 from shardlint.rules_api.ledger import HEAD, entries, figures, table
+from shardlint.rules_api.registry import entries as entries_of_packs
 from shardlint.rules_api.registry import proof_folders
 from shardlint.rules_api.rule import Rule
 from shardlint.source.lazy import dataclass
@@ -85,7 +86,10 @@ def _examples(rule: type[Rule], folder: Path, advice: str) -> dict[str, str]:
     bad, good = program(folder / "bad.py"), program(folder / "good.py")
     marks = _marked_lines(folder / "bad.py", rule.code)
     first = marks[0] if marks else 1
-    links = " and ".join(f"[{name}](../../fixtures/{rule.code}/{name})" for name in ("bad.py", "good.py"))
+    names = ["bad.py", "good.py"]
+    if entries_of_packs()[rule.code].ours:
+        names = [f"[{name}](../../fixtures/{rule.code}/{name})" for name in names]
+    links = " and ".join(names)
     proof = f"The proof runs {links}: `shardlint verify --rules {rule.code}`."
     return {
         _EXAMPLE: "\n\n".join((*_conditions(bad), _fenced(excerpt(bad.text, first)))),
