@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.evaluator.annotations import annotated
@@ -207,16 +207,6 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
                 f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
             )
     return None
-
-
-def saver_of(program: Program, place: Place) -> Literal["manager", "checkpointer", ""]:
-    """Which of Orbax's it is whose method a call calls, as far as its making tells."""
-    func = place.node.func if isinstance(place.node, ast.Call) else None
-    found = member(program, Place(place.file, func.value)) if isinstance(func, ast.Attribute) else ()
-    names = [one.api for one in found if isinstance(one, CallResult)]
-    if not names or len(names) != len(found) or not all(_SAVERS.match(one) for one in names):
-        return ""
-    return "manager" if any(one.endswith("Manager") for one in names) else "checkpointer"
 
 
 def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
