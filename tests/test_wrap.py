@@ -70,8 +70,8 @@ def test_what_was_short_enough_stays() -> None:
 
 def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
     assert (
-        rewritten("x = f(aaaaaaaaaaaaaaaaaaaaa, HERE)\n", "HERE", "bbbb", 20)
-        == "x = f(aaaaaaaaaaaaaaaaaaaaa, bbbb)\n"
+        rewritten("x = f(aaaaaaaaaaaaaaaaaaaaa, HERE)\n", "HERE", "bbbbb", 20)
+        == "x = f(aaaaaaaaaaaaaaaaaaaaa, bbbbb)\n"
     )
 
 

@@ -17,6 +17,8 @@ _LIMITS = (79, 80, 88, 100, 110, 120)
 # A file of so many lines, of which so many nearly reach the usual width of old, keeps to it.
 _LONG, _NEAR = 100, 5
 _PASSES = 5
+# A line that was too long before is broken only if it outgrows the longest line of its file by this factor.
+_OUTGROWN = 1.1
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -51,14 +53,14 @@ def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer
 
 
 def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
-    """The numbers of lines that are too long now and were not, or that outgrow the longest line of the file."""
+    """The numbers of lines that are too long now and were not, or that outgrow the other lines of the file."""
     longest = max((len(line) for line in before.text.splitlines()), default=0)
     now = after.split("\n")
     for edit, lines in _edited_lines(layer, after):
         ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
         short = ends or len(before.line_at(edit.start)) <= length
         for number in lines[:-1] if ends else lines:
-            if short or len(now[number - 1].rstrip("\r")) > longest:
+            if short or len(now[number - 1].rstrip("\r")) > _OUTGROWN * longest:
                 yield number
 
 
