@@ -20,6 +20,7 @@ from shardlint.rules_api.rule import (
     Statements,
     Takes,
     Trigger,
+    Violates,
     Withs,
 )
 from shardlint.source.lazy import dataclass
@@ -33,6 +34,20 @@ for _written, _name in api.spellings():
 WITH = "with"
 # Files that are looked into for the form of their statements import something.
 IMPORT = "import"
+# A file that breaks a contract about layouts says something of each: what places or maps arrays, and what makes them.
+_PLACING = tuple(
+    text.encode()
+    for text in (
+        "device_put shard_map pmap sharding_constraint reshard filter_shard NamedSharding psum pmean set_mesh "
+        "make_mesh PartitionSpec named_sharding"
+    ).split()
+)
+_MAKING = tuple(
+    text.encode()
+    for text in (
+        "zeros ones full arange normal uniform randint eye make_mesh Mesh( device_put array( init( Linear"
+    ).split()
+)
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
 # Triggers on a name, whatever it stands on.
@@ -129,7 +144,7 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
         return (name,)
     if (isinstance(trigger, Statements) and trigger.or_scripts) or (isinstance(trigger, Lines) and trigger.anywhere):
         return ("",)
-    if isinstance(trigger, Statements | Lines | Takes):
+    if isinstance(trigger, Statements | Lines | Takes | Violates):
         return (ANY,)
     if isinstance(trigger, Mapped):
         return ("",)  # `Project.mappers` asks the same
@@ -174,6 +189,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {LINE + b"\0".join(text.encode() for text in asked)}
     if isinstance(trigger, Mapped):
         return {b"jax"}
+    if isinstance(trigger, Violates):
+        return _both(_PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):
@@ -211,7 +228,7 @@ def _beside(trigger: Trigger) -> tuple[str, ...]:
 
 
 def _words(trigger: Trigger, name: str) -> set[str]:
-    if isinstance(trigger, Withs | Statements | Lines | Imports | Mapped):
+    if isinstance(trigger, Withs | Statements | Lines | Imports | Mapped | Violates):
         return {WITH if isinstance(trigger, Withs) else IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}

@@ -14,6 +14,7 @@ from shardlint.engine.catalogue import Card
 from shardlint.engine.conditions import IMPORT, WITH
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.engine.named import found_in
+from shardlint.layouts.found import violations_of
 from shardlint.model import Program, api
 from shardlint.model.manual.elsewhere import MappedBy, called_in_mapped, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
@@ -114,6 +115,14 @@ def sites_at(
                     key = id(node), rule.code, 4 + place
                     found[key] = Site(program, file, node, taken, given, targets, rule.rule, index.least, by)
             continue
+        if given == "violation":
+            for place, broken in enumerate(violations_of(program, file, targets)):
+                for rule in asking.intersection(index.violates.get(broken.kind, ())):
+                    key = id(broken.place.node), rule.code, 5 + place
+                    found[key] = Site(
+                        program, file, broken.place.node, taken, given, targets, rule.rule, index.least, broken=place
+                    )
+            continue
         if given is not None:
             for rule in asking:
                 key = id(node), rule.code, 2 if given == "with" else 3
@@ -197,6 +206,10 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Itera
         saying, line = next(iter(asking)).lines[pattern]  # rules with the same pattern say the same of it
         for node in file.statements_beginning(pattern, saying, line, on):
             yield Asked(node, asking, form="line")
+
+    asking = frozenset(rule for rule in chain(*index.violates.values()) if rule in among)
+    if asking and file.tree.body:
+        yield Asked(file.tree.body[0], asking, form="violation")
 
     asking = frozenset(rule for rule in chain(*index.mapped.values()) if rule in among)
     for definition in walk(file.tree) if asking else ():

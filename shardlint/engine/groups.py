@@ -381,7 +381,9 @@ class Look:
 
     def _ask(self, site: Site, check: Callable[[Site], Iterable[Finding]]) -> None:
         needs = self.program.needs
-        room = self._groups.setdefault((self._spot(site.syntax)[0], site.rule.code), _Room())
+        # A violation rests on the whole file: it is kept with the place that asks for all of them.
+        asked = self.facts.tree.body[0] if site.form == "violation" else site.syntax
+        room = self._groups.setdefault((self._spot(asked)[0], site.rule.code), _Room())
         try:
             for finding in check(site):
                 at = self.facts.span(site.syntax)[0]

@@ -46,6 +46,7 @@ class RuleIndex:
     imports: dict[str, list[Card]] = field(default_factory=dict)
     takes: dict[str, list[Card]] = field(default_factory=dict)
     mapped: dict[str, list[Card]] = field(default_factory=dict)
+    violates: dict[str, list[Card]] = field(default_factory=dict)
     words: dict[str, dict[When, set[Card]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE

@@ -37,6 +37,7 @@ __all__ = [
     "Takes",
     "Trigger",
     "Uses",
+    "Violates",
     "Withs",
     "on_lines",
 ]
@@ -333,6 +334,19 @@ class Mapped:
         return bool(self.calling) and all(any(says(text) for text in group) for group in self.calling)
 
 
+@dataclass(frozen=True)
+class Violates:
+    """Trigger where a call breaks a contract of a library, of one of these kinds (see `shardlint.libraries`).
+
+    The site's `syntax` is the expression that breaks it, and `violation` says how.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
 Form = Literal[
     "call",
     "partial",
@@ -346,6 +360,7 @@ Form = Literal[
     "line",
     "parameter",
     "mapped",
+    "violation",
 ]
 """What a trigger came upon (see `Site`)."""
 
@@ -363,6 +378,7 @@ Trigger = (
     | Lines
     | Takes
     | Mapped
+    | Violates
 )
 
 

@@ -28,6 +28,7 @@ from shardlint.syntax import FileFacts, Scope, last_name
 if TYPE_CHECKING:
     import libcst as cst
 
+    from shardlint.layouts.interpreter import Violation
     from shardlint.model.manual.elsewhere import MappedBy
 
 
@@ -60,11 +61,13 @@ class Site:
         rule: Rule,
         least: Certainty = Certainty.POSSIBLE,
         by: MappedBy | None = None,
+        broken: int = -1,
     ) -> None:
         self.least = least
         """The least certainty that is of interest to anybody."""
         self.by = by
         """Of a function that another file maps: who maps it."""
+        self._broken = broken
         self.program = program
         self.file = file
         self.syntax = syntax
@@ -81,6 +84,10 @@ class Site:
     def findings(self) -> Iterator[Finding]:
         """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
         if not self._concerns():
+            return
+        if self.form == "violation":
+            found = [] if self._is_excused else list(self.rule.check(self))
+            yield from found
             return
         found, may_change = self._checked_strictly()
         if (not found and not may_change) or self._is_excused:
@@ -188,6 +195,25 @@ class Site:
             place = self.file.span(call.node)
         why = "; ".join(filter(None, [*led, *view.why, found.why]))
         return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
+
+    @property
+    def violation(self) -> Violation:
+        """The contract that is broken here, for sites of the form "violation"."""
+        from shardlint.layouts.found import violations_of
+
+        return violations_of(self.program, self.file, self.targets)[self._broken]
+
+    def broken(self, message: str, *, help: str = "", why: str = "", harm: Harm | None = None) -> Finding:
+        """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way"."""
+        found = self.violation
+        led = [self.where(one) for one in found.calls if not isinstance(one.node, ast.FunctionDef)]
+        why = "; ".join(filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found))))
+        certain = Certainty.PROVEN if found.certain else Certainty.POSSIBLE
+        form = "" if found.certain else "on-a-way"
+        return self.finding(found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm)
+
+    def _inside(self, found: Violation) -> str:
+        return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""
 
     # the call
 

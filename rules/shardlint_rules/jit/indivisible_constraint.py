@@ -12,7 +12,7 @@ from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import Environment, Function, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._called_with import parameter_shapes
@@ -38,6 +38,7 @@ class IndivisibleConstraint(Rule):
       the text tells, also through functions of the project and `vmap`, which adds a dimension in front.
     - proven: `out_shardings` of a jitted function whose result has such a shape.
     - `in-calls` (likely): the same with the shapes that the visible calls pass.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
       experts // size`) and a sharding that splits this dimension again.
 
@@ -53,9 +54,10 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("in-calls", "divided-already")
+    likely = ("in-calls", "divided-already", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The sizes of the visible calls are those of the real run.",
+        "on-a-way": "The program takes this branch.",
         "divided-already": "The name `..._per_device` means the size of one shard.",
     }
     triggers = (
@@ -63,11 +65,15 @@ class IndivisibleConstraint(Rule):
         Calls(*_CREATING, file_says=("device=",)),
         Calls(*_JITS, file_says=("out_shardings",)),
         Keywords(*KEYWORDS, function_says=SAYING),
+        Violates("spec.indivisible", "spec.padded"),
     )
-    forms = ("call", "partial", "keyword")
+    forms = ("call", "partial", "keyword", "violation")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the first dimension that is not divided."""
+        if site.form == "violation":
+            yield self._broken(site)
+            return
         if site.form == "keyword":
             yield from self._again(site)
             return
@@ -116,6 +122,19 @@ class IndivisibleConstraint(Rule):
             why=f"on {site.release('jax')}, the array is `{site.shown(array)}`",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
+        )
+
+    def _broken(self, site: Site) -> Finding:
+        said = site.violation.said
+        raises = site.violation.kind == "spec.indivisible"
+        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
+        axes = f"`{said['axes']}`, which makes {said['parts']} parts"
+        effect = "this raises ValueError" if raises else "the array is padded or replicated"
+        return site.broken(
+            f"Dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}: {effect}.",
+            help=f"pad the dimension to a multiple of {said['parts']}, or split another one",
+            why=f"on {site.release('jax')}, the array is `{said['shape']}`",
+            harm=Harm.CRASH if raises else Harm.SILENT,
         )
 
     def _again(self, site: Site) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from shardlint.model.evaluator.trees import together
 from shardlint.model.mesh.meshes import Spec, leaves
 from shardlint.model.shapes import Shape, shape_of, shape_of_value
 from shardlint.model.values import CallResult, Constant, Place, Value, options, settled
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._any_rank import MAKING, any_shape, rank_at_most
 from shardlint_rules.mesh._initializers import (
@@ -43,6 +43,8 @@ class SpecLongerThanArray(Rule):
     - proven: the names of `with_partitioning` or `nn.with_logical_partitioning` around an initializer of fewer
       dimensions, and the names of `nnx.Param(array, sharding=...)`.
     - `in-calls` (likely): the same for an array that one of the callers passes.
+    - proven: the same for what the calls in sight pass, for `in_shardings`, `out_shardings` and specs of `shard_map`.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `any-shape` (likely): `P(None)` for an array that is built with the shape of an array of any rank.
     - `rank-tested` (possible): a spec that is longer than a test around the call allows (`if x.ndim == 0:`).
 
@@ -59,9 +61,10 @@ class SpecLongerThanArray(Rule):
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
-    likely = ("any-shape", "in-calls")
+    likely = ("any-shape", "in-calls", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "in-calls": "The call runs with the defaults of its parameters."
+        "in-calls": "The call runs with the defaults of its parameters.",
+        "on-a-way": "The program takes this branch.",
     }
     assumes = True
     triggers = (
@@ -69,14 +72,19 @@ class SpecLongerThanArray(Rule):
         Keywords(*KEYWORDS, file_says=("with_partitioning", "with_logical_partitioning")),
         Calls(*ANNOTATING),
         Calls(*VARIABLES, file_says=("sharding=", "sharding_names=")),
+        Violates("spec.rank"),
     )
-    forms = ("call", "keyword")
+    forms = ("call", "keyword", "violation")
     in_version_checks = False
     blames_calls = True
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
+        if site.form == "violation":
+            if site.violation.said["rank"] != "0":  # of those SL229 tells
+                yield self._broken(site)
+            return
         if site.form == "keyword":
             yield from self._initializer(site, too_many(site, site.call))
             return
@@ -108,6 +116,17 @@ class SpecLongerThanArray(Rule):
             help="write at most one entry per dimension",
             why=_spec_in_words(site, spec),
             fix=self._fix(site, spec, len(shape)),
+        )
+
+    def _broken(self, site: Site) -> Finding:
+        said = site.violation.said
+        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
+        has = _dimensions((None,) * int(said["rank"]))
+        entries = "one entry" if said["entries"] == "1" else f"{said['entries']} entries"
+        return site.broken(
+            f"This raises ValueError: {array} has {has}, its spec {entries}.",
+            help="write at most one entry per dimension",
+            why=f"the array is `{said['shape']}`",
         )
 
     def _in_trees(self, site: Site, array: ast.expr, sharding: ast.expr) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted, numbers
 from shardlint.model.values import ClassValue, Constant, Items, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.shard_map._one_of import one_of
@@ -34,7 +34,8 @@ class PmapUnmappedArgument(Rule):
     ## Reports
     Arguments that `in_axes` splits over the devices and that are not static:
 
-    - proven: a literal number.
+    - proven: a literal number, and an array or leaf of a tree that has no dimension.
+    - `on-a-way` (likely): such an argument under a condition that the text does not decide.
     - `number` (likely): a variable that an annotation, a flag or `int()` makes a number.
     - `key` (likely): a single random key.
     - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
@@ -48,19 +49,23 @@ class PmapUnmappedArgument(Rule):
     code = "SL419"
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
-    likely = ("one-entry", "number", "key", "unreplicated")
+    likely = ("one-entry", "number", "key", "unreplicated", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "on-a-way": "The program takes this branch.",
         "one-entry": "A host has more than one device.",
         "number": "The annotation or flag is right.",
         "key": "The program runs on more than one device.",
         "unreplicated": "The program runs on more than one device.",
     }
-    triggers = (Calls(PMAP), Uses(PMAP), CALLED)
-    forms = ("call", "partial", "line", "name")
+    triggers = (Calls(PMAP), Uses(PMAP), CALLED, Violates("pmap.unmapped"))
+    forms = ("call", "partial", "line", "name", "violation")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument."""
+        if site.form == "violation":
+            yield self._broken(site)
+            return
         elsewhere = called_from_elsewhere(site) if site.form == "line" else None
         calls = pmapped_calls(site) if site.form != "line" else [elsewhere] if elsewhere is not None else []
         for call in calls:
@@ -79,6 +84,15 @@ class PmapUnmappedArgument(Rule):
                 for one in given:
                     yield from self._argument(site, function, one)
                     yield from self._one_of(site, one)
+
+    def _broken(self, site: Site) -> Finding:
+        said = site.violation.said
+        leaf = f"leaf `{said['array']}`" if said["array"] else f"`{site.shown()}`"
+        return site.broken(
+            f"The pmapped call raises ValueError: {leaf} has no dimension to split.",
+            help="replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
+            why=_SPLITS,
+        )
 
     def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
         value = site.value(node)

@@ -1,0 +1,48 @@
+"""SL251."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.site import Site
+
+
+class DevicesDiffer(Rule):
+    """An array that is committed to one device meets arrays on a mesh, or a mesh in context.
+
+    `device_put` with a device or a sharding commits an array: jax does not move it again. An operation on arrays that
+    are committed to different devices raises ValueError, and so does one under `jax.set_mesh`.
+
+    ## Reports
+    - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
+    - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
+
+    ## Write instead
+    `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
+
+    ## Limits
+    Meshes are those of all devices, of which there is more than one.
+    """
+
+    code = "SL251"
+    name = "devices-differ"
+    harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    triggers = (Violates("devices.differ", "devices.context"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """The finding of the contract that is broken."""
+        said = site.violation.said
+        on = f"`{said['left']}`"
+        if site.violation.kind == "devices.context":
+            message = f"This raises ValueError: the array is committed to {on}, and `set_mesh` asks for all devices."
+            why = f"it is placed at line {said['left_line']}; the mesh is made at line {said['right_line']}"
+        else:
+            message = f"This raises ValueError: one array is committed to {on}, another to `{said['right']}`."
+            why = f"they are placed at line {said['left_line']} and at line {said['right_line']}"
+        yield site.broken(message, help="place both with shardings over one mesh", why=why)

@@ -1,0 +1,44 @@
+"""SL252."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.site import Site
+
+
+class MemoryKindsDiffer(Rule):
+    """An array in host memory meets an array in device memory.
+
+    An operation on arrays of different memory kinds raises ValueError: jax does not copy between memories by itself.
+
+    ## Reports
+    - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
+
+    ## Write instead
+    `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves inside jit.
+
+    ## Limits
+    The memory of arrays is followed from `device_put` and `with_memory_kind`.
+    """
+
+    code = "SL252"
+    name = "memory-kinds-differ"
+    harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
+    triggers = (Violates("memory.differ"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """The finding of the contract that is broken."""
+        said = site.violation.said
+        yield site.broken(
+            f"This raises ValueError: one operand is in `{said['left']}` memory, another in `{said['right']}` memory.",
+            help='move the array first, with `jax.device_put(x, sharding.with_memory_kind("device"))`',
+            why=f"the memory kind is chosen at line {said['made']}",
+        )

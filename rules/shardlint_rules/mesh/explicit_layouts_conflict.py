@@ -1,0 +1,89 @@
+"""SL353."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.site import Site
+
+# By kind: the effect, and what to write.
+_TEXTS = {
+    "contraction.ambiguous": (
+        "This contraction raises ShardingTypeError: both operands split the summed dimension over {axes}.",
+        "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first",
+    ),
+    "contraction.conflict": (
+        "This contraction raises ShardingTypeError: one dimension is split over {axes} left, {other} right.",
+        "reshard one operand with `jax.reshard`, so that both agree",
+    ),
+    "contraction.illegal": (
+        "This contraction raises ShardingTypeError: its result would have two dimensions over {axes}.",
+        "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`",
+    ),
+    "elementwise.conflict": (
+        "This operation raises ShardingTypeError: its operands are split differently over {axes}.",
+        "reshard one operand with `jax.reshard`, so that both agree",
+    ),
+    "concatenate.conflict": (
+        "This raises ShardingTypeError: the arrays that are joined are sharded differently.",
+        "reshard the arrays with `jax.reshard`, so that all agree",
+    ),
+    "along.split": (
+        "`{operation}` raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
+        "reshard the array with `jax.reshard`, so that this dimension is whole",
+    ),
+    "index.split": (
+        "This index raises ShardingTypeError: it cuts a dimension that is split over {axes}.",
+        "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
+    ),
+    "rows.split": (
+        "`{operation}` raises ValueError: it takes rows of an array that is split over {axes}.",
+        "reshard the array with `jax.reshard`, so that its first dimension is whole",
+    ),
+    "vmap.conflict": (
+        "`vmap` raises ValueError: the mapped dimension is split over {left} in one argument, {right} in another.",
+        "reshard the arguments with `jax.reshard`, so that their mapped dimensions agree",
+    ),
+}
+
+
+class ExplicitLayoutsConflict(Rule):
+    """An operation on arrays over Explicit axes cannot decide how its result is sharded.
+
+    With Explicit axes the sharding is part of an array's type. jax derives that of each result from the operands, and
+    raises where they do not decide it.
+
+    ## Reports
+    - proven: a contraction whose operands both split the summed dimension, or give a result with one axis twice.
+    - proven: elementwise operands, joined arrays or mapped arguments that are split differently.
+    - proven: an index, a slice, `sort`, `cumsum`, `roll`, `scan` or `lax.map` along a dimension that is split.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
+
+    ## Write instead
+    `jnp.einsum("qd,kd->qk", q, k, out_sharding=P("row", None))`, or `jax.reshard` of one operand.
+
+    ## Limits
+    Shapes and shardings are followed through calls as far as literals tell them.
+    """
+
+    code = "SL353"
+    name = "explicit-layouts-conflict"
+    harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
+    triggers = (Violates(*_TEXTS),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """The finding of the contract that is broken."""
+        broken = site.violation
+        message, help = _TEXTS[broken.kind]
+        said = {name: f"`{text}`" for name, text in broken.said.items()}
+        operands = [
+            broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
+        ]
+        why = f"the layouts are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
+        yield site.broken(message.format_map({"axes": "", "other": "", **said}), help=help, why=why)

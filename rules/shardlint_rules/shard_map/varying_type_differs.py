@@ -1,0 +1,51 @@
+"""SL430."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.site import Site
+
+
+class VaryingTypeDiffers(Rule):
+    """A value in `shard_map` varies over a mesh axis where jax requires one that is equal on all devices.
+
+    With `check_vma=True`, the default, the axes over which a value varies are part of its type.
+
+    ## Reports
+    - proven: a carry of `scan`, `fori_loop` or `while_loop` that starts equal on all devices and varies after the body.
+    - proven: a result whose `out_specs` leave out an axis over which it varies.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
+
+    ## Write instead
+    `jax.lax.pcast(init, "data", to="varying")` for the carry; `jax.lax.psum` or `pmean` before the result is returned.
+    """
+
+    code = "SL430"
+    name = "varying-type-differs"
+    harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
+    triggers = (Violates("carry.varying", "varying.declared-equal"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """The finding of the contract that is broken."""
+        said = site.violation.said
+        axes = f"`{said['axes']}`"
+        if site.violation.kind == "carry.varying":
+            yield site.broken(
+                f"`{said['operation']}` raises TypeError: its carry starts equal on all devices, and the body makes it "
+                f"vary over {axes}.",
+                help=f'start from `jax.lax.pcast(init, "{said["axes"]}", to="varying")`',
+                why=f"the carry starts as `{said['before']}`, and the body adds values of each device to it",
+            )
+        else:
+            yield site.broken(
+                f"This `shard_map` raises ValueError: a result varies over {axes}, which its `out_specs` leave out.",
+                help=f"reduce the result over {axes}, or name the axis in `out_specs`",
+                why=f"the result is `{said['shape']}` on each device",
+            )

@@ -1,0 +1,1107 @@
+"""Expressions, operators and the built-in types of Python, for the interpreter."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shardlint.layouts.layout import Layout, Mesh, Shape, Symbol
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    AxisTypeValue,
+    Call,
+    ClassValue,
+    Devices,
+    DictValue,
+    FunctionValue,
+    Instance,
+    Lazy,
+    Library,
+    ListValue,
+    Method,
+    ModuleValue,
+    Native,
+    Partial,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    join,
+)
+from shardlint.model import api
+from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
+
+_NUMBERS = (int, float, complex, bool)
+_OPERATORS: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str]] = {
+    ast.Add: (operator.add, "add"),
+    ast.Sub: (operator.sub, "subtract"),
+    ast.Mult: (operator.mul, "multiply"),
+    ast.Div: (operator.truediv, "true_divide"),
+    ast.FloorDiv: (operator.floordiv, "floor_divide"),
+    ast.Mod: (operator.mod, "remainder"),
+    ast.Pow: (operator.pow, "power"),
+    ast.MatMult: (operator.matmul, "matmul"),
+    ast.BitAnd: (operator.and_, "bitwise_and"),
+    ast.BitOr: (operator.or_, "bitwise_or"),
+    ast.BitXor: (operator.xor, "bitwise_xor"),
+    ast.LShift: (operator.lshift, "left_shift"),
+    ast.RShift: (operator.rshift, "right_shift"),
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_LARGEST = 1 << 40
+_ITEMS = 512
+
+
+def evaluate(run: Interpreter, node: ast.expr) -> Value:
+    """What an expression comes to."""
+    kind = type(node)  # the frequent ones first: a match tries one class after the other
+    if kind is ast.Name:
+        return run.lookup(node.id)  # type: ignore[attr-defined]
+    if kind is ast.Constant:
+        return node.value  # type: ignore[attr-defined]
+    if kind is ast.Attribute:
+        owner, name = node.value, node.attr  # type: ignore[attr-defined]
+        return attribute(run, run.value(owner), name, Place(run.frame.file, node))
+    if kind is ast.Call:
+        return _call(run, node)  # type: ignore[arg-type]
+    match node:
+        case ast.Subscript(value=owner, slice=index):
+            return subscript(run, run.value(owner), run.value(index), Place(run.frame.file, node))
+        case ast.BinOp(left=left, op=op, right=right):
+            return binary(run, op, run.value(left), run.value(right), Place(run.frame.file, node))
+        case ast.UnaryOp(op=op, operand=operand):
+            return _unary(run, op, operand, node)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            return _compared(run, [run.value(one) for one in (left, *comparators)], ops, node)
+        case ast.BoolOp(op=op, values=values):
+            return _boolean(run, op, values)
+        case ast.Tuple(elts=elements):
+            found = _elements(run, elements)
+            return Unknown("star items") if found is None else tuple(found)
+        case ast.List(elts=elements) | ast.Set(elts=elements):
+            found = _elements(run, elements)
+            return ListValue(found or [], found is None, region=run.region)
+        case ast.Dict(keys=keys, values=values):
+            return _dict(run, keys, values)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            known = truth(run, test)
+            if known is not None:
+                return run.value(body if known else orelse)
+            run.branches += 1
+            try:
+                return join(run.value(body), run.value(orelse))
+            finally:
+                run.branches -= 1
+        case ast.Lambda():
+            return run.function(node)
+        case ast.NamedExpr(target=target, value=value):
+            found = run.value(value)
+            run.assign(target, found)
+            return found
+        case (
+            ast.ListComp(elt=element_, generators=generators)
+            | ast.GeneratorExp(elt=element_, generators=generators)
+            | ast.SetComp(elt=element_, generators=generators)
+        ):
+            made = ListValue(region=run.region)
+            _comprehend(run, generators, lambda: made.items.append(run.value(element_)), made)
+            return made
+        case ast.DictComp(key=key, value=value, generators=generators):
+            table = DictValue(region=run.region)
+            _comprehend(run, generators, lambda: _enter(table, run.value(key), run.value(value)), table)
+            return table
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            return slice(*(None if part is None else run.value(part) for part in (lower, upper, step)))
+        case ast.JoinedStr(values=parts):
+            texts = [_formatted(run, part) for part in parts]
+            return "".join(texts) if all(isinstance(one, str) for one in texts) else Unknown("text")  # type: ignore[arg-type]
+        case ast.Await(value=value):
+            return run.value(value)
+        case ast.Yield(value=sent):
+            given = run.value(sent) if sent is not None else None
+            _yielded(run, [given])
+            return Unknown("what is sent")
+        case ast.YieldFrom(value=value):
+            inner = run.value(value)
+            _yielded(run, items(run, inner) or [element(run, inner)])
+            return Unknown("what is sent")
+    return Unknown("an expression that is not modelled")
+
+
+def matches(run: Interpreter, pattern: ast.pattern, value: Value) -> bool | None:
+    """Whether a value fits a pattern, whose names it binds; None where that is not known."""
+    match pattern:
+        case ast.MatchValue(value=expression):
+            return truth_of(_same(value, run.value(expression)))
+        case ast.MatchSingleton(value=constant):
+            return None if isinstance(value, Unknown) else value is constant
+        case ast.MatchAs(pattern=inner, name=name):
+            fits = True if inner is None else matches(run, inner, value)
+            if name is not None:
+                run.bind(name, value)
+            return fits
+        case ast.MatchOr(patterns=patterns):
+            found = [matches(run, one, value) for one in patterns]
+            return True if True in found else None if None in found else False
+        case ast.MatchSequence(patterns=patterns) if isinstance(value, tuple):
+            star = next((place for place, one in enumerate(patterns) if isinstance(one, ast.MatchStar)), None)
+            if star is None and len(patterns) != len(value):
+                return False
+            if star is not None and len(value) < len(patterns) - 1:
+                return False
+            after = len(patterns) - star - 1 if star is not None else 0
+            pairs = list(zip(patterns[:star], value, strict=False))
+            if star is not None:
+                rest = patterns[star]
+                if isinstance(rest, ast.MatchStar) and rest.name is not None:
+                    run.bind(rest.name, ListValue(list(value[star : len(value) - after]), region=run.region))
+                pairs += zip(patterns[star + 1 :], value[len(value) - after :], strict=False)
+            found = [matches(run, one, item) for one, item in pairs]
+            return False if False in found else None if None in found else True
+    return None
+
+
+def _same(one: Value, two: Value) -> Value:
+    plain = (str, *_NUMBERS, tuple, type(None))
+    return one == two if isinstance(one, plain) and isinstance(two, plain) else Unknown("a comparison")
+
+
+def _yielded(run: Interpreter, given: Iterable[Value]) -> None:
+    sink = run.frame.yielded
+    if sink is not None:
+        sink.items += given
+        sink.open = sink.open or run.region is not sink.region
+
+
+def _formatted(run: Interpreter, part: ast.expr) -> str | None:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    if isinstance(part, ast.FormattedValue):
+        value = run.value(part.value)
+        if isinstance(value, str | int) and part.format_spec is None and part.conversion == -1:
+            return str(value)
+    return None
+
+
+def _elements(run: Interpreter, nodes: list[ast.expr]) -> list[Value] | None:
+    found: list[Value] | None = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            more = items(run, run.value(node.value))
+            if more is None or found is None:
+                found = None
+            else:
+                found += more
+        else:
+            value = run.value(node)
+            if found is not None:
+                found.append(value)
+    return found
+
+
+def _dict(run: Interpreter, keys: list[ast.expr | None], values: list[ast.expr]) -> Value:
+    made = DictValue(region=run.region)
+    for key, node in zip(keys, values, strict=True):
+        value = run.value(node)
+        if key is None:
+            if isinstance(value, DictValue):
+                made.entries.update(value.entries)
+                made.open = made.open or value.open
+            else:
+                made.open = True
+        else:
+            _enter(made, run.value(key), value)
+    return made
+
+
+def _enter(table: DictValue, key: Value, value: Value) -> None:
+    if isinstance(key, str | int | float | bool | tuple | None):
+        try:
+            table.entries[key] = value
+            return
+        except TypeError:
+            pass
+    table.open = True
+
+
+def _comprehend(
+    run: Interpreter,
+    generators: list[ast.comprehension],
+    add: Callable[[], None],
+    made: ListValue | DictValue,
+) -> None:
+    """Run the body of a comprehension for each item that is known; else once, and what it makes is open."""
+    frame, before = run.frame, dict(run.frame.names)
+    first, *rest = generators
+
+    def turn(item: Value) -> None:
+        run.assign(first.target, item)
+        for test in first.ifs:
+            known = truth(run, test)
+            if known is False:
+                return
+            if known is None:
+                made.open = True
+        if rest:
+            _comprehend(run, rest, add, made)
+        else:
+            add()
+
+    iterated = run.value(first.iter)
+    known = items(run, iterated)
+    if known is None or len(known) > _ITEMS:
+        made.open = True
+        turn(element(run, iterated))
+    else:
+        for item in known:
+            turn(item)
+    walrus = {name: value for name, value in frame.names.items() if name not in before}
+    frame.names = {**before, **walrus} if walrus else before
+
+
+def items(run: Interpreter, value: Value) -> list[Value] | None:
+    """The items of something that is iterated over; None where they are not all known."""
+    match value:
+        case tuple():
+            return list(value)
+        case str():
+            return list(value)
+        case ListValue(items=found, open=False):
+            return list(found)
+        case DictValue(entries=entries, open=False):
+            return list(entries)
+        case range() if len(value) <= _ITEMS:
+            return list(value)
+        case Layout(shape=(int() as size, *_)) if size <= 8 and not value.literal:
+            return [element(run, value)] * size
+    return None
+
+
+def element(run: Interpreter, value: Value) -> Value:
+    """What one item of something is, of which not all items are known."""
+    match value:
+        case ListValue(items=found) if found:
+            joined = found[0]
+            for one in found[1:]:
+                joined = join(joined, one)
+            return joined
+        case range():
+            return Unknown("a count")
+        case Layout(shape=(_, *rest)) if not value.literal:
+            spec = value.spec[1:] if value.spec else None
+            return value.shaped(tuple(rest), spec)
+        case DictValue(entries=entries) if entries and not value.open:
+            return Unknown("a key")
+    return Unknown("an item of something that is not known")
+
+
+def truth(run: Interpreter, node: ast.expr) -> bool | None:
+    """Whether a condition holds; None where that is not known."""
+    return truth_of(run.value(node))
+
+
+def truth_of(value: Value) -> bool | None:
+    """Whether a value counts as true; None where that is not known."""
+    match value:
+        case bool() | int() | float() | str() | tuple() | None:
+            return bool(value)
+        case ListValue(items=found, open=more):
+            return True if found and not more else None if more else bool(found)
+        case DictValue(entries=entries, open=more):
+            return None if more else bool(entries)
+        case FunctionValue() | ClassValue() | Mesh() | Sharding() | PartitionSpec():
+            return True
+        case Library(name=name):
+            return {"typing.TYPE_CHECKING": False}.get(name)
+    return None
+
+
+def _unary(run: Interpreter, op: ast.unaryop, operand: ast.expr, node: ast.expr) -> Value:
+    value = run.value(operand)
+    if isinstance(op, ast.Not):
+        known = truth_of(value)
+        return Unknown("a condition") if known is None else not known
+    if isinstance(value, _NUMBERS):
+        return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
+    if isinstance(value, Layout):
+        return library(run, "jax.numpy.negative", (value,), Place(run.frame.file, node))
+    return Unknown("arithmetic")
+
+
+def _compared(run: Interpreter, values: list[Value], ops: list[ast.cmpop], node: ast.expr) -> Value:
+    if len(values) > 2:
+        for place in range(len(ops)):
+            holds = truth_of(_compared(run, values[place : place + 2], [ops[place]], node))
+            if not holds:
+                return Unknown("a chain of comparisons") if holds is None else False
+        return True
+    (left, right), (op,) = values, ops
+    if isinstance(op, ast.Is | ast.IsNot):
+        if left is None or right is None:
+            other = right if left is None else left
+            if isinstance(other, Unknown):
+                return Unknown("a test for None")
+            same = other is None
+            return same if isinstance(op, ast.Is) else not same
+        return Unknown("a test of identity")
+    if isinstance(left, Layout) or isinstance(right, Layout):
+        return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
+    plain = (str, *_NUMBERS, tuple, type(None))
+    if isinstance(op, ast.In | ast.NotIn):
+        keys = items(run, right) if not isinstance(right, str) else None
+        if isinstance(right, str) and isinstance(left, str):
+            found = left in right
+        elif keys is not None and isinstance(left, plain) and all(isinstance(one, plain) for one in keys):
+            found = left in keys
+        else:
+            return Unknown("a test of membership")
+        return found if isinstance(op, ast.In) else not found
+    if isinstance(left, plain) and isinstance(right, plain):
+        try:
+            return _COMPARISONS[type(op)](left, right)
+        except TypeError:
+            return Unknown("a comparison")
+    if isinstance(left, Symbol) and left == right and isinstance(op, ast.Eq | ast.NotEq):
+        return isinstance(op, ast.Eq)
+    return Unknown("a comparison")
+
+
+def _boolean(run: Interpreter, op: ast.boolop, nodes: list[ast.expr]) -> Value:
+    stop = isinstance(op, ast.Or)
+    unknown = False
+    found: Value = None
+    for node in nodes:
+        run.branches += unknown
+        try:
+            found = run.value(node)
+        finally:
+            run.branches -= unknown
+        known = truth_of(found)
+        if known is stop:
+            return Unknown("a condition") if unknown and not stop else found
+        unknown = unknown or known is None
+    return Unknown("a condition") if unknown else found
+
+
+def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
+    """An operator applied to two values."""
+    compute, name = _OPERATORS[type(op)]
+    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+        return _number(compute, left, right)
+    if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
+        try:
+            return compute(left, right)
+        except TypeError:
+            return Unknown("text")
+    if isinstance(left, Layout) or isinstance(right, Layout):
+        return library(run, f"jax.numpy.{name}", (left, right), place)
+    if isinstance(op, ast.Add):
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            return left + right
+        if isinstance(left, ListValue) and isinstance(right, ListValue):
+            return ListValue(left.items + right.items, left.open or right.open, region=run.region)
+        if isinstance(left, PartitionSpec) and isinstance(right, PartitionSpec | tuple):
+            more = right.entries if isinstance(right, PartitionSpec) else right
+            return PartitionSpec(left.entries + more, left.open or getattr(right, "open", False))
+    if isinstance(op, ast.Mult):
+        many, count = (left, right) if isinstance(right, int) else (right, left)
+        if isinstance(count, int) and 0 <= count <= _ITEMS:
+            if isinstance(many, tuple) and len(many) * count <= _ITEMS:
+                return many * count
+            if isinstance(many, ListValue) and len(many.items) * count <= _ITEMS:
+                return ListValue(many.items * count, many.open, region=run.region)
+    if isinstance(op, ast.BitOr) and isinstance(left, DictValue) and isinstance(right, DictValue):
+        return DictValue({**left.entries, **right.entries}, left.open or right.open, region=run.region)
+    if isinstance(left, Symbol) and right == 1 and isinstance(op, ast.FloorDiv | ast.Mult):
+        return left
+    return Unknown("arithmetic with something that is not known")
+
+
+def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    if compute is operator.pow and (abs(right) > 64 or abs(left) > _LARGEST):
+        return Unknown("a large number")
+    if compute in (operator.lshift,) and right > 64:
+        return Unknown("a large number")
+    try:
+        found = compute(left, right)
+    except (ArithmeticError, TypeError, ValueError):
+        return Unknown("arithmetic that raises")
+    return Unknown("a large number") if isinstance(found, int) and abs(found) > _LARGEST else found
+
+
+def library(run: Interpreter, name: str, args: tuple[Value, ...], place: Place, **keywords: Value) -> Value:
+    """Call a function of a library by its canonical name."""
+    return run.call(Library(name), args, keywords, place)
+
+
+def _call(run: Interpreter, node: ast.Call) -> Value:
+    function = run.value(node.func)
+    if function == Library("builtins.next") and node.args and isinstance(node.args[0], ast.GeneratorExp):
+        return Unknown("the first of what a generator gives")
+    args: list[Value] = []
+    keywords: dict[str, Value] = {}
+    opened = False
+    for one in node.args:
+        if isinstance(one, ast.Starred):
+            more = items(run, run.value(one.value))
+            if more is None:
+                opened = True
+            elif not opened:
+                args += more
+        else:
+            value = run.value(one)
+            if not opened:
+                args.append(value)
+    for keyword in node.keywords:
+        value = run.value(keyword.value)
+        if keyword.arg is not None:
+            keywords[keyword.arg] = value
+        elif isinstance(value, DictValue) and not value.open:
+            keywords.update({key: one for key, one in value.entries.items() if isinstance(key, str)})
+        else:
+            opened = True
+    return run.call(function, tuple(args), keywords, Place(run.frame.file, node), opened)
+
+
+def as_load(target: ast.expr) -> ast.expr:
+    """The target of an augmented assignment as what is read."""
+    match target:
+        case ast.Name(id=name):
+            return ast.copy_location(ast.Name(name, ast.Load()), target)
+        case ast.Attribute(value=value, attr=name):
+            return ast.copy_location(ast.Attribute(value, name, ast.Load()), target)
+        case ast.Subscript(value=value, slice=index):
+            return ast.copy_location(ast.Subscript(value, index, ast.Load()), target)
+    return target
+
+
+# attributes
+
+
+def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
+    """An attribute of a value."""
+    match value:
+        case Library(name=module):
+            return _of_library(run, module, name)
+        case ModuleValue(frame=frame):
+            member = frame.names.get(name, Unknown(f"`{name}` is not there"))
+            return member.value() if isinstance(member, Lazy) else member
+        case Layout():
+            return _of_array(run, value, name, place)
+        case Mesh():
+            return _of_mesh(value, name)
+        case Instance():
+            return _of_instance(run, value, name)
+        case ClassValue():
+            found = value.find(name)
+            if found is MISSING:
+                return Unknown(f"the class has no `{name}`")
+            if isinstance(found, Native) and found.name == "classmethod":
+                return Method(found.run(Call(run, (), {}, place)), value)
+            return getattr(found, "inner", found)
+        case Sharding(mesh=mesh, spec=spec, memory=memory):
+            if name == "with_memory_kind":
+                return Native(name, lambda call: replace(value, memory=_text(call.get(0, "kind"))))
+            return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
+        case Devices(shape=shape):
+            return _of_devices(value, shape, name)
+        case str():
+            return Native(name, lambda call: _text_method(value, name, call))
+        case DictValue() | ListValue() | tuple():
+            found_method = _METHODS.get((type(value), name))
+            return (
+                Native(name, lambda call: found_method(value, call)) if found_method else Unknown("a method")
+            )
+        case AnyTree(leaf=leaf):
+            if isinstance(leaf, Layout) and name in ("shape", "dtype", "T", "astype"):
+                return _of_array(run, leaf, name, place)
+            return value
+        case FunctionValue() if name == "__name__":
+            return value.name
+    if isinstance(value, slice) and name in ("start", "stop", "step"):
+        return getattr(value, name)
+    attributes = getattr(value, "attributes", None)
+    if isinstance(attributes, dict) and name in attributes:
+        return attributes[name]
+    return Unknown("an attribute of something that is not known")
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _of_library(run: Interpreter, module: str, name: str) -> Value:
+    dotted = api.canonical(f"{module}.{name}")
+    if module == "jax.sharding.AxisType":
+        kind = name.lower()
+        return AxisTypeValue(kind) if kind in ("auto", "explicit", "manual") else Unknown("an axis type")  # type: ignore[arg-type]
+    constants: dict[str, Value] = {
+        "jax.numpy.newaxis": None,
+        "numpy.newaxis": None,
+        "jax.numpy.pi": 3.141592653589793,
+        "numpy.pi": 3.141592653589793,
+        "jax.numpy.inf": float("inf"),
+        "numpy.inf": float("inf"),
+    }
+    return constants[dotted] if dotted in constants else Library(dotted)
+
+
+_SAME_SHAPE = ("astype", "block_until_ready", "copy", "conj", "view", "clip", "round")
+_BY_NAME = frozenset(
+    "sum mean max min prod any all std var argmax argmin cumsum sort reshape transpose squeeze ravel swapaxes dot "
+    "take repeat flatten".split()
+)
+
+
+def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
+    shape = value.shape
+    match name:
+        case "shape":
+            return (
+                Unknown("a shape")
+                if shape is None
+                else tuple(Unknown("a size") if one is None else one for one in shape)
+            )
+        case "ndim":
+            return Unknown("a rank") if shape is None else len(shape)
+        case "size":
+            total = _product(shape)
+            return Unknown("a size") if total is None else total
+        case "dtype":
+            return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
+        case "T" | "mT":
+            return library(run, "jax.numpy.transpose", (value,), place)
+        case "sharding":
+            if value.mesh is not None and value.spec is not None and not run.traced:
+                entries = tuple(axes if axes is None or len(axes) != 1 else axes[0] for axes in value.spec)
+                known = all(axes is not None for axes in value.spec)
+                spec = PartitionSpec(tuple(one or None for one in entries)) if known else Unknown("a spec")
+                return Sharding(value.mesh, spec, value.memory)
+            return Unknown("a sharding")
+        case "at":
+            return _At(value)
+        case "real" | "imag":
+            return value
+    if name in _SAME_SHAPE:
+
+        def keep(call: Call) -> Value:
+            kind = call.get(0, "dtype", None) if name == "astype" else None
+            dtype = (
+                kind.name.rpartition(".")[2]
+                if isinstance(kind, Library)
+                else value.dtype
+                if name != "astype"
+                else None
+            )
+            return replace(value, dtype=dtype)
+
+        return Native(name, keep)
+    if name in _BY_NAME:
+        target = "ravel" if name == "flatten" else name
+        return Method(Library(f"jax.numpy.{target}"), value)
+    if name in ("item", "tolist"):
+        return Native(name, lambda call: Unknown("a number"))
+    return Unknown("an attribute of an array")
+
+
+class _At:
+    """`x.at`, and `x.at[...]`."""
+
+    def __init__(self, array: Layout, index: Value = MISSING) -> None:
+        self.array, self.index = array, index
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        """The methods that change the array at an index give one of the same layout."""
+        names = ("set", "add", "multiply", "mul", "divide", "min", "max", "power", "apply")
+        same = {
+            name: Native(name, lambda call: replace(self.array, device=self.array.device)) for name in names
+        }
+        return {**same, "get": Native("get", lambda call: Unknown("what is gathered"))}
+
+
+def _product(shape: Shape | None) -> int | None:
+    total = 1
+    for size in shape if shape is not None else (None,):
+        if not isinstance(size, int):
+            return None
+        total *= size
+    return total
+
+
+def _of_mesh(value: Mesh, name: str) -> Value:
+    match name:
+        case "axis_names":
+            return value.names
+        case "shape":
+            sizes = [
+                Symbol(f"size of {axis}") if size is None else size
+                for axis, size in zip(value.names, value.sizes, strict=True)
+            ]
+            return DictValue(dict(zip(value.names, sizes, strict=True)))
+        case "size":
+            return Unknown("a size") if value.count is None else value.count
+        case "axis_sizes":
+            return tuple(Unknown("a size") if one is None else one for one in value.sizes)
+        case "devices":
+            return Devices(value.sizes)
+        case "empty":
+            return False
+        case "abstract_mesh":
+            return value
+    return Unknown("an attribute of a mesh")
+
+
+def _of_devices(value: Devices, shape: Shape, name: str) -> Value:
+    match name:
+        case "shape":
+            return tuple(Unknown("a size") if one is None else one for one in shape)
+        case "size":
+            total = _product(shape)
+            return Unknown("a size") if total is None else total
+        case "reshape":
+            return Native(name, lambda call: _devices_reshaped(value, call))
+        case "flatten" | "ravel" | "tolist":
+            return Native(name, lambda call: Devices((_product(shape),), value.which))
+    return Unknown("an attribute of devices")
+
+
+def _devices_reshaped(value: Devices, call: Call) -> Value:
+    sizes = call.args[0] if len(call.args) == 1 and isinstance(call.args[0], tuple) else call.args
+    if isinstance(call.args[0] if call.args else None, ListValue):
+        sizes = tuple(call.args[0].items)
+    if call.open or not sizes:
+        return Unknown("devices in a shape that is not known")
+    shape = tuple(
+        one if isinstance(one, Symbol) or (isinstance(one, int) and one > 0) else None for one in sizes
+    )
+    total, rest = _product(value.shape), _product(tuple(one for one in shape if one is not None))
+    if total is not None and rest and shape.count(None) == 1 and -1 in sizes:
+        shape = tuple(total // rest if one is None else one for one in shape)
+    return Devices(shape, value.which)
+
+
+def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
+    if name in value.attributes:
+        return value.attributes[name]
+    found = value.of.find(name) if value.of is not None else MISSING
+    if found is MISSING:
+        if name == "replace" or name == "_replace":
+            return Native(name, lambda call: _replaced(value, call))
+        return Unknown(f"the object has no `{name}` that is known")
+    if isinstance(found, FunctionValue):
+        return Method(found, value)
+    inner = getattr(found, "inner", None)
+    if inner is not None:
+        return inner
+    if isinstance(found, Native) and found.name == "property":
+        return found.run(Call(run, (value,), {}, Place(run.frame.file, run.frame.file.tree)))
+    if isinstance(found, Native) and found.name == "classmethod":
+        return Method(found.run(Call(run, (), {}, Place(run.frame.file, run.frame.file.tree))), value.of)
+    if isinstance(found, Native | Partial):
+        return Method(found, value)
+    return found
+
+
+def _replaced(value: Instance, call: Call) -> Value:
+    return Instance(value.of, {**value.attributes, **call.keywords}, value.open or call.open)
+
+
+# subscripts
+
+
+def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Value:
+    """`value[index]`."""
+    match value:
+        case tuple() | str() if isinstance(index, int):
+            return value[index] if -len(value) <= index < len(value) else Unknown("an index out of range")
+        case tuple() | str() if isinstance(index, slice) and _plain_slice(index):
+            return value[index]
+        case ListValue(items=found, open=False) if isinstance(index, int):
+            return found[index] if -len(found) <= index < len(found) else Unknown("an index out of range")
+        case ListValue(items=found, open=False) if isinstance(index, slice) and _plain_slice(index):
+            return ListValue(found[index], region=run.region)
+        case DictValue(entries=entries, open=more):
+            if isinstance(index, str | int | float | bool | tuple | None):
+                try:
+                    if index in entries:
+                        return entries[index]
+                except TypeError:
+                    pass
+            return Unknown("a key") if more or isinstance(index, Unknown) else Unknown("no such key")
+        case ListValue() | tuple():
+            return element(run, value if isinstance(value, ListValue) else ListValue(list(value)))
+        case Layout():
+            return library(run, "shardlint.index", (value, index), place)
+        case Devices(shape=shape, which=which):
+            if isinstance(index, int) and len(shape) == 1:
+                return library(run, "shardlint.device", (value, index), place)
+            if (
+                isinstance(index, slice)
+                and len(shape) == 1
+                and isinstance(index.stop, int)
+                and not index.start
+                and index.step is None
+            ):
+                return Devices((index.stop,), which)
+            return Unknown("some devices")
+        case AnyTree():
+            return value
+        case _At():
+            return _At(value.array, index)
+        case Instance(of=ClassValue() as owner):
+            method = owner.find("__getitem__")
+            if method is not MISSING:
+                return run.call(method, (value, index), {}, place)
+        case PartitionSpec(entries=found, open=False) if isinstance(index, int) and -len(
+            found
+        ) <= index < len(found):
+            return found[index]
+        case FunctionValue() | ClassValue() | Library():
+            return value  # a type with its arguments
+    return Unknown("an item of something that is not known")
+
+
+def _plain_slice(index: slice) -> bool:
+    return all(
+        part is None or (isinstance(part, int) and not isinstance(part, bool))
+        for part in (index.start, index.stop, index.step)
+    )
+
+
+# methods of containers and text
+
+
+def _append(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    if call.args:
+        value.items.append(call.args[0])
+        value.open = value.open or call.interpreter.region is not value.region
+    return None
+
+
+def _extend(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    more = items(call.interpreter, call.get(0, "iterable"))
+    value.items += more or []
+    value.open = value.open or more is None or call.interpreter.region is not value.region
+    return None
+
+
+def _changed(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    value.open = True
+    return element(call.interpreter, value)
+
+
+def _pairs(value: DictValue, call: Call) -> Value:
+    return ListValue([(key, one) for key, one in value.entries.items()], value.open)
+
+
+def _got(value: DictValue, call: Call) -> Value:
+    key, default = call.get(0, "key"), call.get(1, "default", None)
+    if isinstance(key, str | int | bool | None) and key in value.entries:
+        return value.entries[key]
+    return Unknown("a key") if value.open or not isinstance(key, str | int) else default
+
+
+def _updated(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    other = call.get(0, "other", DictValue())
+    certain = call.interpreter.region is value.region
+    if isinstance(other, DictValue) and certain:
+        value.entries.update(other.entries)
+        value.entries.update(call.keywords)
+        value.open = value.open or other.open
+    else:
+        value.open = True
+        value.entries.clear()
+    return None
+
+
+def _popped(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    found = _got(value, call)
+    key = call.get(0, "key")
+    if call.interpreter.region is value.region and isinstance(key, str | int):
+        value.entries.pop(key, None)
+    else:
+        value.open = True
+    return found
+
+
+def _set_default(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    key = call.get(0, "key")
+    if isinstance(key, str | int) and not value.open:
+        return value.entries.setdefault(key, call.get(1, "default", None))
+    return Unknown("a key")
+
+
+_METHODS: dict[tuple[type, str], Callable[[Any, Call], Value]] = {
+    (ListValue, "append"): _append,
+    (ListValue, "add"): _append,
+    (ListValue, "extend"): _extend,
+    (ListValue, "copy"): lambda value, call: ListValue(
+        list(value.items), value.open, region=call.interpreter.region
+    ),
+    **{
+        (ListValue, name): _changed
+        for name in ("pop", "insert", "remove", "clear", "sort", "reverse", "discard")
+    },
+    (DictValue, "items"): _pairs,
+    (DictValue, "keys"): lambda value, call: ListValue(list(value.entries), value.open),
+    (DictValue, "values"): lambda value, call: ListValue(list(value.entries.values()), value.open),
+    (DictValue, "get"): _got,
+    (DictValue, "update"): _updated,
+    (DictValue, "pop"): _popped,
+    (DictValue, "setdefault"): _set_default,
+    (DictValue, "copy"): lambda value, call: DictValue(
+        dict(value.entries), value.open, region=call.interpreter.region
+    ),
+    (tuple, "index"): lambda value, call: (
+        value.index(call.args[0]) if call.args and call.args[0] in value else Unknown("an index")
+    ),
+}
+_TEXT = frozenset(
+    "split join startswith endswith replace strip lower upper lstrip rstrip rsplit removeprefix removesuffix".split()
+)
+
+
+def _text_method(value: str, name: str, call: Call) -> Value:
+    args = [tuple(one.items) if isinstance(one, ListValue) and not one.open else one for one in call.args]
+    plain = all(
+        isinstance(one, str | int | None)
+        or (isinstance(one, tuple) and all(isinstance(each, str) for each in one))
+        for one in args
+    )
+    if name not in _TEXT or not plain or call.open or call.keywords:
+        return Unknown("text")
+    try:
+        found = getattr(value, name)(*args)
+    except (TypeError, ValueError):
+        return Unknown("text")
+    return ListValue(list(found)) if isinstance(found, list) else found
+
+
+# built-in functions
+
+
+class _Static:
+    """A static method."""
+
+    def __init__(self, inner: Value) -> None:
+        self.inner = self.function = inner
+
+
+def _static(call: Call) -> Value:
+    return _Static(call.get(0, "function"))
+
+
+def _class_method(call: Call) -> Value:
+    function = call.get(0, "function")
+    return _Wrapping("classmethod", lambda again: function, function)
+
+
+def _property(call: Call) -> Value:
+    function = call.get(0, "fget")
+    return _Wrapping(
+        "property", lambda again: again.interpreter.call(function, again.args, {}, again.place), function
+    )
+
+
+class _Wrapping(Native):
+    """A native function around one of the project."""
+
+    def __init__(self, name: str, run: Callable[[Call], Value], function: Value) -> None:
+        super().__init__(name, run)
+        object.__setattr__(self, "function", function)
+
+
+def _length(call: Call) -> Value:
+    value = call.get(0, "obj")
+    match value:
+        case tuple() | str() | range():
+            return len(value)
+        case ListValue(items=found, open=False):
+            return len(found)
+        case DictValue(entries=entries, open=False):
+            return len(entries)
+        case Layout(shape=(int() | Symbol() as size, *_)) | Devices(shape=(int() | Symbol() as size, *_)):
+            return size
+        case Devices(shape=(None, *_), which="all"):
+            return Symbol("jax.device_count()")
+    return Unknown("a length")
+
+
+def _range(call: Call) -> Value:
+    if call.args and all(isinstance(one, int) for one in call.args) and not call.open:
+        try:
+            return range(*call.args)
+        except (TypeError, ValueError):
+            pass
+    return Unknown("a range")
+
+
+def _sequence(call: Call) -> Value:
+    found = items(call.interpreter, call.args[0]) if call.args else []
+    if found is None and isinstance(call.args[0], Devices):
+        return call.args[0]
+    made = found if found is not None else [element(call.interpreter, call.args[0])]
+    if call.name == "builtins.tuple":
+        return tuple(made) if found is not None else Unknown("a tuple")
+    return ListValue(made, found is None, region=call.interpreter.region)
+
+
+def _reversed(made: Value) -> Value:
+    return ListValue(made.items[::-1], made.open) if isinstance(made, ListValue) else made
+
+
+def _dict_made(call: Call) -> Value:
+    made = DictValue(dict(call.keywords), call.open, region=call.interpreter.region)
+    first = call.args[0] if call.args else None
+    if isinstance(first, DictValue):
+        made.entries = {**first.entries, **made.entries}
+        made.open = made.open or first.open
+    elif first is not None:
+        pairs = items(call.interpreter, first)
+        if pairs is None:
+            made.open = True
+        for pair in pairs or ():
+            if isinstance(pair, tuple) and len(pair) == 2:
+                _enter(made, *pair)
+            else:
+                made.open = True
+    return made
+
+
+def _zipped(call: Call) -> Value:
+    columns = [items(call.interpreter, one) for one in call.args]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns) or not columns:
+        each = tuple(element(call.interpreter, one) for one in call.args)
+        return ListValue([each], True)
+    return ListValue([tuple(row) for row in zip(*known, strict=False)])
+
+
+def _enumerated(call: Call) -> Value:
+    found = items(call.interpreter, call.get(0, "iterable"))
+    start = call.get(1, "start", 0)
+    if found is None:
+        return ListValue([(Unknown("a count"), element(call.interpreter, call.get(0, "iterable")))], True)
+    return ListValue(
+        [
+            (start + place if isinstance(start, int) else Unknown("a count"), one)
+            for place, one in enumerate(found)
+        ]
+    )
+
+
+def _mapped(call: Call) -> Value:
+    found = items(call.interpreter, call.args[1]) if len(call.args) == 2 else None
+    if found is None:
+        return ListValue([], True)
+    return ListValue([call.interpreter.call(call.args[0], (one,), {}, call.place) for one in found])
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
+    def run(call: Call) -> Value:
+        if len(call.args) == 1 and not isinstance(call.args[0], str):
+            args: Any = items(call.interpreter, call.args[0])
+            args = call.args if args is None else [args]
+        else:
+            args = call.args
+        flat = args[0] if len(args) == 1 and isinstance(args[0], list) else args
+        if not all(isinstance(one, int | float | str) for one in flat) or call.keywords or call.open:
+            return Unknown("a number")
+        try:
+            return function(*args)
+        except (TypeError, ValueError, ArithmeticError):
+            return Unknown("a number")
+
+    return run
+
+
+def _next(call: Call) -> Value:
+    return element(call.interpreter, call.get(0, "iterator"))
+
+
+def _attribute_by_name(call: Call) -> Value:
+    name = call.get(1, "name")
+    return (
+        attribute(call.interpreter, call.args[0], name, call.place)
+        if isinstance(name, str) and call.args
+        else Unknown("getattr")
+    )
+
+
+def _is_instance(call: Call) -> Value:
+    value, kind = call.get(0, "obj"), call.get(1, "cls")
+    plain = {
+        "builtins.int": int,
+        "builtins.str": str,
+        "builtins.float": float,
+        "builtins.tuple": tuple,
+        "builtins.dict": DictValue,
+        "builtins.list": ListValue,
+    }
+    if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
+        return isinstance(value, plain[kind.name])
+    if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
+        return any(one is kind for one in value.of.order()) or Unknown("isinstance")
+    return Unknown("isinstance")
+
+
+def _super(call: Call) -> Value:
+    return Unknown("super()")
+
+
+BUILTINS: dict[str, Callable[[Call], Value]] = {
+    "builtins.len": _length,
+    "builtins.range": _range,
+    **dict.fromkeys(
+        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"), _sequence
+    ),
+    "builtins.reversed": lambda call: _reversed(_sequence(call)),
+    "builtins.dict": _dict_made,
+    "builtins.zip": _zipped,
+    "builtins.enumerate": _enumerated,
+    "builtins.map": _mapped,
+    "builtins.next": _next,
+    "builtins.getattr": _attribute_by_name,
+    "builtins.isinstance": _is_instance,
+    "builtins.staticmethod": _static,
+    "builtins.classmethod": _class_method,
+    "builtins.property": _property,
+    "functools.cached_property": _property,
+    "builtins.super": _super,
+    **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, sum, bool, round)},
+    **{
+        f"math.{name}": _plain(getattr(__import__("math"), name))
+        for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")
+    },
+    "builtins.print": lambda call: None,
+}
+_BUILTIN_NAMES = frozenset(dir(builtins))
+
+
+def builtin(name: str) -> Value:
+    """What a name is that nothing binds."""
+    if name in _BUILTIN_NAMES:
+        return Library(f"builtins.{name}")
+    return Unknown(f"`{name}` is not bound here")

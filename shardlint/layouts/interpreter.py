@@ -1,0 +1,922 @@
+"""An abstract interpreter of Python: it runs a file as Python would, on layouts in place of arrays.
+
+Modules run from top to bottom, then each function of the file that nothing called, with unknown arguments. Calls run
+the body of the function with the layouts of this call. A condition that is not known runs both branches and joins what
+they leave. A loop runs over the items that are known, or once for the first turn and again with what that changed.
+
+What breaks a contract of a library is recorded as a `Violation`. Work is counted, not timed: past its budget nothing
+more is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from shardlint.layouts import expressions
+from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.values import (
+    MISSING,
+    AxisTypeValue,
+    Call,
+    ClassValue,
+    Container,
+    Device,
+    Devices,
+    DictValue,
+    Frame,
+    FunctionValue,
+    Instance,
+    Lazy,
+    Library,
+    ListValue,
+    Method,
+    ModuleValue,
+    Native,
+    Partial,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    join,
+)
+from shardlint.model import api
+from shardlint.model.needs import Memo
+from shardlint.model.project import Project
+from shardlint.model.values import Place
+from shardlint.syntax import FileFacts
+
+__all__ = ["Interpreter", "Modules", "Violation"]
+
+_WORK = 60_000
+# A module that is imported may take so many steps, and a function that nothing calls.
+_MODULE_WORK = 20_000
+_ALONE_WORK = 6_000
+_DEPTH = 40
+_TURNS = 16
+_ROUNDS = 2
+_YIELDS = 4
+
+_PLAIN = (
+    int, float, complex, str, bytes, type(None), Layout, Mesh, PartitionSpec, Sharding, Unknown, Symbol, Library,
+    AxisTypeValue, Device, Devices,
+)  # fmt: skip
+# A function that nothing calls is run for itself where its own text makes something known and places it.
+_MAKES = re.compile(
+    r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
+)
+_PLACES = re.compile(
+    r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
+)
+
+ContainerType = TypeVar("ContainerType", bound=Container)
+Flow = Literal["next", "leave", "break", "continue"]
+"""How a block ends: `leave` is a return or a raise."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A contract of a library that a call breaks.
+
+    kind: the name of the contract, such as "spec.rank".
+    place: the expression that breaks it.
+    said: what a message needs, by name.
+    calls: the calls that lead there, the outermost first.
+    """
+
+    kind: str
+    place: Place
+    said: Mapping[str, str] = field(default_factory=dict)
+    calls: tuple[Place, ...] = ()
+    inside: tuple[Place, ...] = ()
+    """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
+    certain: bool = True
+    """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
+    stands between."""
+
+
+class OutOfWork(Exception):
+    """The budget is spent."""
+
+
+class Modules:
+    """The modules of a project that were run to be imported: each once, and what it made is not changed again."""
+
+    def __init__(
+        self, project: Project, libraries: Mapping[str, object], releases: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        self.project = project
+        self.libraries = libraries
+        self.releases = releases
+        self._frames: Memo[Path, Frame] = Memo(project.needs)
+        self._running: list[Path] = []
+        self._circular: set[Path] = set()
+        self._generators: dict[ast.AST, bool] = {}
+
+    def is_generator(self, node: ast.AST) -> bool:
+        """Whether a function yields."""
+        if node not in self._generators:
+            self._generators[node] = not isinstance(node, ast.Lambda) and _yields(node)
+        return self._generators[node]
+
+    def frame(self, facts: FileFacts) -> Frame | None:
+        """The names of a module. None for one that is being run: it imports itself through others."""
+        path = facts.path
+        if path in self._running:
+            self._circular.update(self._running[self._running.index(path) + 1 :])
+            return None
+        # What a circle of imports leaves depends on where it was entered: it is made anew each time.
+        made = self._frames.make if path in self._circular else self._frames.get
+        return made(path, lambda: self._import(facts))
+
+    def _import(self, facts: FileFacts) -> Frame:
+        self._running.append(facts.path)
+        try:
+            run = Interpreter(self, facts)
+            run.work = _MODULE_WORK
+            run.region = SHARED
+            run.import_module()
+        finally:
+            self._running.remove(facts.path)
+        return run.frame
+
+
+SHARED = object()
+"""The region of what importing a module makes."""
+
+
+class Interpreter:
+    """One run of a file of a project."""
+
+    def __init__(self, modules: Modules, file: FileFacts) -> None:
+        self.modules = modules
+        self.project = modules.project
+        self.libraries = modules.libraries
+        self.releases = modules.releases
+        self.file = file
+        self.violations: dict[tuple[str, str, int, int], Violation] = {}
+        self.layouts: dict[ast.AST, Value] = {}
+        """What the expressions of the file came to, the last time they ran."""
+        self.work = _WORK
+        self.calls: list[Place] = []
+        self._active: list[ast.AST] = []
+        self.frame: Frame
+        self.traced = 0
+        """How many jits, scans and the like are around."""
+        self.mesh: Mesh | None = None
+        """The mesh in context; `mesh_known` is false where it may be another one."""
+        self.mesh_known = True
+        self.axes: dict[str, Size] = {}
+        """The axes that shard_map, pmap or vmap bind here, with their sizes."""
+        self.checks_varying = False
+        self.excused = 0
+        """How many `try` and `pytest.raises` are around."""
+        self.region: object = None
+        self.branches = 0
+        """How many branches of conditions that are not known are around."""
+        self._copies: dict[int, tuple[Container, Container]] = {}
+        self._rebound: dict[tuple[int, str], Value] = {}
+        self._results: dict[Hashable, Value] = {}
+        self._ran: set[ast.AST] = set()
+        self.rooted = False
+        """Whether all calls that lead here are known."""
+
+    # running
+
+    def run(self) -> None:
+        """Run the file: the module with its `main`, then the functions that nothing called and that place arrays."""
+        self.file.looked.whole()
+        frame = self.frame = Frame({"__name__": "__main__"}, None, self.file)
+        try:
+            self.rooted = True
+            self.block(self.file.tree.body)
+            self.rooted = False
+            for node, inside in list(self._definitions(self.file.tree, frame)):
+                text = "" if node in self._ran else self.file.text(node)
+                if _PLACES.search(text) and _MAKES.search(text):
+                    self._run_alone(node, inside)
+        except (OutOfWork, RecursionError):
+            pass
+
+    def import_module(self) -> None:
+        """Run the file as a module that others import."""
+        self.file.looked.whole()
+        self.frame = Frame({"__name__": self.file.path.stem}, None, self.file)
+        with suppress(OutOfWork, RecursionError):
+            self.block(self.file.tree.body)
+        self.layouts.clear()
+
+    def thaw(self, holder: ContainerType) -> ContainerType:
+        """A container that may be changed: a copy of one that another module made."""
+        if holder.region is not SHARED or self.region is SHARED:
+            return holder
+        if id(holder) not in self._copies:
+            made = copy(holder)
+            for name in ("items", "entries", "attributes"):
+                if hasattr(made, name):
+                    setattr(made, name, copy(getattr(made, name)))
+            made.region = None
+            self._copies[id(holder)] = holder, made
+        return self._copies[id(holder)][1]  # type: ignore[return-value]
+
+    def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
+        for statement in tree.body:
+            if isinstance(statement, ast.FunctionDef):
+                yield statement, frame.names.get(statement.name)
+            elif isinstance(statement, ast.ClassDef):
+                owner = frame.names.get(statement.name)
+                for inner in statement.body:
+                    if isinstance(inner, ast.FunctionDef) and isinstance(owner, ClassValue):
+                        yield inner, owner.names.get(inner.name)
+
+    def _run_alone(self, node: ast.FunctionDef, value: Value) -> None:
+        """Run a function with arguments of which nothing is known."""
+        while not isinstance(value, FunctionValue):
+            inner = getattr(value, "function", None) or getattr(value, "wrapped", None)
+            if inner is None:
+                return
+            value = inner
+        self.mesh, self.mesh_known, self.axes = None, False, {}
+        rest, self.work = self.work - _ALONE_WORK, min(self.work, _ALONE_WORK)
+        try:
+            self.call_function(value, (), {}, Place(value.frame.file, node), opened=True)
+        except OutOfWork:
+            self._stop()
+        self.work += max(rest, 0)
+
+    def _stop(self) -> None:
+        """Forget where the run was when its budget was spent."""
+        self.calls.clear()
+        self._active.clear()
+        self.traced = self.excused = self.branches = 0
+        self.region = None
+        self.checks_varying = False
+
+    def module(self, file: FileFacts) -> Frame | None:
+        """The names of a module of the project, which is run for them; None for one that is being run."""
+        if file is self.file:
+            return None
+        return self.modules.frame(file)
+
+    @contextmanager
+    def _in(self, frame: Frame) -> Iterator[None]:
+        before = getattr(self, "frame", frame)
+        self.frame = frame
+        try:
+            yield
+        finally:
+            self.frame = before
+
+    @contextmanager
+    def uncertain(self) -> Iterator[None]:
+        """A part of the program that may run or not, or several times."""
+        before, self.region = self.region, object()
+        try:
+            yield
+        finally:
+            self.region = before
+
+    def spend(self) -> None:
+        """Count a step."""
+        self.work -= 1
+        if self.work < 0:
+            raise OutOfWork
+
+    # what is found
+
+    def violate(self, kind: str, place: Place, **said: str) -> None:
+        """Record a broken contract, unless the code expects an error."""
+        if self.excused:
+            return
+        node = place.node
+        key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        found = Violation(kind, place, said, tuple(self.calls), certain=not self.branches)
+        known = self.violations.get(key)
+        if known is None or (found.certain and not known.certain):
+            self.violations[key] = found
+
+    # names
+
+    def lookup(self, name: str) -> Value:
+        """What a name is here."""
+        frame: Frame | None = self.frame
+        start = frame
+        while frame is not None:
+            if name in frame.names and not (frame.is_class and frame is not start):
+                if self._rebound and (id(frame), name) in self._rebound:
+                    return self._rebound[id(frame), name]
+                found = frame.names[name]
+                return found.value() if isinstance(found, Lazy) else found
+            frame = frame.outer
+        return expressions.builtin(name)
+
+    def bind(self, name: str, value: Value) -> None:
+        """Bind a name in this frame, or where `global` and `nonlocal` say."""
+        frame = self.frame
+        if name in frame.globals_:
+            frame = frame.module
+        elif name in frame.nonlocals:
+            outer = frame.outer
+            while outer is not None and name not in outer.names:
+                outer = outer.outer
+            frame = outer or frame
+        if frame is not self.frame and self.region is not None and name in frame.names:
+            value = join(frame.names[name], value)
+        if frame.file is self.file or frame.outer is not None:
+            frame.names[name] = value
+        else:  # a global of another module, which other files see as its import left it
+            self._rebound[id(frame), name] = value
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """Assign to a target."""
+        match target:
+            case ast.Name(id=name):
+                self.bind(name, value)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._unpack(targets, value)
+            case ast.Starred(value=inner):
+                self.assign(inner, value)
+            case ast.Attribute(value=owner, attr=name):
+                holder = self.value(owner)
+                if isinstance(holder, Instance):
+                    holder = self.thaw(holder)
+                    holder.attributes[name] = self._written(
+                        holder, holder.attributes.get(name, MISSING), value
+                    )
+                elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
+                    holder.names[name] = value
+            case ast.Subscript(value=owner, slice=index):
+                holder, key = self.value(owner), self.value(index)
+                if isinstance(holder, DictValue | ListValue):
+                    holder = self.thaw(holder)
+                if isinstance(holder, DictValue):
+                    if isinstance(key, str | int | bool | float | tuple | None) and _hashable(key):
+                        holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
+                        holder.open = holder.open or holder.region is not self.region
+                    else:
+                        holder.open = True
+                        holder.entries.clear()
+                elif isinstance(holder, ListValue):
+                    if isinstance(key, int) and -len(holder.items) <= key < len(holder.items):
+                        holder.items[key] = self._written(holder, holder.items[key], value)
+                    else:
+                        holder.items = [Unknown("an entry was replaced")] * min(len(holder.items), 1)
+                        holder.open = True
+
+    def _written(self, holder: Container, before: Value, value: Value) -> Value:
+        """What a part of an object is after it was written: both, where the writing may not have happened."""
+        if holder.region is self.region or before is MISSING:
+            return value
+        return join(before, value)
+
+    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+        items = self.items(value)
+        starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
+        if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
+            each = expressions.element(self, value)
+            for target in targets:
+                self.assign(target, ListValue([], True) if isinstance(target, ast.Starred) else each)
+            return
+        if starred is not None:
+            after = len(targets) - starred - 1
+            middle = ListValue(list(items[starred : len(items) - after]), region=self.region)
+            items = [*items[:starred], middle, *(items[len(items) - after :] if after else [])]
+        for target, item in zip(targets, items, strict=True):
+            self.assign(target, item)
+
+    def items(self, value: Value) -> list[Value] | None:
+        """The items of something that is iterated over; None where they are not all known."""
+        return expressions.items(self, value)
+
+    def value(self, node: ast.expr) -> Value:
+        """What an expression comes to."""
+        self.spend()
+        found = expressions.evaluate(self, node)
+        if self._copies and isinstance(found, Container) and id(found) in self._copies:
+            found = self._copies[id(found)][1]
+        self.layouts[node] = found
+        return found
+
+    # statements
+
+    def block(self, statements: list[ast.stmt]) -> Flow:
+        """Run statements until one leaves."""
+        for statement in statements:
+            flow = self.statement(statement)
+            if flow != "next":
+                return flow
+        return "next"
+
+    def statement(self, node: ast.stmt) -> Flow:
+        """Run one statement."""
+        self.spend()
+        match node:
+            case ast.Expr(value=expression):
+                self.value(expression)
+            case ast.Assign(targets=targets, value=expression):
+                found = self.value(expression)
+                for target in targets:
+                    self.assign(target, found)
+            case ast.AnnAssign(target=target, value=expression):
+                if expression is not None:
+                    self.assign(target, self.value(expression))
+            case ast.AugAssign(target=target, op=op, value=expression):
+                self._augmented(node, target, op, expression)
+            case ast.Return(value=expression):
+                self.frame.returned.append(self.value(expression) if expression is not None else None)
+                return "leave"
+            case ast.Raise():
+                return "leave"
+            case ast.If(test=test, body=body, orelse=orelse):
+                return self._branches(expressions.truth(self, test), body, orelse)
+            case (
+                ast.For(target=target, iter=iterated, body=body, orelse=orelse)
+                | ast.AsyncFor(target=target, iter=iterated, body=body, orelse=orelse)
+            ):
+                return self._for(target, self.value(iterated), body, orelse)
+            case ast.While(test=test, body=body):
+                if expressions.truth(self, test) is False:
+                    return "next"
+                return self._loop(None, None, body)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                return self._with(items, body)
+            case ast.Try() | ast.TryStar():
+                return self._try(node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.bind(node.name, self._defined(node))
+            case ast.ClassDef():
+                self.bind(node.name, self._class(node))
+            case ast.Import(names=names):
+                file = self.frame.file
+                for alias in names:
+                    dotted = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self.bind(alias.asname or dotted, Lazy(partial(self._module_named, dotted, file)))
+            case ast.ImportFrom():
+                self._import_from(node)
+            case ast.Global(names=names):
+                self.frame.globals_.update(names)
+            case ast.Nonlocal(names=names):
+                self.frame.nonlocals.update(names)
+            case ast.Break():
+                return "break"
+            case ast.Continue():
+                return "continue"
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        self.frame.names.pop(target.id, None)
+            case ast.Assert(test=test):
+                return "leave" if expressions.truth(self, test) is False else "next"
+            case ast.Match(subject=subject, cases=cases):
+                return self._match(self.value(subject), cases)
+        return "next"
+
+    def _match(self, subject: Value, cases: list[ast.match_case]) -> Flow:
+        """The first case that fits; all that may, where that is not known."""
+        possible: list[list[ast.stmt]] = []
+        for case in cases:
+            fits = expressions.matches(self, case.pattern, subject)
+            if fits and case.guard is not None:
+                fits = expressions.truth(self, case.guard)
+            if fits:
+                possible.append(case.body)
+                break
+            if fits is None:
+                possible.append(case.body)
+        else:
+            possible.append([])
+        return self.block(possible[0]) if len(possible) == 1 else self._ways(possible)
+
+    def _augmented(
+        self, node: ast.AugAssign, target: ast.expr, op: ast.operator, expression: ast.expr
+    ) -> None:
+        load = ast.copy_location(ast.BinOp(left=expressions.as_load(target), op=op, right=expression), node)
+        self.assign(target, expressions.evaluate(self, load))
+
+    def _branches(self, truth: bool | None, body: list[ast.stmt], orelse: list[ast.stmt]) -> Flow:
+        if truth is not None:
+            return self.block(body if truth else orelse)
+        return self._ways([body, orelse])
+
+    def _ways(self, blocks: list[list[ast.stmt]]) -> Flow:
+        """Run several blocks of which one runs, and join what they leave."""
+        frame, before = self.frame, dict(self.frame.names)
+        mesh, known = self.mesh, self.mesh_known
+        ends: list[dict[str, Value]] = []
+        flows: list[Flow] = []
+        for statements in blocks:
+            frame.names = dict(before)
+            self.branches += 1
+            with self.uncertain():
+                flow = self.block(statements)
+            self.branches -= 1
+            flows.append(flow)
+            if flow == "next":
+                ends.append(frame.names)
+            if self.mesh is not mesh:
+                known = False
+                self.mesh = mesh
+        self.mesh_known = known
+        if not ends:
+            frame.names = before
+            return flows[0] if len(set(flows)) == 1 else "leave"
+        frame.names = _joined(ends)
+        return "next"
+
+    def _for(self, target: ast.expr, iterated: Value, body: list[ast.stmt], orelse: list[ast.stmt]) -> Flow:
+        items = self.items(iterated)
+        if items is not None and len(items) <= _TURNS:
+            for item in items:
+                self.assign(target, item)
+                flow = self.block(body)
+                if flow == "leave":
+                    return flow
+                if flow == "break":
+                    return "next"
+            return self.block(orelse)
+        return self._loop(target, iterated, body)
+
+    def _loop(self, target: ast.expr | None, iterated: Value, body: list[ast.stmt]) -> Flow:
+        """A loop of any number of turns: the first one, then those after it."""
+        frame = self.frame
+        with self.uncertain():
+            for turn in range(_ROUNDS):
+                before = dict(frame.names)
+                if target is not None:
+                    self.assign(target, expressions.element(self, iterated))
+                self.block(body)
+                after = _joined([before, frame.names])
+                if turn == _ROUNDS - 1:
+                    unstable = {
+                        name for name, value in after.items()
+                        if name in before and _differs(before[name], value)
+                    }  # fmt: skip
+                    after.update(dict.fromkeys(unstable, Unknown("a loop changes it")))
+                frame.names = after
+        return "next"
+
+    def _with(self, items: list[ast.withitem], body: list[ast.stmt]) -> Flow:
+        from shardlint.libraries.contexts import entered
+
+        before = self.mesh, self.mesh_known, self.excused
+        for item in items:
+            context = self.value(item.context_expr)
+            found = entered(self, context)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, found)
+        flow = self.block(body)
+        self.mesh, self.mesh_known, self.excused = before
+        return flow
+
+    def _try(self, node: ast.Try | ast.TryStar) -> Flow:
+        self.excused += bool(node.handlers)
+        frame, before = self.frame, dict(self.frame.names)
+        flow = self.block(node.body)
+        if flow == "next":
+            flow = self.block(node.orelse)
+        self.excused -= bool(node.handlers)
+        ends = [frame.names] if flow == "next" else []
+        for handler in node.handlers:
+            frame.names = _joined([before, frame.names])
+            if handler.name:
+                frame.names[handler.name] = Unknown("an exception")
+            with self.uncertain():
+                if self.block(handler.body) == "next":
+                    ends.append(frame.names)
+        frame.names = _joined(ends) if ends else before
+        final = self.block(node.finalbody)
+        if final != "next":
+            return final
+        return "next" if ends else flow if flow != "next" else "leave"
+
+    # definitions
+
+    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+        found: Value = self.function(node)
+        for decorator in reversed(node.decorator_list):
+            found = self.call(self.value(decorator), (found,), {}, Place(self.frame.file, decorator))
+        return found
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> FunctionValue:
+        """The function that a definition makes."""
+        arguments = node.args
+        keyword_defaults = {
+            one.arg: self.value(default)
+            for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            if default is not None
+        }
+        defaults = [self.value(one) for one in arguments.defaults]
+        return FunctionValue(node, self.frame, defaults, keyword_defaults)
+
+    def _class(self, node: ast.ClassDef) -> Value:
+        bases = [self.value(one) for one in node.bases]
+        frame = Frame({}, self.frame, self.frame.file, is_class=True)
+        with self._in(frame):
+            self.block(node.body)
+        decorators = [self.value(one) for one in node.decorator_list]
+        made = ClassValue(node, frame.names, bases, self.frame, decorators)
+        for value in frame.names.values():
+            inner = getattr(value, "function", value)
+            if isinstance(inner, FunctionValue):
+                inner.owner = made
+        return made
+
+    def _module_named(self, dotted: str, file: FileFacts) -> Value:
+        if dotted.partition(".")[0] not in api.LIBRARIES:
+            path = self.project.resolve(dotted, file.path)
+            facts = self.project.facts(path) if path is not None else None
+            if facts is not None:
+                frame = self.module(facts)
+                return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
+        return Library(api.canonical(dotted))
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        file = self.frame.file
+        for alias in node.names:
+            if alias.name == "*":
+                module = self._source(node, file)
+                if isinstance(module, ModuleValue):
+                    for name, value in module.frame.names.items():
+                        if not name.startswith("_"):
+                            self.bind(name, value)
+                elif isinstance(module, Library):
+                    for name in self._starred(module.name):
+                        self.bind(name.rpartition(".")[2], Library(name))
+                continue
+            self.bind(alias.asname or alias.name, Lazy(partial(self._member, node, alias.name, file)))
+
+    def _source(self, node: ast.ImportFrom, file: FileFacts) -> Value:
+        """The module that a `from` statement takes names from."""
+        if not node.level:
+            return self._module_named(node.module or "", file)
+        path = self.project.relative(file.path, node.level, node.module or "")
+        facts = self.project.facts(path) if path is not None else None
+        frame = self.module(facts) if facts is not None else None
+        return ModuleValue(frame) if frame is not None else Unknown("a module that is not here")
+
+    def _starred(self, module: str) -> list[str]:
+        return [name for name in self.libraries if name.rpartition(".")[0] == module]
+
+    def _member(self, node: ast.ImportFrom, name: str, file: FileFacts) -> Value:
+        module = self._source(node, file)
+        if isinstance(module, ModuleValue):
+            if name in module.frame.names:
+                found = module.frame.names[name]
+                return found.value() if isinstance(found, Lazy) else found
+            dotted = f"{node.module}.{name}" if node.module else name
+            path = (
+                self.project.relative(file.path, node.level, dotted)
+                if node.level
+                else self.project.resolve(dotted, file.path)
+            )
+            facts = self.project.facts(path) if path is not None else None
+            frame = self.module(facts) if facts is not None else None
+            return ModuleValue(frame) if frame is not None else Unknown(f"{name} is not there")
+        if isinstance(module, Library):
+            return expressions.attribute(self, module, name, Place(file, node))
+        return Unknown("it comes from a module that is not here")
+
+    # calls
+
+    def call(
+        self,
+        function: Value,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        place: Place,
+        opened: bool = False,
+    ) -> Value:
+        """Call something with arguments. `opened`: `*` or `**` hides some."""
+        self.spend()
+        match function:
+            case FunctionValue():
+                return self.call_function(function, args, keywords, place, opened)
+            case Method(function=inner, receiver=receiver):
+                return self.call(inner, (receiver, *args), keywords, place, opened)
+            case Partial(function=inner, args=first, keywords=given):
+                return self.call(inner, (*first, *args), {**given, **keywords}, place, opened)
+            case ClassValue():
+                return self._instance(function, args, keywords, place, opened)
+            case Native(name=name, run=run):
+                return run(Call(self, args, keywords, place, name, opened))
+            case Library(name=name):
+                known = self.libraries.get(name)
+                if known is not None:
+                    return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
+                return self._unknown_function(name, args, keywords, place)
+            case Instance(of=ClassValue() as owner):
+                method = owner.find("__call__")
+                if method is not MISSING:
+                    return self.call(method, (function, *args), keywords, place, opened)
+        return self._unknown_function("", args, keywords, place)
+
+    def _unknown_function(
+        self, name: str, args: tuple[Value, ...], keywords: dict[str, Value], place: Place
+    ) -> Value:
+        """A function of which nothing is known: it may change the containers that it is given."""
+        if name.partition(".")[0] not in api.LIBRARIES:
+            for one in (*args, *keywords.values()):
+                if isinstance(one, ListValue | DictValue):
+                    self.thaw(one).open = True
+        return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
+
+    def call_function(
+        self,
+        function: FunctionValue,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        place: Place,
+        opened: bool = False,
+    ) -> Value:
+        """Run the body of a function of the project."""
+        key = self._key(function, args, keywords, opened)
+        if key is not None and key in self._results:
+            return self._results[key]
+        found = self._called(function, args, keywords, place, opened)
+        if key is not None and _is_plain(found):
+            self._results[key] = found
+        return found
+
+    def _key(
+        self, function: FunctionValue, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool
+    ) -> Hashable:
+        """What the result of a call depends on; None where that may change."""
+        given = (*args, *keywords.values())
+        if function.frame.outer is not None or not all(map(_is_plain, given)):
+            return None
+        around = (
+            self.mesh,
+            self.mesh_known,
+            self.traced > 0,
+            self.checks_varying,
+            self.excused > 0,
+            self.branches > 0,
+        )
+        axes = tuple(self.axes.items())
+        typed = tuple(type(one) for one in given)
+        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted)
+
+    def _called(
+        self,
+        function: FunctionValue,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        place: Place,
+        opened: bool,
+    ) -> Value:
+        node = function.node
+        if len(self.calls) >= _DEPTH or self._active.count(node) > 2:
+            return Unknown("calls go too deep")
+        frame = Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
+        self._ran.add(node)
+        is_generator = self.modules.is_generator(node)
+        if is_generator:
+            frame.yielded = ListValue(region=self.region)
+        before = self.frame, self.mesh, self.mesh_known
+        self.calls.append(place)
+        self._active.append(node)
+        self.frame = frame
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.value(node.body)
+            flow = self.block(node.body)
+        finally:
+            self.frame, *_ = before
+            self.calls.pop()
+            self._active.pop()
+            if not function.name.startswith("set"):
+                self.mesh, self.mesh_known = before[1], before[2]
+        if frame.yielded is not None:
+            return frame.yielded
+        results = frame.returned if flow == "leave" else [*frame.returned, None]
+        if not results:
+            return Unknown("it only raises")
+        found = results[0]
+        for one in results[1:]:
+            found = join(found, one)
+        return found
+
+    def _bound(
+        self, function: FunctionValue, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool
+    ) -> dict[str, Value]:
+        """The parameters of a function in a call."""
+        given = function.node.args
+        positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+        names: dict[str, Value] = {}
+        for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
+            names[name] = Unknown("a default that a caller may replace") if opened else default
+        names.update(
+            {
+                name: Unknown("a default") if opened else value
+                for name, value in function.keyword_defaults.items()
+            }
+        )
+        names.update(zip(positional, args, strict=False))
+        rest = dict(keywords)
+        for name in (*positional, *(one.arg for one in given.kwonlyargs)):
+            if name in rest:
+                names[name] = rest.pop(name)
+            elif name not in names:
+                names[name] = Unknown(f"the parameter `{name}`")
+        if given.vararg is not None:
+            more = args[len(positional) :]
+            names[given.vararg.arg] = Unknown("star arguments") if opened else tuple(more)
+        if given.kwarg is not None:
+            names[given.kwarg.arg] = DictValue(rest, opened, region=self.region)
+        return names
+
+    def _instance(
+        self,
+        made_of: ClassValue,
+        args: tuple[Value, ...],
+        keywords: dict[str, Value],
+        place: Place,
+        opened: bool,
+    ) -> Value:
+        made = Instance(made_of, region=self.region)
+        init = made_of.find("__init__")
+        libraries = made_of.libraries()
+        if init is not MISSING:
+            self.call(init, (made, *args), keywords, place, opened)
+            made.open = bool(libraries - {"equinox.Module", "typing.NamedTuple"})
+            return made
+        fields = [name for one in reversed(list(made_of.order())) for name in _fields(one.node)]
+        if libraries - {"equinox.Module", "typing.NamedTuple", "flax.struct.PyTreeNode", "typing.Protocol"}:
+            made.open = True
+        for name, value in zip(fields, args, strict=False):
+            made.attributes[name] = value
+        made.attributes.update(keywords)
+        for name in fields:
+            if name not in made.attributes:
+                default = made_of.find(name)
+                unknown = (
+                    opened or default is MISSING or not isinstance(default, int | float | str | bool | None)
+                )
+                made.attributes[name] = Unknown("a field") if unknown else default
+        made.open = made.open or opened
+        after = made_of.find("__post_init__")
+        if after is not MISSING:
+            self.call(after, (made,), {}, place)
+        return made
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value never changes and compares by what it is."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, _PLAIN)
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    return [
+        one.target.id
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and "ClassVar" not in ast.dump(one.annotation)
+    ]
+
+
+def _yields(node: ast.AST) -> bool:
+    todo = list(ast.iter_child_nodes(node))
+    while todo:
+        one = todo.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            todo += ast.iter_child_nodes(one)
+    return False
+
+
+def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:
+    first, *others = ends
+    found = dict(first)
+    for other in others:
+        for name in list(found):
+            found[name] = join(found[name], other[name]) if name in other else found[name]
+        for name, value in other.items():
+            found.setdefault(name, value)
+    return found
+
+
+def _differs(one: Value, two: Value) -> bool:
+    if one is two:
+        return False
+    if isinstance(one, Container) or isinstance(two, Container):
+        return False
+    return not (type(one) is type(two) and one == two)
+
+
+def _hashable(key: Value) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True

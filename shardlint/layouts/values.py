@@ -1,0 +1,430 @@
+"""What the interpreter computes with.
+
+Numbers, strings, None, tuples and slices are those of Python. Everything else is one of these.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape
+from shardlint.model.values import Place
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
+
+Value = Any
+"""A value of the interpreter. Any: it holds plain values of Python too, and each use tests what it is."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value of which nothing is known, and why."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """A spec as written: an entry is None, a name, a tuple of names, or not known. `open`: there may be more."""
+
+    entries: tuple[Value, ...]
+    open: bool = False
+
+    def axes(self) -> tuple[tuple[str, ...] | None, ...]:
+        """The axes of each entry."""
+        return tuple(_axes(entry) for entry in self.entries)
+
+
+def _axes(entry: Value) -> tuple[str, ...] | None:
+    if entry is None:
+        return ()
+    if isinstance(entry, str):
+        return (entry,)
+    if isinstance(entry, tuple) and all(isinstance(one, str) for one in entry):
+        return entry
+    return None
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """A NamedSharding, or one on a single `device`."""
+
+    mesh: Mesh | Unknown | None
+    spec: PartitionSpec | Unknown
+    memory: str | None = "device"
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Devices:
+    """An array or list of devices: all of them, or those of which `which` tells."""
+
+    shape: Shape
+    which: str = "all"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device, by the number it has in `jax.devices()`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Library:
+    """Something of a library, by its canonical name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class AxisTypeValue:
+    """A member of `jax.sharding.AxisType`."""
+
+    name: AxisType
+
+
+@dataclass(eq=False)
+class Container:
+    """What a program changes in place. `region` is the uncertain part of the program in which it was made."""
+
+    region: object = field(default=None, kw_only=True)
+
+
+@dataclass(eq=False)
+class ListValue(Container):
+    """A list, set, or what an iterator gives. `open`: it may hold more, each like one of its items."""
+
+    items: list[Value] = field(default_factory=list)
+    open: bool = False
+
+
+@dataclass(eq=False)
+class DictValue(Container):
+    """A dict. `open`: it may have other keys."""
+
+    entries: dict[Any, Value] = field(default_factory=dict)
+    open: bool = False
+
+
+@dataclass(eq=False)
+class Instance(Container):
+    """An object of a class of the project. `open`: its attributes are not all known."""
+
+    of: ClassValue | None = None
+    attributes: dict[str, Value] = field(default_factory=dict)
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class AnyTree:
+    """A tree of unknown structure, all of whose arrays have one layout."""
+
+    leaf: Layout | Unknown
+
+
+@dataclass(eq=False)
+class Frame:
+    """The names of one call, of a module or of a class body."""
+
+    names: dict[str, Value]
+    outer: Frame | None
+    file: FileFacts
+    returned: list[Value] = field(default_factory=list)
+    yielded: ListValue | None = None
+    globals_: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    is_class: bool = False
+
+    @property
+    def module(self) -> Frame:
+        """The frame of the module around it."""
+        frame = self
+        while frame.outer is not None:
+            frame = frame.outer
+        return frame
+
+
+@dataclass(eq=False)
+class FunctionValue:
+    """A function or lambda of the project, with the names around it and its defaults."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    frame: Frame
+    defaults: list[Value] = field(default_factory=list)
+    keyword_defaults: dict[str, Value] = field(default_factory=dict)
+    owner: ClassValue | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return getattr(self.node, "name", "<lambda>")
+
+
+@dataclass(eq=False)
+class ClassValue:
+    """A class of the project: its own names and its bases."""
+
+    node: ast.ClassDef
+    names: dict[str, Value]
+    bases: list[Value]
+    frame: Frame
+    decorators: list[Value] = field(default_factory=list)
+
+    def order(self) -> Iterator[ClassValue]:
+        """It and its bases of the project, the nearest first."""
+        yield self
+        for base in self.bases:
+            if isinstance(base, ClassValue):
+                yield from base.order()
+
+    def libraries(self) -> set[str]:
+        """The classes of libraries that it is made from."""
+        return {base.name for one in self.order() for base in one.bases if isinstance(base, Library)}
+
+    def find(self, name: str) -> Value:
+        """An attribute of the class; `MISSING` where neither it nor a base has it."""
+        for one in self.order():
+            if name in one.names:
+                return one.names[name]
+        return MISSING
+
+
+class Lazy:
+    """What an import binds: the module is run when the name is first read."""
+
+    def __init__(self, load: Callable[[], Value]) -> None:
+        self._load: Callable[[], Value] | None = load
+        self._value: Value = None
+
+    def value(self) -> Value:
+        """What it is."""
+        if self._load is not None:
+            load, self._load = self._load, None
+            self._value = Unknown("imports in a circle")
+            self._value = load()
+        return self._value
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A function with its first argument: a method of an object, or of a value that is built in (`call`)."""
+
+    function: Value
+    receiver: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """`functools.partial`."""
+
+    function: Value
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+
+
+@dataclass(frozen=True, eq=False)
+class Native:
+    """A function that the interpreter itself implements: a method of a list, the result of a transform."""
+
+    name: str
+    run: Callable[[Call], Value]
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleValue:
+    """A module of the project."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function that the interpreter or `libraries` knows."""
+
+    interpreter: Interpreter
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+    place: Place
+    name: str = ""
+    open: bool = False
+    """Whether `*` or `**` hides arguments."""
+
+    def get(self, position: int, name: str, default: Value = MISSING) -> Value:
+        """An argument by position or name; what is hidden is unknown."""
+        if name in self.keywords:
+            return self.keywords[name]
+        if 0 <= position < len(self.args):
+            return self.args[position]
+        return Unknown("a star argument") if self.open else default
+
+    def has(self, position: int, name: str) -> bool:
+        """Whether an argument is there, and is not None."""
+        return self.get(position, name, None) is not None
+
+    @property
+    def argument_nodes(self) -> list[ast.expr]:
+        """The expressions of the positional arguments, as far as they are written one by one."""
+        node = self.place.node
+        return list(node.args) if isinstance(node, ast.Call) else []
+
+
+def leaves(value: Value) -> Iterator[tuple[str, Value]]:
+    """The leaves of a tree with their paths, as jax spells them."""
+    if isinstance(value, tuple):
+        for place, item in enumerate(value):
+            yield from ((f"[{place}]{path}", leaf) for path, leaf in leaves(item))
+    elif isinstance(value, ListValue) and not value.open:
+        for place, item in enumerate(value.items):
+            yield from ((f"[{place}]{path}", leaf) for path, leaf in leaves(item))
+    elif isinstance(value, DictValue) and not value.open:
+        for key, item in value.entries.items():
+            yield from ((f"[{key!r}]{path}", leaf) for path, leaf in leaves(item))
+    elif isinstance(value, Instance) and is_tree(value):
+        for name, item in value.attributes.items():
+            yield from ((f".{name}{path}", leaf) for path, leaf in leaves(item))
+    elif isinstance(value, AnyTree):
+        yield "", value.leaf
+    elif value is not None:
+        yield "", value
+
+
+def is_tree(value: Instance) -> bool:
+    """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
+    if value.of is None:
+        return True
+    made_of = value.of.libraries()
+    if made_of & {"typing.NamedTuple", "equinox.Module", "flax.struct.PyTreeNode"}:
+        return True
+    registered = ("flax.struct.dataclass", "chex.dataclass", "jax.tree_util.register_dataclass",
+                  "jax.tree_util.register_pytree_node_class")  # fmt: skip
+    return any(
+        isinstance(one, Library) and one.name in registered
+        for one in (getattr(each, "function", each) for each in value.of.decorators)
+    )
+
+
+def map_tree(function: Callable[..., Value], value: Value, *others: Value) -> Value:
+    """A tree with a function applied to the leaves of it and of others that have its structure."""
+    if isinstance(value, tuple):
+        return tuple(
+            map_tree(function, item, *(_item(other, place) for other in others))
+            for place, item in enumerate(value)
+        )
+    if isinstance(value, ListValue):
+        items = [
+            map_tree(function, item, *(_item(other, place) for other in others))
+            for place, item in enumerate(value.items)
+        ]
+        return ListValue(items, value.open)
+    if isinstance(value, DictValue):
+        entries = {
+            key: map_tree(function, item, *(_item(other, key) for other in others))
+            for key, item in value.entries.items()
+        }
+        return DictValue(entries, value.open)
+    if isinstance(value, Instance) and is_tree(value):
+        attributes = {
+            name: map_tree(function, item, *(_item(other, name) for other in others))
+            for name, item in value.attributes.items()
+        }
+        return Instance(value.of, attributes, value.open)
+    if isinstance(value, AnyTree):
+        leaf = function(
+            value.leaf, *(other.leaf if isinstance(other, AnyTree) else Unknown() for other in others)
+        )
+        return AnyTree(leaf if isinstance(leaf, Layout) else Unknown())
+    return None if value is None else function(value, *others)
+
+
+def _item(tree: Value, key: Any) -> Value:
+    """The same part of another tree."""
+    match tree:
+        case tuple() if isinstance(key, int) and key < len(tree):
+            return tree[key]
+        case ListValue(items=items) if isinstance(key, int) and key < len(items):
+            return items[key]
+        case DictValue(entries=entries) if key in entries:
+            return entries[key]
+        case Instance(attributes=attributes) if key in attributes:
+            return attributes[key]
+        case AnyTree():
+            return tree
+    return Unknown()
+
+
+def spread(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
+    """The leaves of a tree, each with what a prefix of it (specs, axes, shardings) says of it.
+
+    A prefix that does not fit says Unknown.
+    """
+    if isinstance(prefix, tuple | ListValue | DictValue) or (
+        isinstance(prefix, Instance) and is_tree(prefix)
+    ):
+        parts: Iterable[tuple[Any, str]]
+        if isinstance(tree, tuple):
+            parts = [(place, f"[{place}]") for place in range(len(tree))]
+        elif isinstance(tree, ListValue) and not tree.open:
+            parts = [(place, f"[{place}]") for place in range(len(tree.items))]
+        elif isinstance(tree, DictValue) and not tree.open:
+            parts = [(key, f"[{key!r}]") for key in tree.entries]
+        elif isinstance(tree, Instance) and is_tree(tree):
+            parts = [(name, f".{name}") for name in tree.attributes]
+        else:
+            for path, leaf in leaves(tree):
+                yield path, leaf, Unknown()
+            return
+        for key, shown in parts:
+            for path, leaf, said in spread(_item(prefix, key), _item(tree, key)):
+                yield f"{shown}{path}", leaf, said
+        return
+    for path, leaf in leaves(tree):
+        yield path, leaf, prefix
+
+
+def join(one: Value, two: Value) -> Value:
+    """What is known of a value that is one of two."""
+    one, two = (each.value() if isinstance(each, Lazy) and one is not two else each for each in (one, two))
+    if one is two or (type(one) is type(two) and one == two):
+        return one
+    if isinstance(one, Layout) and isinstance(two, Layout):
+        return _join_layouts(one, two)
+    if isinstance(one, tuple) and isinstance(two, tuple) and len(one) == len(two):
+        return tuple(join(first, second) for first, second in zip(one, two, strict=True))
+    if isinstance(one, DictValue) and isinstance(two, DictValue):
+        keys = [key for key in one.entries if key in two.entries]
+        more = one.open or two.open or len(keys) < max(len(one.entries), len(two.entries))
+        return DictValue({key: join(one.entries[key], two.entries[key]) for key in keys}, more)
+    if isinstance(one, ListValue) and isinstance(two, ListValue) and len(one.items) == len(two.items):
+        items = [join(first, second) for first, second in zip(one.items, two.items, strict=True)]
+        return ListValue(items, one.open or two.open)
+    if isinstance(one, Instance) and isinstance(two, Instance) and one.of is two.of:
+        names = [name for name in one.attributes if name in two.attributes]
+        values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
+        return Instance(one.of, values, True)
+    return Unknown("it depends on the way taken")
+
+
+def _join_layouts(one: Layout, two: Layout) -> Layout:
+    shape = None
+    if one.shape is not None and two.shape is not None and len(one.shape) == len(two.shape):
+        shape = tuple(a if a == b else None for a, b in zip(one.shape, two.shape, strict=True))
+    same = {
+        name: getattr(one, name)
+        for name in ("dtype", "mesh", "spec", "device", "committed", "memory", "host", "varying")
+        if getattr(one, name) == getattr(two, name)
+    }
+    return Layout(shape, literal=one.literal and two.literal, **same)

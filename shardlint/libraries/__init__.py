@@ -1,0 +1,28 @@
+"""What is known of the functions of libraries: how each changes layouts, and what it requires of them.
+
+A module for each area. `FUNCTIONS` holds them by canonical name.
+"""
+
+from shardlint.layouts.expressions import BUILTINS
+from shardlint.libraries import (
+    contexts,
+    jax_manual,
+    jax_numpy,
+    jax_random,
+    jax_sharding,
+    jax_transforms,
+    optimizers,
+)
+from shardlint.libraries.registry import FUNCTIONS
+
+FUNCTIONS.update(BUILTINS)
+__all__ = [
+    "FUNCTIONS",
+    "contexts",
+    "jax_manual",
+    "jax_numpy",
+    "jax_random",
+    "jax_sharding",
+    "jax_transforms",
+    "optimizers",
+]

@@ -1,0 +1,396 @@
+"""shard_map, pmap and collectives: code that each device runs on its own part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.values import (
+    Call,
+    ListValue,
+    Native,
+    PartitionSpec,
+    Unknown,
+    Value,
+    leaves,
+    map_tree,
+    spread,
+)
+from shardlint.libraries.jax_sharding import check_fits, place_of
+from shardlint.libraries.jax_transforms import decorator, refilled, traced, tracer, without
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices
+from shardlint.libraries.registry import function
+from shardlint.model.values import Place
+
+# The axes along which values vary are part of their types since then, and `check_vma` checks them.
+_VARYING = (0, 7)
+
+
+def _shard_map(call: Call, given: Value) -> Value:
+    mesh, in_specs, out_specs = (
+        call.get(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
+    )
+    some_axes = call.keywords.get("axis_names") is not None
+
+    def run(again: Call) -> Value:
+        interpreter = again.interpreter
+        on = (
+            mesh
+            if isinstance(mesh, Mesh)
+            else interpreter.mesh
+            if mesh is None and interpreter.mesh_known
+            else None
+        )
+        if on is None or some_axes or again.open or in_specs is None:
+            return _unknown_map(again, given)
+        checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
+        if not interpreter.traced:
+            check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)])
+        specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
+        parts = _enter(again, on, specs)
+        before = interpreter.axes, interpreter.checks_varying
+        interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
+        releases = interpreter.releases.get("jax", (99,))
+        interpreter.checks_varying = checked and releases >= _VARYING
+        try:
+            found = traced(again, given, parts, {})
+        finally:
+            interpreter.axes, interpreter.checks_varying = before
+        return _leave(call, again, on, out_specs, found, checked and releases >= _VARYING)
+
+    return Native("shard_map", run)
+
+
+def _unknown_map(call: Call, given: Value) -> Value:
+    run = call.interpreter
+    before = run.axes, run.checks_varying, run.rooted
+    run.rooted, run.checks_varying = False, False
+    try:
+        traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
+    finally:
+        run.axes, run.checks_varying, run.rooted = before
+    return Unknown("what shard_map returns")
+
+
+def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
+    """The parts of the arguments that one device gets."""
+    found: list[Value] = []
+    for path, leaf, spec in spread(specs, call.args):
+        number = path[1 : path.index("]")] if path.startswith("[") else ""
+        where = place_of(call, int(number), "") if number.isdigit() else call.place
+        if not isinstance(leaf, Layout | int | float):
+            found.append(Layout())
+            continue
+        array = tracer(leaf)
+        if not isinstance(spec, PartitionSpec) or spec.open or any(one is None for one in spec.axes()):
+            found.append(
+                replace(
+                    array,
+                    shape=(None,) * len(array.shape) if array.shape is not None else None,
+                    mesh=None,
+                    spec=None,
+                    varying=None,
+                )
+            )
+            continue
+        check_fits(call, array, spec, mesh, where, path)
+        axes = [one or () for one in spec.axes()]
+        shape = None
+        if array.shape is not None:
+            shape = tuple(
+                _part(size, mesh, axes[place] if place < len(axes) else ())
+                for place, size in enumerate(array.shape)
+            )
+        varying = frozenset(axis for one in axes for axis in one)
+        found.append(replace(array, shape=shape, mesh=None, spec=None, varying=varying, made=array.made))
+    results = iter(found)
+    return tuple(
+        map_tree(lambda leaf: next(results, Layout()), one) if not isinstance(one, Unknown) else Unknown()
+        for one in call.args
+    )
+
+
+def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
+    if not axes:
+        return size
+    parts = mesh.size(axes)
+    if size is not None and size == parts:
+        return 1
+    if isinstance(size, int) and isinstance(parts, int) and parts and size % parts == 0:
+        return size // parts
+    return None
+
+
+def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool) -> Value:
+    """The whole arrays of the parts that the devices return."""
+    where = _out_specs_place(call)
+    results: list[Value] = []
+    for path, leaf, spec in spread(out_specs, found):
+        array = as_array(leaf)
+        if not isinstance(leaf, Layout | int | float) or not isinstance(spec, PartitionSpec) or spec.open:
+            results.append(Layout())
+            continue
+        axes = [one or () for one in spec.axes()]
+        named = {axis for one in axes for axis in one}
+        if array.rank is not None and len(axes) > array.rank:
+            again.interpreter.violate(
+                "spec.rank",
+                where,
+                array=f"result{path}",
+                shape=str(array),
+                entries=str(len(axes)),
+                rank=str(array.rank),
+                operation="jax.shard_map",
+            )
+        elif checked and array.varying is not None:
+            left = array.varying.intersection(mesh.names) - named
+            if left and None not in spec.axes():
+                again.interpreter.violate(
+                    "varying.declared-equal",
+                    where,
+                    axes=", ".join(sorted(left)),
+                    result=path,
+                    shape=str(array),
+                )
+        shape = None
+        if array.shape is not None:
+            shape = tuple(
+                _whole(size, mesh.size(axes[place]) if place < len(axes) and axes[place] else 1)
+                for place, size in enumerate(array.shape)
+            )
+            axes += [NO_AXES] * (len(array.shape) - len(axes))
+        results.append(
+            Layout(
+                shape,
+                array.dtype,
+                mesh,
+                tuple(axes) if shape is not None else None,
+                committed=True,
+                memory="device",
+                host=False,
+                varying=frozenset(),
+            )
+        )
+    each = iter(results)
+    return (
+        map_tree(lambda leaf: next(each, Layout()), found)
+        if not isinstance(found, Unknown)
+        else Unknown("what shard_map returns")
+    )
+
+
+def _whole(size: Size, parts: Size) -> Size:
+    if parts == 1:
+        return size
+    if size == 1:
+        return parts
+    return size * parts if isinstance(size, int) and isinstance(parts, int) else None
+
+
+def _out_specs_place(call: Call) -> Place:
+    return place_of(call, 3, "out_specs")
+
+
+function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
+
+
+def _pmap(call: Call, given: Value) -> Value:
+    name = call.get(1, "axis_name", None)
+    in_axes, out_axes = call.get(2, "in_axes", 0), call.get(3, "out_axes", 0)
+    static = call.get(4, "static_broadcasted_argnums", ())
+    numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
+
+    def run(again: Call) -> Value:
+        interpreter = again.interpreter
+        parts: list[Value] = []
+        size: Size = None
+        for place, one in enumerate(again.args):
+            if place in numbers:
+                parts.append(one)
+                continue
+            axis = (
+                in_axes[place]
+                if isinstance(in_axes, tuple) and place < len(in_axes)
+                else Unknown()
+                if isinstance(in_axes, tuple)
+                else in_axes
+            )
+            inner: list[Value] = []
+            for path, leaf, at in spread(axis, one):
+                array = as_array(leaf)
+                if not isinstance(leaf, Layout | int | float):
+                    inner.append(Layout())
+                elif at is None:
+                    inner.append(replace(tracer(leaf), varying=frozenset()))
+                elif not isinstance(at, int) or array.shape is None:
+                    inner.append(Layout(varying=None))
+                elif len(array.shape) <= at:
+                    interpreter.violate(
+                        "pmap.unmapped",
+                        place_of(again, place, ""),
+                        array=path,
+                        shape=str(replace(array, literal=False)),
+                        rank=str(len(array.shape)),
+                    )
+                    inner.append(Layout())
+                else:
+                    size = array.shape[at] if size is None else size
+                    local = without(tracer(array), at)
+                    inner.append(replace(local, mesh=None, spec=None, varying=frozenset((str(name),))))
+            parts.append(refilled(one, inner))
+        before = interpreter.axes, interpreter.checks_varying
+        interpreter.axes = {**interpreter.axes, **({name: size} if isinstance(name, str) else {})}
+        interpreter.checks_varying = False
+        try:
+            result = traced(
+                again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
+            )
+        finally:
+            interpreter.axes, interpreter.checks_varying = before
+
+        def out(leaf: Value, at: Value = 0) -> Value:
+            if not isinstance(leaf, Layout) or leaf.shape is None:
+                return Layout()
+            if at is None:
+                return Layout(leaf.shape, leaf.dtype, committed=True, host=False)
+            return Layout((size, *leaf.shape), leaf.dtype, committed=True, host=False, memory="device")
+
+        if isinstance(result, Unknown):
+            return Unknown("what pmap returns")
+        said = [out(leaf, at) for _, leaf, at in spread(out_axes, result)]
+        each = iter(said)
+        return map_tree(lambda leaf: next(each, Layout()), result)
+
+    return Native("pmap", run)
+
+
+function("jax.pmap")(decorator(_pmap))
+
+
+# collectives
+
+
+def _named(value: Value) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        return (value,)
+    items = value if isinstance(value, tuple) else value.items if isinstance(value, ListValue) else None
+    return tuple(items) if items is not None and all(isinstance(one, str) for one in items) else None
+
+
+def _bound(call: Call, axes: tuple[str, ...]) -> bool:
+    """Record an axis that nothing binds where all calls that lead here are known."""
+    run = call.interpreter
+    for axis in axes:
+        if axis not in run.axes:
+            if run.rooted:
+                run.violate(
+                    "collective.unbound", call.place, axis=axis, operation=call.name.rpartition(".")[2]
+                )
+            return False
+    return True
+
+
+@function("jax.lax psum pmean pmax pmin")
+def all_reduce(call: Call) -> Value:
+    """The same on all devices of the axis."""
+    axes = _named(call.get(1, "axis_name"))
+    if axes is None:
+        return map_tree(lambda leaf: replace(as_array(leaf), varying=None, literal=False), call.get(0, "x"))
+    known = _bound(call, axes)
+
+    def reduced(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if isinstance(leaf, int) and not isinstance(leaf, bool):
+            return Unknown("the size of an axis")
+        varying = array.varying - set(axes) if array.varying is not None and known else None
+        return replace(array, varying=varying, literal=False)
+
+    tree = call.get(0, "x")
+    return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
+def moved(call: Call) -> Value:
+    """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
+    axes = _named(call.get(1, "axis_name"))
+    last = call.name.rpartition(".")[2]
+    if axes is not None and last not in ("pvary", "pcast"):
+        _bound(call, axes)
+
+    def change(leaf: Value) -> Value:
+        array = as_array(leaf)
+        varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
+        if last == "pcast" and call.get(-1, "to", None) != "varying":
+            varying = None
+        keeps = last in ("ppermute", "pshuffle", "pvary", "pcast")
+        return replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
+
+    tree = call.get(0, "x")
+    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("jax.lax axis_index")
+def axis_index(call: Call) -> Value:
+    """The number of the device along an axis."""
+    axes = _named(call.get(0, "axis_name"))
+    if axes is None:
+        return Layout((), "int32")
+    known = _bound(call, axes)
+    return Layout(
+        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None
+    )
+
+
+@function("jax.lax axis_size")
+def axis_size(call: Call) -> Value:
+    """The size of an axis."""
+    axes = _named(call.get(0, "axis_name"))
+    if axes is None or not _bound(call, axes):
+        return Unknown("the size of an axis")
+    size = call.interpreter.axes[axes[0]]
+    return size if size is not None else Symbol(f"size of {axes[0]}")
+
+
+@function("flax.jax_utils.replicate")
+def replicate(call: Call) -> Value:
+    """Each leaf once for each device, along a new first dimension."""
+    tree = call.get(0, "tree")
+
+    def each(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return (
+            Layout((None, *array.shape), array.dtype, committed=True, host=False, memory="device")
+            if array.shape is not None
+            else Layout()
+        )
+
+    return map_tree(each, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("flax.jax_utils.unreplicate")
+def unreplicate(call: Call) -> Value:
+    """The first entry of each leaf."""
+    tree = call.get(0, "tree")
+    return (
+        map_tree(lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(), tree)
+        if not isinstance(tree, Unknown)
+        else Unknown()
+    )
+
+
+@function("flax.training.common_utils.shard")
+def shard(call: Call) -> Value:
+    """Each leaf divided along a new first dimension."""
+    tree = call.get(0, "xs")
+    return (
+        map_tree(
+            lambda leaf: (
+                Layout((None, None, *leaf.shape[1:]), leaf.dtype, host=leaf.host)
+                if isinstance(leaf, Layout) and leaf.shape
+                else Layout()
+            ),
+            tree,
+        )
+        if not isinstance(tree, Unknown)
+        else Unknown()
+    )

@@ -1,0 +1,839 @@
+"""jax.numpy, numpy, jax.nn and the array functions of jax.lax: shapes, and specs over Explicit axes.
+
+Explicit axes follow the rules of jax's sharding in types: elementwise operands agree or are whole, a contracted
+dimension is split in at most one operand, a dimension that is cut or sorted along is whole. An `out_sharding` argument
+decides by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol
+from shardlint.layouts.values import (
+    Call,
+    Library,
+    ListValue,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+)
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    broadcast,
+    broadcast_shapes,
+    context_type,
+    explicit_spec,
+    meet,
+    spec_entry,
+)
+from shardlint.libraries.registry import function
+
+_BOTH = ("jax.numpy", "numpy")
+_UNARY = """abs absolute negative positive exp exp2 expm1 log log2 log10 log1p sqrt square cbrt reciprocal sin cos tan
+sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh sign floor ceil round rint trunc isnan isinf isfinite
+logical_not invert conj conjugate real imag angle nan_to_num deg2rad rad2deg copy"""
+_BINARY = """add subtract multiply divide true_divide floor_divide remainder mod power float_power maximum minimum
+fmax fmin logaddexp arctan2 hypot equal not_equal less less_equal greater greater_equal logical_and logical_or
+logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift where clip"""
+_NN = """relu relu6 sigmoid softplus silu swish tanh gelu elu celu selu leaky_relu soft_sign log_sigmoid hard_tanh
+hard_sigmoid hard_silu hard_swish mish squareplus"""
+_LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
+is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient convert_element_type bitwise_and bitwise_or
+optimization_barrier"""
+_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin logsumexp count_nonzero
+median"""
+
+
+def dtype_of(value: Value) -> str | None:
+    """The name of a dtype that is given."""
+    if isinstance(value, Library):
+        name = value.name.rpartition(".")[2]
+        return {"float": "float32", "int": "int32", "bool_": "bool"}.get(name, name)
+    return value if isinstance(value, str) else None
+
+
+@function(
+    *(f"{module} {_BINARY}" for module in _BOTH),
+    f"jax.lax {_LAX}",
+    "jax.numpy where",
+    "jax.scipy.special erf expit logit",
+)
+def elementwise(call: Call) -> Value:
+    """An operation on each entry of arrays that are broadcast."""
+    args = call.args if not call.open else (Layout(),)
+    found = broadcast(call, args)
+    if call.name.endswith(("convert_element_type",)):
+        return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
+    last = call.name.rpartition(".")[2]
+    if last in (
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "logical_and",
+        "logical_or",
+        "isnan",
+    ):
+        found = replace(found, dtype="bool")
+    return _of_module(call, found)
+
+
+@function(
+    *(f"{module} {_UNARY}" for module in _BOTH), f"jax.nn {_NN}", "jax.nn softmax log_softmax standardize"
+)
+def unary(call: Call) -> Value:
+    """An operation on each entry of one array."""
+    array = as_array(call.get(0, "x"))
+    if isinstance(call.get(0, "x"), Unknown | Symbol):
+        return Layout()
+    return _of_module(
+        call,
+        replace(meet(call, [array]), shape=array.shape, spec=array.spec if _on_explicit(array) else None),
+    )
+
+
+def _on_explicit(array: Layout) -> bool:
+    return array.mesh is not None and array.mesh.explicit
+
+
+def _of_module(call: Call, found: Layout) -> Layout:
+    """numpy gives arrays of the host, jax.numpy of the device."""
+    if call.name.startswith("numpy."):
+        return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
+    if found.host:
+        mesh, spec = context_type(call, len(found.shape or ()))
+        found = replace(
+            found, host=False, memory="device", mesh=mesh, spec=spec if found.shape is not None else None
+        )
+    return found
+
+
+# reductions
+
+
+def _axes_given(call: Call, position: int, rank: int | None, name: str = "axis") -> tuple[int, ...] | None:
+    """The dimensions that an axis argument names; all without one; None where that is not known."""
+    axis = call.get(position, name, None)
+    if axis is None:
+        return tuple(range(rank)) if rank is not None else None
+    found = axis if isinstance(axis, tuple) else (axis,)
+    if rank is None or not all(isinstance(one, int) and -rank <= one < rank for one in found):
+        return None
+    return tuple(one % rank for one in found)
+
+
+@function(*(f"{module} {_REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
+def reduce(call: Call) -> Value:
+    """A reduction over some dimensions: they go, or stay with size 1 under `keepdims`."""
+    if isinstance(call.get(0, "a"), Unknown | Symbol):
+        return Layout()
+    array = as_array(call.get(0, "a"))
+    base = meet(call, [array])
+    gone = _axes_given(call, 1, array.rank)
+    keep = call.get(-1, "keepdims", False)
+    if array.shape is None or gone is None or not isinstance(keep, bool):
+        return _of_module(call, base.shaped(None))
+    spec = array.spec if _on_explicit(array) else None
+    places = range(len(array.shape))
+    if keep:
+        shape: Shape = tuple(1 if one in gone else array.shape[one] for one in places)
+        kept = None if spec is None else tuple(NO_AXES if one in gone else spec[one] for one in places)
+    else:
+        shape = tuple(array.shape[one] for one in places if one not in gone)
+        kept = None if spec is None else tuple(spec[one] for one in places if one not in gone)
+    return _of_module(call, base.shaped(shape, kept))
+
+
+@function(
+    *(f"{module} cumsum cumprod sort argsort flip roll" for module in _BOTH),
+    "jax.lax cumsum cumprod cummax sort",
+)
+def along(call: Call) -> Value:
+    """An operation along one dimension that keeps the shape. Over Explicit axes that dimension has to be whole."""
+    array = as_array(call.get(0, "a"))
+    base = meet(call, [array])
+    last = call.name.rpartition(".")[2]
+    default = -1 if "sort" in last else None if call.name.startswith(("jax.numpy", "numpy")) else 0
+    position = 2 if last == "roll" else 1
+    axis = call.get(position, "axis", default)
+    if axis is None and last in ("cumsum", "cumprod"):
+        return _of_module(call, base.shaped((_size(array.shape),)))
+    if _on_explicit(array) and isinstance(axis, int) and array.rank and last not in ("flip",):
+        axes = spec_entry(array, axis % array.rank)
+        if axes:
+            call.interpreter.violate(
+                "along.split", call.place, array=str(array), axes="/".join(axes), operation=last
+            )
+    spec = array.spec if _on_explicit(array) else None
+    return _of_module(call, base.shaped(array.shape, spec))
+
+
+# contractions
+
+
+def _contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
+    """A contraction: each letter is a dimension, those of the third part stay."""
+    base = meet(call, [left, right])
+    if (
+        left.shape is None
+        or right.shape is None
+        or len(left.shape) != len(letters[0])
+        or len(right.shape) != len(letters[1])
+    ):
+        return base.shaped(None)
+    sizes: dict[str, Size] = {}
+    for names, shape in ((letters[0], left.shape), (letters[1], right.shape)):
+        for name, size in zip(names, shape, strict=True):
+            if sizes.get(name) in (None, 1):
+                sizes[name] = size
+    shape = tuple(sizes[name] for name in letters[2])
+    given = _out_sharding(call)
+    if given is not None:
+        return _placed_type(call, base.shaped(shape), given)
+    if base.mesh is None or not base.mesh.explicit:
+        return base.shaped(shape)
+    specs = explicit_spec(left), explicit_spec(right)
+    if specs[0] is None or specs[1] is None:
+        return base.shaped(shape)
+    one, two = dict(zip(letters[0], specs[0], strict=False)), dict(zip(letters[1], specs[1], strict=False))
+    for name in sizes:
+        first, second = one.get(name, NO_AXES), two.get(name, NO_AXES)
+        if (
+            name in one
+            and name in two
+            and name in letters[2]
+            and None not in (first, second)
+            and first != second
+        ):
+            call.interpreter.violate(
+                "contraction.conflict", call.place, left=str(left), right=str(right),
+                axes="/".join(first or ()) or "none", other="/".join(second or ()) or "none",
+            )  # fmt: skip
+            return replace(base, mesh=None).shaped(shape)
+        if not first or not second:
+            continue
+        if name not in letters[2]:
+            kind = "contraction.ambiguous" if first == second else "contraction.conflict"
+            call.interpreter.violate(
+                kind,
+                call.place,
+                left=str(left),
+                right=str(right),
+                axes="/".join(first),
+                other="/".join(second),
+            )
+            return replace(base, mesh=None).shaped(shape)
+    spec: Spec = tuple(_either(one.get(name, NO_AXES), two.get(name, NO_AXES)) for name in letters[2])
+    used = [axis for axes in spec if axes for axis in axes]
+    if len(used) != len(set(used)):
+        twice = next(axis for axis in used if used.count(axis) > 1)
+        call.interpreter.violate(
+            "contraction.illegal", call.place, left=str(left), right=str(right), axes=twice
+        )
+        return replace(base, mesh=None).shaped(shape)
+    return base.shaped(shape, spec)
+
+
+def _either(one: Axes | None, two: Axes | None) -> Axes | None:
+    return None if one is None or two is None else one or two
+
+
+def _out_sharding(call: Call) -> Value:
+    return call.keywords.get("out_sharding") or call.keywords.get("out_shardings")
+
+
+def _placed_type(call: Call, array: Layout, given: Value) -> Layout:
+    """An array whose type an `out_sharding` argument decides."""
+    spec = given.spec if isinstance(given, Sharding) else given
+    mesh = given.mesh if isinstance(given, Sharding) else array.mesh or call.interpreter.mesh
+    if isinstance(spec, PartitionSpec) and not spec.open and array.shape is not None:
+        axes = spec.axes()
+        full = (*axes, *((NO_AXES,) * (len(array.shape) - len(axes))))
+        return replace(array, mesh=mesh if not isinstance(mesh, Unknown) else None, spec=full)
+    return replace(array, spec=None)
+
+
+@function(*(f"{module} matmul dot" for module in _BOTH), "jax.lax dot")
+def matmul(call: Call) -> Value:
+    """Matrix product: the last dimension of the left meets the last but one of the right."""
+    left, right = as_array(call.get(0, "a")), as_array(call.get(1, "b"))
+    if left.shape is None or right.shape is None or not left.shape or not right.shape:
+        return _of_module(call, meet(call, [left, right]).shaped(None))
+    one, two = len(left.shape), len(right.shape)
+    if one == 1 and two == 1:
+        letters = ("k", "k", "")
+    elif one == 1:
+        batch = "abcdefgh"[: two - 2]
+        letters = ("k", f"{batch}kn", f"{batch}n")
+    elif two == 1:
+        batch = "abcdefgh"[: one - 1]
+        letters = (f"{batch}k", "k", batch)
+    elif call.name.endswith(".dot") and two > 2:
+        batch, more = "abcdefgh"[: one - 1], "opqrst"[: two - 2]
+        letters = (f"{batch}k", f"{more}kn", f"{batch}{more}n")
+    else:
+        batch = "abcdefgh"[: max(one, two) - 2]
+        letters = (
+            f"{batch[len(batch) - (one - 2) :]}mk",
+            f"{batch[len(batch) - (two - 2) :]}kn",
+            f"{batch}mn",
+        )
+    return _of_module(call, _contract(call, left, right, letters))
+
+
+@function(*(f"{module} einsum" for module in _BOTH))
+def einsum(call: Call) -> Value:
+    """Einstein summation, of one or two operands; of more only the shape is told."""
+    text = call.get(0, "subscripts")
+    operands = [as_array(one) for one in call.args[1:]]
+    if not isinstance(text, str) or not operands or call.open:
+        return _of_module(call, meet(call, operands or [Layout()]).shaped(None))
+    inputs, arrow, output = text.replace(" ", "").partition("->")
+    letters = inputs.split(",")
+    if len(letters) != len(operands) or "." in text:
+        return _of_module(call, meet(call, operands).shaped(None))
+    if not arrow:
+        flat = inputs.replace(",", "")
+        output = "".join(sorted(one for one in set(flat) if flat.count(one) == 1))
+    if len(operands) == 2:
+        return _of_module(call, _contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
+    base = meet(call, operands)
+    sizes: dict[str, Size] = {}
+    for names, array in zip(letters, operands, strict=True):
+        if array.shape is None or len(array.shape) != len(names):
+            return _of_module(call, base.shaped(None))
+        sizes.update(zip(names, array.shape, strict=True))
+    shape = tuple(sizes.get(one) for one in output)
+    spec = None
+    if len(operands) == 1 and _on_explicit(operands[0]) and operands[0].spec is not None:
+        own = dict(zip(letters[0], operands[0].spec, strict=False))
+        spec = tuple(own.get(one) for one in output)
+    return _of_module(call, base.shaped(shape, spec))
+
+
+@function(
+    "jax.lax dot_general",
+    *(f"{module} tensordot outer inner vdot kron" for module in _BOTH),
+    "jax.numpy.linalg solve inv norm",
+)
+def opaque_product(call: Call) -> Value:
+    """Products of which only devices and memory are followed."""
+    if call.name.endswith("solve"):
+        right = as_array(call.get(1, "b"))
+        return replace(meet(call, [as_array(one) for one in call.args[:2]]), mesh=None).shaped(right.shape)
+    return replace(meet(call, [as_array(one) for one in call.args[:2]]), mesh=None, dtype=None).shaped(None)
+
+
+# shapes
+
+
+def sizes_of(value: Value) -> Shape | None:
+    """A shape that is given as an argument."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    if isinstance(value, Symbol):
+        return (value,)
+    items = (
+        value
+        if isinstance(value, tuple)
+        else value.items
+        if isinstance(value, ListValue) and not value.open
+        else None
+    )
+    if items is None:
+        return None
+    return tuple(one if isinstance(one, int | Symbol) else None for one in items)
+
+
+def _size(shape: Shape | None) -> Size:
+    sizes = [one for one in shape or () if isinstance(one, int)]
+    return prod(sizes) if shape is not None and len(sizes) == len(shape) else None
+
+
+@function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")
+def reshape(call: Call) -> Value:
+    """Another shape of the same size. Over Explicit axes the groups of dimensions decide."""
+    array = as_array(call.get(0, "a"))
+    base = meet(call, [array])
+    wanted = sizes_of(call.get(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
+    if call.open or (len(call.args) > 2 and isinstance(call.args[1], tuple)):
+        wanted = None
+    if wanted is None:
+        return _of_module(call, base.shaped(None))
+    if -1 in wanted:
+        total, rest = _size(array.shape), _size(tuple(one for one in wanted if one != -1))
+        known = total // rest if isinstance(total, int) and isinstance(rest, int) and rest else None
+        wanted = tuple(known if one == -1 else one for one in wanted)
+    given = _out_sharding(call)
+    if given is not None:
+        return _placed_type(call, base.shaped(wanted), given)
+    if not _on_explicit(array):
+        return _of_module(call, base.shaped(wanted))
+    return base.shaped(wanted, _reshaped(call, array, wanted))
+
+
+def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
+    """The spec after a reshape over Explicit axes, where dimensions only merge or split one at a time."""
+    shape, spec = array.shape, array.spec
+    if shape is None or spec is None or None in shape or None in wanted or any(one is None for one in spec):
+        return None
+    if not any(spec):
+        return (NO_AXES,) * len(wanted)
+    old = [(size, axes) for size, axes in zip(shape, spec, strict=False) if size != 1]
+    new = [size for size in wanted if size != 1]
+    if [size for size, _ in old] == new:
+        kept = iter([axes for _, axes in old])
+        return tuple(NO_AXES if size == 1 else next(kept) for size in wanted)
+    return None
+
+
+@function(*(f"{module} ravel" for module in _BOTH))
+def ravel(call: Call) -> Value:
+    """One dimension of all entries."""
+    array = as_array(call.get(0, "a"))
+    return _of_module(call, meet(call, [array]).shaped((_size(array.shape),)))
+
+
+@function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
+def transpose(call: Call) -> Value:
+    """Dimensions in another order, with their axes."""
+    array = as_array(call.get(0, "a"))
+    base = meet(call, [array])
+    order = call.get(1, "axes", None)
+    if len(call.args) > 2:
+        order = tuple(call.args[1:])
+    if array.shape is None:
+        return _of_module(call, base.shaped(None))
+    places = (
+        tuple(reversed(range(len(array.shape))))
+        if order is None
+        else order.items
+        if isinstance(order, ListValue)
+        else order
+    )
+    if not isinstance(places, tuple | list) or not all(
+        isinstance(one, int) and -len(array.shape) <= one < len(array.shape) for one in places
+    ):
+        return _of_module(call, base.shaped(None))
+    spec = array.spec if _on_explicit(array) else None
+    kept = tuple(spec[one] for one in places) if spec is not None and len(spec) == len(array.shape) else None
+    return _of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
+
+
+@function(*(f"{module} swapaxes moveaxis" for module in _BOTH))
+def swap(call: Call) -> Value:
+    """Two dimensions change places, or one moves."""
+    array = as_array(call.get(0, "a"))
+    one, two = call.get(1, "axis1"), call.get(2, "axis2")
+    rank = array.rank
+    if rank is None or not all(isinstance(each, int) and -rank <= each < rank for each in (one, two)):
+        return _of_module(call, meet(call, [array]).shaped(None))
+    order = list(range(rank))
+    if call.name.endswith("swapaxes"):
+        order[one], order[two] = order[two], order[one]
+    else:
+        order.insert(two % rank, order.pop(one % rank))
+    return transpose(replace(call, args=(array, tuple(order)), keywords={}))
+
+
+@function(*(f"{module} expand_dims" for module in _BOTH), "jax.lax expand_dims")
+def expand(call: Call) -> Value:
+    """A new dimension of size 1."""
+    array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
+    base = meet(call, [array])
+    if array.shape is None or not isinstance(axis, int):
+        return _of_module(call, base.shaped(None))
+    place = axis % (len(array.shape) + 1)
+    spec = array.spec if _on_explicit(array) else None
+    kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
+    return _of_module(call, base.shaped((*array.shape[:place], 1, *array.shape[place:]), kept))
+
+
+@function(*(f"{module} squeeze" for module in _BOTH), "jax.lax squeeze")
+def squeeze(call: Call) -> Value:
+    """Dimensions of size 1 go."""
+    array = as_array(call.get(0, "a"))
+    base = meet(call, [array])
+    axis = call.get(1, "axis", None)
+    if array.shape is None or (axis is None and None in array.shape):
+        return _of_module(call, base.shaped(None))
+    gone = (
+        {place for place, size in enumerate(array.shape) if size == 1}
+        if axis is None
+        else set(_axes_given(call, 1, array.rank) or ())
+    )
+    places = [one for one in range(len(array.shape)) if one not in gone]
+    spec = array.spec if _on_explicit(array) else None
+    return _of_module(
+        call,
+        base.shaped(
+            tuple(array.shape[one] for one in places),
+            tuple(spec[one] for one in places) if spec is not None else None,
+        ),
+    )
+
+
+@function(*(f"{module} concatenate concat hstack vstack" for module in _BOTH), "jax.lax concatenate")
+def concatenate(call: Call) -> Value:
+    """Arrays one after the other along a dimension. Over Explicit axes all have one spec."""
+    given = call.get(0, "arrays")
+    items = (
+        given
+        if isinstance(given, tuple)
+        else given.items
+        if isinstance(given, ListValue) and not given.open
+        else None
+    )
+    if not items:
+        return Layout()
+    arrays = [as_array(one) for one in items]
+    base = meet(call, arrays)
+    axis = call.get(1, "axis", 0)
+    shapes = [one.shape for one in arrays]
+    if any(one is None for one in shapes) or not isinstance(axis, int) or call.name.endswith("stack"):
+        return _of_module(call, base.shaped(None))
+    first = shapes[0]
+    if first is None or not first or any(one is None or len(one) != len(first) for one in shapes):
+        return _of_module(call, base.shaped(None))
+    place = axis % len(first)
+    parts = [one[place] for one in shapes if one is not None]
+    total = _sum(parts)
+    shape = (*first[:place], total, *first[place + 1 :])
+    return _of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
+
+
+def _sum(sizes: list[Size]) -> Size:
+    known = [one for one in sizes if isinstance(one, int)]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
+    """The one spec of operands that must have the same, over Explicit axes; those that are whole do not count."""
+    if base.mesh is None or not base.mesh.explicit:
+        return None
+    specs = {explicit_spec(one) for one in arrays}
+    split = {one for one in specs if one is None or any(one)}
+    if None in specs:
+        return None
+    if len(split) > 1:
+        call.interpreter.violate(
+            "concatenate.conflict", call.place, left=str(arrays[0]), right=str(arrays[-1])
+        )
+        return None
+    return next(iter(split or specs))
+
+
+@function(*(f"{module} stack" for module in _BOTH))
+def stack(call: Call) -> Value:
+    """Arrays along a new dimension."""
+    given = call.get(0, "arrays")
+    items = (
+        given
+        if isinstance(given, tuple)
+        else given.items
+        if isinstance(given, ListValue) and not given.open
+        else None
+    )
+    if not items:
+        return Layout()
+    arrays = [as_array(one) for one in items]
+    base = meet(call, arrays)
+    axis = call.get(1, "axis", 0)
+    shape = broadcast_shapes([one.shape for one in arrays])
+    if shape is None or not isinstance(axis, int):
+        return _of_module(call, base.shaped(None))
+    place = axis % (len(shape) + 1)
+    spec = _agreed(call, arrays, base)
+    kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
+    return _of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
+
+
+@function(
+    *(f"{module} broadcast_to" for module in _BOTH),
+    "jax.lax broadcast_in_dim broadcast",
+    *(f"{module} tile repeat pad take take_along_axis split array_split diag tril triu" for module in _BOTH),
+)
+def reshaping(call: Call) -> Value:
+    """Functions of one array whose result has a shape that is not followed, but for `broadcast_to`, `tril`, `triu`."""
+    array = as_array(call.get(0, "a"))
+    base = replace(meet(call, [array]), dtype=array.dtype)
+    last = call.name.rpartition(".")[2]
+    if last in ("tril", "triu"):
+        return _of_module(call, base.shaped(array.shape, array.spec if _on_explicit(array) else None))
+    if last in ("split", "array_split"):
+        return Unknown("pieces of an array")
+    shape = sizes_of(call.get(1, "shape")) if last == "broadcast_to" else None
+    return _of_module(call, replace(base, mesh=None).shaped(shape))
+
+
+@function("shardlint.index")
+def index(call: Call) -> Value:
+    """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
+    array, key = as_array(call.args[0]), call.args[1]
+    base = meet(call, [array])
+    keys = key if isinstance(key, tuple) else (key,)
+    if (
+        array.shape is None
+        or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
+        or any(isinstance(one, bool) for one in keys)
+    ):
+        others = [as_array(one) for one in keys if isinstance(one, Layout)]
+        if others:
+            base = meet(call, [array, *others])
+        if (
+            array.shape is not None
+            and len(keys) == 1
+            and isinstance(keys[0], Layout)
+            and keys[0].shape is not None
+            and keys[0].dtype != "bool"
+        ):
+            if _on_explicit(array) and spec_entry(array, 0):
+                _gather(call, array, spec_entry(array, 0))
+            return replace(base, mesh=None if _on_explicit(array) else base.mesh, dtype=array.dtype).shaped(
+                (*keys[0].shape, *array.shape[1:])
+            )
+        return replace(base, mesh=None, dtype=array.dtype).shaped(None)
+    used = sum(1 for one in keys if one is not None and one is not ...)
+    missing = len(array.shape) - used
+    if missing < 0:
+        return base.shaped(None)
+    full: list[Value] = []
+    seen = False
+    for one in keys:
+        if one is ...:
+            full += [slice(None)] * missing
+            seen = True
+        else:
+            full.append(one)
+    if not seen:
+        full += [slice(None)] * missing
+    shape: list[Size] = []
+    spec: list[Axes | None] | None = [] if _on_explicit(array) and array.spec is not None else None
+    place = 0
+    for one in full:
+        if one is None:
+            shape.append(1)
+            if spec is not None:
+                spec.append(NO_AXES)
+            continue
+        size, axes = array.shape[place], spec_entry(array, place) if _on_explicit(array) else None
+        whole = isinstance(one, slice) and one == slice(None)
+        if not whole and axes:
+            cut = _length(size, one) if isinstance(one, slice) else 1
+            if cut != size:
+                _gather(call, array, axes)
+                spec = None
+        if isinstance(one, slice):
+            shape.append(size if whole else _length(size, one))
+            if spec is not None:
+                spec.append(axes if whole else axes or NO_AXES)
+        place += 1
+    found = base.shaped(tuple(shape), tuple(spec) if spec is not None else None)
+    return _of_module(replace(call, name="numpy.index"), found) if array.host else found
+
+
+def _gather(call: Call, array: Layout, axes: Axes | None) -> None:
+    call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
+
+
+def _length(size: Size, part: slice) -> Size:
+    bounds = (part.start, part.stop, part.step)
+    if not isinstance(size, int) or any(one is not None and not isinstance(one, int) for one in bounds):
+        return None
+    return len(range(*part.indices(size)))
+
+
+# constructors
+
+
+@function(*(f"{module} zeros ones empty full" for module in _BOTH), "jax.lax full")
+def constructed(call: Call) -> Value:
+    """An array of one number, of the shape given."""
+    shape = sizes_of(call.get(0, "shape"))
+    position = 2 if call.name.endswith("full") else 1
+    dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
+    return _fresh(call, shape, dtype)
+
+
+def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
+    if call.name.startswith("numpy."):
+        return Layout(shape, dtype, host=True, committed=False, varying=frozenset())
+    mesh, spec = context_type(call, len(shape or ()))
+    found = Layout(
+        shape,
+        dtype,
+        mesh,
+        spec if shape is not None else None,
+        committed=False,
+        memory="device",
+        host=False,
+        varying=frozenset(),
+    )
+    device = call.keywords.get("device")
+    given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
+    if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
+        return replace(_placed_type(call, found, given), committed=True)
+    if given is not None:
+        return _placed_type(call, found, given)
+    return found if device is None else Layout(shape, dtype)
+
+
+@function(*(f"{module} zeros_like ones_like full_like empty_like" for module in _BOTH), "jax.lax full_like")
+def like(call: Call) -> Value:
+    """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
+    array = call.get(0, "a")
+    if not isinstance(array, Layout):
+        return _fresh(call, as_array(array).shape, None)
+    dtype = (
+        dtype_of(call.get(1, "dtype"))
+        if call.has(1, "dtype") and not call.name.endswith("full_like")
+        else array.dtype
+    )
+    if call.name.startswith("numpy."):
+        return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+    keeps = _on_explicit(array)
+    return Layout(
+        array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
+        committed=array.committed if keeps else None, memory="device", host=False, varying=array.varying,
+    )  # fmt: skip
+
+
+@function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
+def ranged(call: Call) -> Value:
+    """Counted numbers, and unit matrices."""
+    last = call.name.rpartition(".")[2]
+    numbers = [one for one in call.args if isinstance(one, int)]
+    shape: Shape | None = (None,)
+    if last == "arange" and len(numbers) == len(call.args) and 1 <= len(numbers) <= 3:
+        try:
+            shape = (len(range(*numbers)),)
+        except ValueError:
+            shape = (None,)
+    elif last in ("eye", "identity"):
+        first = call.get(0, "N")
+        second = call.get(1, "M", first) if last == "eye" else first
+        shape = tuple(one if isinstance(one, int) else None for one in (first, second))
+    elif last == "linspace":
+        count = call.get(2, "num", 50)
+        shape = (count if isinstance(count, int) else None,)
+    elif last == "iota":
+        shape = sizes_of(call.get(1, "size"))
+    elif last == "broadcasted_iota":
+        shape = sizes_of(call.get(1, "shape"))
+    return _fresh(
+        call,
+        shape,
+        "int32"
+        if last in ("arange", "iota") and len(numbers) == len(call.args)
+        else "float32"
+        if last != "arange"
+        else None,
+    )
+
+
+@function(*(f"{module} array asarray ascontiguousarray" for module in _BOTH), "jax.device_get", "numpy.copy")
+def from_data(call: Call) -> Value:
+    """An array made of numbers, lists or another array."""
+    given = call.get(0, "object")
+    array = as_array(given)
+    if call.name == "numpy.array" and not isinstance(given, Layout | tuple | ListValue):
+        from shardlint.layouts.values import Devices
+
+        if isinstance(given, Devices):
+            return given
+    dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else array.dtype
+    if not call.name.startswith("jax.numpy."):
+        return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+    if isinstance(given, Layout) and not array.host:
+        return replace(array, dtype=dtype)
+    mesh, spec = context_type(call, len(array.shape or ()))
+    known = array.shape is not None
+    return Layout(
+        array.shape,
+        dtype,
+        mesh,
+        spec if known else None,
+        committed=False if known else None,
+        memory="device" if known else None,
+        host=False,
+        varying=frozenset() if known else None,
+    )
+
+
+for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():
+
+    @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
+    def scalar(call: Call, dtype: str = _dtype) -> Value:
+        """A number as an array of a type."""
+        array = as_array(call.get(0, "x", 0))
+        if call.name.startswith("numpy."):
+            return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+        if array.literal:
+            mesh, spec = context_type(call, 0)
+            return Layout(
+                (), dtype, mesh, spec, committed=False, memory="device", host=False, varying=frozenset()
+            )
+        return replace(array, dtype=dtype, literal=False)
+
+
+@function("numpy.random.default_rng", "numpy.random.RandomState")
+def generator(call: Call) -> Value:
+    """A generator of random numbers of numpy."""
+    return Library("numpy.random.Generator")
+
+
+@function(
+    "numpy.random.Generator normal uniform standard_normal random integers",
+    "numpy.random normal uniform randn rand standard_normal random randint",
+)
+def drawn(call: Call) -> Value:
+    """Random numbers of numpy, of the shape given."""
+    last = call.name.rpartition(".")[2]
+    if last in ("randn", "rand"):
+        shape = sizes_of(tuple(call.args))
+    else:
+        position = 0 if last in ("standard_normal", "random") else 2
+        given = call.get(position, "size", None)
+        shape = () if given is None else sizes_of(given)
+    return Layout(
+        shape, "float64" if last != "integers" else "int64", host=True, committed=False, varying=frozenset()
+    )
+
+
+@function("numpy.random.Generator.permutation", "numpy.random.permutation")
+def permuted(call: Call) -> Value:
+    """Numbers in another order."""
+    given = call.get(0, "x")
+    shape = (given,) if isinstance(given, int) else as_array(given).shape
+    return Layout(shape, None, host=True, committed=False, varying=frozenset())
+
+
+@function(*(f"{module} ndim shape size" for module in _BOTH))
+def asked(call: Call) -> Value:
+    """Rank, shape and size as numbers."""
+    array = as_array(call.get(0, "a"))
+    if array.shape is None:
+        return Unknown("a shape")
+    last = call.name.rpartition(".")[2]
+    if last == "ndim":
+        return len(array.shape)
+    if last == "size":
+        total = _size(array.shape)
+        return Unknown("a size") if total is None else total
+    return tuple(Unknown("a size") if one is None else one for one in array.shape)
+
+
+@function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")
+def at_least(call: Call) -> Value:
+    """An array with so many dimensions or more."""
+    array = as_array(call.get(0, "a"))
+    least = int(call.name[-2])
+    if array.shape is not None and len(array.shape) >= least:
+        return array
+    return _of_module(call, meet(call, [array]).shaped((None,) * least if array.shape is not None else None))

@@ -1,0 +1,414 @@
+"""Meshes, specs, shardings, and what places arrays by them: `device_put`, constraints, `reshard`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import AxisType, Layout, Mesh, Symbol
+from shardlint.layouts.values import (
+    AnyTree,
+    AxisTypeValue,
+    Call,
+    Device,
+    Devices,
+    Library,
+    ListValue,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    leaves,
+    map_tree,
+    spread,
+)
+from shardlint.libraries.jax_numpy import sizes_of
+from shardlint.libraries.meeting import NO_AXES, as_array, context_type
+from shardlint.libraries.registry import function
+from shardlint.model.values import Place
+
+# `jax.make_mesh` gives Explicit axes without `axis_types` since then; `Mesh` gives Auto ones.
+_EXPLICIT_BY_DEFAULT = (0, 9)
+
+
+@function("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils create_device_mesh")
+def devices(call: Call) -> Value:
+    """The devices, in a list or in the shape of a mesh."""
+    if call.name.endswith("create_device_mesh"):
+        shape = sizes_of(call.get(0, "mesh_shape"))
+        return (
+            Devices(shape, "all" if not call.has(1, "devices") else "some") if shape else Unknown("a shape")
+        )
+    return Devices(
+        (None,), "all" if not call.args and not call.keywords and call.name == "jax.devices" else "some"
+    )
+
+
+@function("shardlint.device")
+def one_device(call: Call) -> Value:
+    """One entry of a list of devices."""
+    held, place = call.args
+    return Device(f"device {place}") if held.which == "all" and place >= 0 else Unknown("a device")
+
+
+@function("jax.device_count")
+def device_count(call: Call) -> Value:
+    """How many devices there are: not known, and the same each time."""
+    return Symbol("jax.device_count()")
+
+
+@function("jax.local_device_count", "jax.process_count", "jax.process_index")
+def local_count(call: Call) -> Value:
+    """Counts that the environment decides."""
+    return Symbol(f"{call.name}()")
+
+
+def _names(value: Value) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        return (value,)
+    items = (
+        value
+        if isinstance(value, tuple)
+        else value.items
+        if isinstance(value, ListValue) and not value.open
+        else None
+    )
+    return tuple(items) if items is not None and all(isinstance(one, str) for one in items) else None
+
+
+def _types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
+    if value is None:
+        return (default,) * count
+    items = (
+        value if isinstance(value, tuple) else (value,) * count if isinstance(value, AxisTypeValue) else ()
+    )
+    found = tuple(one.name if isinstance(one, AxisTypeValue) else None for one in items)
+    return found if len(found) == count else (None,) * count
+
+
+@function("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh")
+def mesh(call: Call) -> Value:
+    """A mesh. The default of `axis_types` is Explicit for `jax.make_mesh` since jax 0.9, else Auto."""
+    names = _names(call.get(1, "axis_names"))
+    if names is None or call.open:
+        return Unknown("a mesh whose axes are not known")
+    if call.name == "jax.sharding.Mesh":
+        held = call.get(0, "devices")
+        shape = held.shape if isinstance(held, Devices) else (None,) * len(names)
+        where = held.which if isinstance(held, Devices) else None
+        default: AxisType | None = "auto"
+    else:
+        shape = sizes_of(call.get(0, "axis_shapes")) or (None,) * len(names)
+        where = "all" if call.get(-1, "devices", None) is None else None
+        release = call.interpreter.releases.get("jax", (99,))
+        default = "explicit" if release >= _EXPLICIT_BY_DEFAULT and call.name == "jax.make_mesh" else "auto"
+    sizes = tuple(None if isinstance(one, int) and one < 0 else one for one in shape)
+    if len(sizes) != len(names):
+        sizes = (None,) * len(names)
+    types = _types(
+        call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None), len(names), default
+    )
+    known = where if where == "all" else None
+    return Mesh(names, sizes, types, known, call.place.line)
+
+
+@function("jax.sharding.PartitionSpec")
+def partition_spec(call: Call) -> Value:
+    """A spec as written."""
+    entries = []
+    for one in call.args:
+        if isinstance(one, ListValue) and not one.open:
+            one = tuple(one.items)
+        entries.append(one if one is None or isinstance(one, str | tuple) else Unknown("an entry"))
+    return PartitionSpec(tuple(entries), call.open)
+
+
+@function("jax.sharding.NamedSharding")
+def named_sharding(call: Call) -> Value:
+    """Mesh and spec. An axis that the mesh lacks, or that shards two dimensions, raises here."""
+    mesh_, spec = call.get(0, "mesh"), call.get(1, "spec")
+    memory = call.keywords.get("memory_kind", "device")
+    found = mesh_ if isinstance(mesh_, Mesh) else Unknown("a mesh")
+    known = spec if isinstance(spec, PartitionSpec) else Unknown("a spec")
+    if isinstance(found, Mesh) and isinstance(known, PartitionSpec):
+        if not check_axes(call, found, known):
+            return Unknown("what raises")
+    return Sharding(found, known, memory if isinstance(memory, str) else None)
+
+
+@function("jax.sharding.SingleDeviceSharding")
+def single_device(call: Call) -> Value:
+    """A sharding on one device."""
+    device = call.get(0, "device")
+    return Sharding(None, PartitionSpec(()), "device", device.name if isinstance(device, Device) else None)
+
+
+def check_axes(call: Call, mesh_: Mesh, spec: PartitionSpec) -> bool:
+    """Record an axis that the mesh does not have, or that shards two dimensions; whether the spec fits."""
+    for axes in spec.axes():
+        for axis in axes or ():
+            if axis not in mesh_.names:
+                call.interpreter.violate(
+                    "axis.unknown", call.place, axis=axis, mesh=str(mesh_), line=str(mesh_.line)
+                )
+                return False
+    named = [axis for axes in spec.axes() for axis in axes or ()]
+    return len(named) == len(set(named))
+
+
+def place_of(call: Call, position: int, name: str) -> Place:
+    """Where an argument stands."""
+    nodes = call.argument_nodes
+    if 0 <= position < len(nodes):
+        return Place(call.place.file, nodes[position])
+    for keyword in getattr(call.place.node, "keywords", ()):
+        if keyword.arg == name:
+            return Place(call.place.file, keyword.value)
+    return call.place
+
+
+def check_fits(
+    call: Call,
+    array: Layout,
+    spec: PartitionSpec,
+    mesh_: Mesh | None,
+    where: Place,
+    path: str,
+    raises: bool = True,
+) -> bool:
+    """Record a spec with more entries than the array has dimensions, or a size that its axes do not divide."""
+    if array.shape is None:
+        return True
+    axes = spec.axes()
+    if len(axes) > len(array.shape):
+        call.interpreter.violate(
+            "spec.rank",
+            where,
+            array=path,
+            shape=str(array),
+            entries=str(len(axes)),
+            rank=str(len(array.shape)),
+            operation=call.name,
+        )
+        return False
+    if mesh_ is None:
+        return True
+    for place, (size, one) in enumerate(zip(array.shape, axes, strict=False)):
+        parts = mesh_.size(one) if one else 1
+        if isinstance(size, int) and isinstance(parts, int) and parts and size % parts:
+            call.interpreter.violate(
+                "spec.indivisible" if raises else "spec.padded", where, array=path, shape=str(array),
+                axes="/".join(one or ()), size=str(size), parts=str(parts), dimension=str(place), operation=call.name,
+            )  # fmt: skip
+            return False
+    return True
+
+
+def placed(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
+    """An array on a sharding or device."""
+    known = as_array(array)
+    match target:
+        case Sharding(device=str() as device):
+            return replace(
+                known,
+                mesh=None,
+                spec=None,
+                device=device,
+                committed=True,
+                host=False,
+                memory="device",
+                made=call.place.line,
+                literal=False,
+            )
+        case Sharding(mesh=mesh_, spec=spec, memory=memory):
+            on = mesh_ if isinstance(mesh_, Mesh) else None
+            full = None
+            if isinstance(spec, PartitionSpec) and not spec.open:
+                check_fits(call, known, spec, on, where, path)
+                if known.shape is not None and len(spec.entries) <= len(known.shape):
+                    axes = spec.axes()
+                    full = (*axes, *((NO_AXES,) * (len(known.shape) - len(axes))))
+            return replace(
+                known,
+                mesh=on,
+                spec=full,
+                device=None,
+                committed=True,
+                host=False,
+                memory=memory,
+                made=call.place.line,
+                literal=False,
+            )
+        case Device(name=name):
+            return replace(
+                known,
+                mesh=None,
+                spec=None,
+                device=name,
+                committed=True,
+                host=False,
+                memory="device",
+                made=call.place.line,
+                literal=False,
+            )
+        case None:
+            if known.host is None:
+                return replace(known, mesh=None, spec=None)
+            if not known.host:
+                return known
+            mesh_, spec_ = context_type(call, len(known.shape or ()))
+            return replace(
+                known,
+                host=False,
+                committed=False,
+                memory="device",
+                mesh=mesh_,
+                spec=spec_ if known.shape is not None else None,
+                literal=False,
+            )
+    return Layout(known.shape, known.dtype, varying=known.varying)
+
+
+def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
+    """A tree whose arrays are placed by one target, or by a tree of them."""
+    if isinstance(target, PartitionSpec):
+        target = Sharding(call.interpreter.mesh, target)
+    if isinstance(target, Sharding | Device) or target is None:
+        for path, leaf in leaves(tree):
+            if isinstance(leaf, Layout):
+                placed(call, leaf, target, where, path)
+        return _mapped(call, tree, lambda leaf: placed(call, leaf, target, where))
+    if isinstance(target, Unknown | Symbol | Devices):
+        return _mapped(call, tree, lambda leaf: placed(call, leaf, Unknown(), where))
+    said = {}
+    for path, leaf, one in spread(target, tree):
+        if isinstance(one, PartitionSpec):
+            one = Sharding(call.interpreter.mesh, one)
+        said[path] = placed(call, leaf, one, where, path)
+    found = iter(said.values())
+    return map_tree(lambda leaf: next(found, Layout()), tree)
+
+
+def _mapped(call: Call, tree: Value, change: object) -> Value:
+    def leaf(value: Value) -> Value:
+        known = isinstance(value, Layout | int | float | tuple | ListValue)
+        return change(value) if known and not isinstance(value, str) else Layout()  # type: ignore[operator]
+
+    if (
+        isinstance(tree, ListValue)
+        and as_array(tree).shape is not None
+        and all(isinstance(one, int | float) for one in tree.items)
+    ):
+        return leaf(tree)
+    return map_tree(leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
+
+
+@function("jax.device_put")
+def device_put(call: Call) -> Value:
+    """Places arrays. Within jit a sharding has no effect on a tracer, but for memory kinds; a spec must still fit."""
+    tree, target = call.get(0, "x"), call.get(1, "device", None)
+    if call.interpreter.traced:
+        memory = target.memory if isinstance(target, Sharding) else None
+        if isinstance(target, Library) and target.name.startswith("jax.memory.Space"):
+            memory = "device" if target.name.endswith("Device") else "pinned_host"
+
+        def change(leaf: Value) -> Value:
+            array = as_array(leaf)
+            return (
+                replace(array, memory=memory, host=False, literal=False)
+                if memory
+                else replace(array, spec=None, memory=None)
+            )
+
+        return map_tree(change, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
+    return place_tree(call, tree, target, place_of(call, 1, "device"))
+
+
+@function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
+def constraint(call: Call) -> Value:
+    """A constraint: over Auto axes alone. Outside of jit it places like `device_put`."""
+    position = (1, "shardings") if call.name.startswith("jax") else (1, "device_or_shardings")
+    tree, target = call.get(0, "x"), call.get(*position)
+    where = place_of(call, *position)
+    for path, leaf, one in spread(target, tree):
+        mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
+        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
+        if not isinstance(mesh_, Mesh) or not isinstance(spec, PartitionSpec) or spec.open:
+            continue
+        named = [axis for axes in spec.axes() for axis in axes or ()]
+        explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
+        array = as_array(leaf)
+        if (
+            explicit
+            and mesh_ == call.interpreter.mesh
+            and (array.spec is None or _padded(array, spec) == array.spec)
+        ):
+            continue  # an assertion, which holds or of which nothing is known
+        if explicit:
+            call.interpreter.violate(
+                "constraint.explicit",
+                call.place,
+                axes=", ".join(explicit),
+                mesh=str(mesh_),
+                line=str(mesh_.line),
+            )
+            return Unknown("what raises")
+        manual = [
+            axis
+            for axis in named
+            if axis in call.interpreter.axes
+            and mesh_.type_of(axis) is not None
+            and call.interpreter.checks_varying
+        ]
+        if manual:
+            continue
+        if isinstance(leaf, Layout):
+            check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
+    if call.interpreter.traced:
+        return tree
+    if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
+        return tree  # filter_shard leaves numbers of Python alone
+    return place_tree(call, tree, target, where)
+
+
+def _padded(array: Layout, spec: PartitionSpec) -> tuple[object, ...]:
+    axes = spec.axes()
+    return (*axes, *((NO_AXES,) * ((array.rank or 0) - len(axes))))
+
+
+@function("jax.reshard")
+def reshard(call: Call) -> Value:
+    """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
+    tree, target = call.get(0, "xs"), call.get(1, "out_shardings")
+    where = place_of(call, 1, "out_shardings")
+    if isinstance(target, PartitionSpec):
+        target = Sharding(call.interpreter.mesh, target)
+    if (
+        isinstance(target, Sharding)
+        and isinstance(target.mesh, Mesh)
+        and isinstance(target.spec, PartitionSpec)
+    ):
+        automatic = [a for axes in target.spec.axes() for a in axes or () if target.mesh.type_of(a) == "auto"]
+        if automatic:
+            call.interpreter.violate(
+                "reshard.auto",
+                call.place,
+                axes=", ".join(automatic),
+                mesh=str(target.mesh),
+                line=str(target.mesh.line),
+            )
+            return Unknown("what raises")
+    return place_tree(call, tree, target, where)
+
+
+@function("jax.ShapeDtypeStruct")
+def shape_struct(call: Call) -> Value:
+    """A description of an array: read as the array."""
+    from shardlint.libraries.jax_numpy import dtype_of
+
+    return Layout(sizes_of(call.get(0, "shape")), dtype_of(call.get(1, "dtype", None)))
+
+
+@function("jax.typeof", "jax.block_until_ready", "jax.lax.stop_gradient")
+def same(call: Call) -> Value:
+    """Its argument."""
+    return call.get(0, "x")

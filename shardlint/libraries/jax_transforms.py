@@ -1,0 +1,572 @@
+"""jit, grad, vmap, remat and what else makes a function from a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    ListValue,
+    Native,
+    Partial,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    join,
+    leaves,
+    map_tree,
+    spread,
+)
+from shardlint.libraries.jax_sharding import check_fits, place_of, placed
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, meet
+from shardlint.libraries.registry import function
+from shardlint.model.api import JIT_WRAPPERS
+from shardlint.model.values import Place
+
+
+def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
+    """A transform that is also used with its options alone, as `@jit(...)` or `partial(jit, ...)`."""
+
+    def run(call: Call) -> Value:
+        given = call.get(0, "fun", None)
+        for name in ("f", "func", "fn"):
+            given = call.keywords.get(name) if given is None else given
+        if given is None:
+            return Native(call.name, lambda again: make(call, again.args[0] if again.args else Unknown()))
+        return make(call, given)
+
+    return run
+
+
+def traced(
+    call: Call, function_: Value, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool = False
+) -> Value:
+    """Run a function under a tracer."""
+    run = call.interpreter
+    run.traced += 1
+    try:
+        return run.call(function_, args, keywords, call.place, opened)
+    finally:
+        run.traced -= 1
+
+
+def tracer(value: Value) -> Value:
+    """An argument as the traced function sees it: of its sharding, Explicit axes alone."""
+    array = as_array(value)
+    if not isinstance(value, Layout | int | float):
+        return value
+    if isinstance(value, int | float):
+        return Layout(
+            (),
+            "float32" if isinstance(value, float) else "int32",
+            committed=False,
+            memory="device",
+            host=False,
+            varying=frozenset(),
+        )
+    keeps = array.mesh is not None and array.mesh.explicit
+    return replace(
+        array, mesh=array.mesh if keeps else None, spec=array.spec if keeps else None, device=None, host=False,
+        committed=False if array.committed is not None else None, memory="device" if array.host else array.memory,
+        varying=array.varying if array.varying is not None else frozenset(),
+    )  # fmt: skip
+
+
+def _static(call: Call) -> tuple[set[int], set[str]]:
+    numbers, names = call.get(-1, "static_argnums", ()), call.get(-1, "static_argnames", ())
+
+    def plain(value: Value) -> set[Value]:
+        items = (
+            value.items if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
+        )
+        return {one for one in items if isinstance(one, int | str)}
+
+    return plain(numbers), plain(names)
+
+
+def _jit(call: Call, given: Value) -> Value:
+    numbers, names = _static(call)
+    placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
+
+    def run(again: Call) -> Value:
+        arrays = [
+            leaf
+            for one in (*again.args, *again.keywords.values())
+            for _, leaf in leaves(one)
+            if isinstance(leaf, Layout)
+        ]
+        if not again.interpreter.traced:
+            check_devices(again, arrays)
+        if placing_in is not None:
+            _check_given(again, placing_in, again.args)
+        args = tuple(
+            one if place in numbers else map_tree(tracer, one) for place, one in enumerate(again.args)
+        )
+        keywords = {
+            name: one if name in names else map_tree(tracer, one) for name, one in again.keywords.items()
+        }
+        found = traced(again, given, args, keywords, again.open)
+        if again.interpreter.traced:
+            return found
+        base = common(arrays) if arrays else Layout()
+        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
+
+    return _Compiled("jit", run, given)
+
+
+class _Compiled(Native):
+    """A jitted function; `function` is what it was made from."""
+
+    def __init__(self, name: str, run: Callable[[Call], Value], function_: Value) -> None:
+        super().__init__(name, run)
+        object.__setattr__(self, "function", function_)
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        """What it has beside being called."""
+        return {"lower": Native("lower", lambda call: Unknown("a lowered function"))}
+
+
+def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
+    """Record arguments that do not fit `in_shardings`."""
+    if isinstance(target, tuple | ListValue) and len(
+        target if isinstance(target, tuple) else target.items
+    ) != len(args):
+        return
+    for path, leaf, one in spread(target, args):
+        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
+        mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
+        if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
+            number = (
+                int(path[1 : path.index("]")])
+                if path.startswith("[") and path[1 : path.index("]")].isdigit()
+                else -1
+            )
+            check_fits(
+                call, leaf, spec, mesh if isinstance(mesh, Mesh) else None, place_of(call, number, ""), path
+            )
+
+
+def _results(call: Call, found: Value, target: Value, base: Layout, where: Place) -> Value:
+    """What leaves a jit: placed by `out_shardings`, or by the compiler."""
+    if target is None:
+
+        def free(leaf: Value) -> Value:
+            array = as_array(leaf)
+            if not isinstance(leaf, Layout):
+                return Unknown("what a jit returns")
+            if array.mesh is not None and array.mesh.explicit:
+                return replace(array, committed=base.committed, literal=False)
+            return replace(
+                array,
+                mesh=base.mesh,
+                spec=None,
+                device=base.device,
+                committed=base.committed,
+                host=False,
+                literal=False,
+            )
+
+        return map_tree(free, found) if not isinstance(found, Unknown) else AnyTree(Unknown())
+    if isinstance(found, Unknown):
+        return AnyTree(Layout())
+    said: list[Value] = []
+    for path, leaf, one in spread(target, found):
+        if isinstance(one, PartitionSpec):
+            one = Sharding(call.interpreter.mesh, one)
+        if not isinstance(leaf, Layout | int | float):
+            said.append(Layout())
+        elif one is None:
+            said.append(replace(as_array(leaf), spec=None, literal=False))
+        else:
+            said.append(placed(call, leaf, one, where, f"result{path}"))
+    results = iter(said)
+    return map_tree(lambda leaf: next(results, Layout()), found)
+
+
+for _name in (*JIT_WRAPPERS, "jax.named_call"):
+    function(_name)(decorator(_jit))
+
+
+def _transparent(call: Call, given: Value) -> Value:
+    return given
+
+
+function(
+    "jax checkpoint named_call custom_batching.custom_vmap", "jax.custom_vjp", "jax.custom_jvp",
+    "equinox filter_checkpoint",
+    "flax.linen remat checkpoint compact jit nowrap", "functools lru_cache cache wraps",
+    "typing final override no_type_check", "abc.abstractmethod", "jax.named_scope", "jax.profiler.annotate_function",
+    "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
+    "flax.struct.dataclass", "chex.dataclass",
+    "jax.tree_util register_pytree_node_class register_dataclass",
+)(decorator(_transparent))  # fmt: skip
+
+
+@function("functools.partial", "jax.tree_util.Partial", "equinox.Partial", "functools.partialmethod")
+def partial(call: Call) -> Value:
+    """A function with arguments given."""
+    if not call.args or call.open:
+        return Unknown("a partial")
+    return Partial(call.args[0], call.args[1:], call.keywords)
+
+
+def _gradient(call: Call, given: Value) -> Value:
+    with_value = "value_and_grad" in call.name
+    has_aux = call.keywords.get("has_aux", False)
+    numbers = call.get(1, "argnums", 0)
+
+    def run(again: Call) -> Value:
+        found = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
+        wanted = numbers if isinstance(numbers, tuple) else (numbers,)
+        grads: list[Value] = []
+        for one in wanted:
+            argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
+            grads.append(
+                map_tree(
+                    lambda leaf: as_array(leaf) if isinstance(leaf, Layout | float) else Layout(), argument
+                )
+                if not isinstance(argument, Unknown)
+                else AnyTree(Layout())
+            )
+        gradient = tuple(grads) if isinstance(numbers, tuple) else grads[0]
+        aux = found[1] if isinstance(found, tuple) and len(found) == 2 else Unknown()
+        if with_value:
+            return (found, gradient)
+        return (gradient, aux) if has_aux is True else gradient
+
+    return Native(call.name, run)
+
+
+function(
+    "jax grad value_and_grad", "equinox filter_grad filter_value_and_grad", "flax.nnx grad value_and_grad",
+)(decorator(_gradient))  # fmt: skip
+
+
+@function("jax jvp vjp linearize", "equinox filter_jvp filter_vjp")
+def derivative(call: Call) -> Value:
+    """`jvp` gives the function's value twice; of `vjp` the value is known."""
+    given = call.get(0, "fun")
+    points = call.get(1, "primals")
+    if call.name.endswith("jvp") and isinstance(points, tuple):
+        found = call.interpreter.call(given, points, {}, call.place)
+        tangents = call.get(2, "tangents")
+        varying = frozenset[str]()
+        for _, leaf in leaves((points, tangents)):
+            varying = varying | (leaf.varying or frozenset()) if isinstance(leaf, Layout) else varying
+        out = map_tree(
+            lambda leaf: (
+                replace(leaf, varying=varying | (leaf.varying or frozenset()))
+                if isinstance(leaf, Layout)
+                else leaf
+            ),
+            found,
+        )
+        return (found, out)
+    return (call.interpreter.call(given, call.args[1:], {}, call.place), Unknown("a pullback"))
+
+
+def _axis(spec: Value, place: int) -> Value:
+    """The mapped dimension of an argument: a number, None, or not known."""
+    if isinstance(spec, tuple | ListValue):
+        items = spec if isinstance(spec, tuple) else spec.items
+        return items[place] if place < len(items) else Unknown()
+    return spec
+
+
+def _vmap(call: Call, given: Value) -> Value:
+    in_axes, out_axes = call.get(1, "in_axes", 0), call.get(2, "out_axes", 0)
+    name = call.keywords.get("axis_name")
+
+    def run(again: Call) -> Value:
+        size: Size = None
+        axes, first = NO_AXES, None
+        inner: list[Value] = []
+        for place, one in enumerate(again.args):
+            leaves_: list[Value] = []
+            for _, leaf, axis in spread(_axis(in_axes, place), one):
+                if (
+                    isinstance(leaf, Layout)
+                    and isinstance(axis, int)
+                    and leaf.shape
+                    and -len(leaf.shape) <= axis < len(leaf.shape)
+                ):
+                    at = axis % len(leaf.shape)
+                    size = leaf.shape[at] if size is None else size
+                    own = _explicit_axes(leaf, at)
+                    if own is not None and first is not None and own != first:
+                        again.interpreter.violate(
+                            "vmap.conflict",
+                            again.place,
+                            left="/".join(first) or "none",
+                            right="/".join(own) or "none",
+                        )
+                    first = own if first is None else first
+                    axes = own or axes
+                    leaves_.append(without(leaf, at))
+                elif axis is None:
+                    leaves_.append(leaf)
+                else:
+                    leaves_.append(Layout(dtype=getattr(leaf, "dtype", None)))
+            inner.append(refilled(one, leaves_))
+        before = dict(again.interpreter.axes)
+        if isinstance(name, str):
+            again.interpreter.axes[name] = size
+        try:
+            result = again.interpreter.call(
+                given, tuple(inner), {key: Unknown() for key in again.keywords}, again.place, again.open
+            )
+        finally:
+            again.interpreter.axes = before
+
+        def out(leaf: Value) -> Value:
+            if not isinstance(leaf, Layout) or leaf.shape is None or out_axes != 0:
+                return Layout()
+            spec = (
+                (axes, *leaf.spec)
+                if leaf.spec is not None
+                else ((axes, *((NO_AXES,) * len(leaf.shape))) if axes and leaf.mesh is None else None)
+            )
+            return leaf.shaped((size, *leaf.shape), spec)
+
+        return map_tree(out, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
+
+    return Native(call.name, run)
+
+
+def _explicit_axes(array: Layout, place: int) -> Axes | None:
+    """The Explicit axes of a dimension; None for an array that is on no mesh with Explicit axes, or not known."""
+    if array.mesh is None or not array.mesh.explicit or array.spec is None or place >= len(array.spec):
+        return None
+    return array.spec[place]
+
+
+def refilled(tree: Value, found: Sequence[Value]) -> Value:
+    """A tree with other leaves, in their order."""
+    each = iter(found)
+    return Unknown() if isinstance(tree, Unknown) else map_tree(lambda leaf: next(each, Layout()), tree)
+
+
+def without(array: Layout, place: int) -> Layout:
+    """An array without one of its dimensions."""
+    shape = array.shape or ()
+    spec = array.spec
+    return array.shaped(
+        (*shape[:place], *shape[place + 1 :]),
+        (*spec[:place], *spec[place + 1 :]) if spec is not None and len(spec) == len(shape) else None,
+    )
+
+
+function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_vmap))
+
+
+@function("jax eval_shape", "equinox filter_eval_shape")
+def eval_shape(call: Call) -> Value:
+    """The result as descriptions of arrays, without shardings."""
+    if not call.args:
+        return Unknown("a shape")
+    found = traced(
+        call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
+    )
+    return map_tree(
+        lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown(), found
+    )
+
+
+@function("jax.flatten_util.ravel_pytree")
+def ravel_pytree(call: Call) -> Value:
+    """One flat array of all leaves, and the function that undoes it."""
+    tree = call.get(0, "pytree")
+    total: Size = 0
+    arrays = [as_array(leaf) for _, leaf in leaves(tree)]
+    for one in arrays:
+        parts = [part for part in one.shape or () if isinstance(part, int)]
+        known = one.shape is not None and len(parts) == len(one.shape)
+        total = total + prod(parts) if known and isinstance(total, int) else None
+    base = meet(call, arrays) if arrays else Layout()
+    explicit = base.mesh is not None and base.mesh.explicit
+    flat = base.shaped(
+        (total,), (NO_AXES,) if explicit and not any(any(one.spec or ()) for one in arrays) else None
+    )
+    return (flat, Native("unravel", lambda again: map_tree(lambda leaf: as_array(leaf), tree)))
+
+
+# lax
+
+
+def _carry(value: Value) -> Value:
+    """A carry as the body of a loop sees it."""
+    return map_tree(lambda leaf: tracer(leaf) if isinstance(leaf, Layout | int | float) else leaf, value)
+
+
+def _check_carry(call: Call, before: Value, after: Value) -> Value:
+    """Record a carry that varies after the body and not before it; the carry that comes out."""
+    run = call.interpreter
+    if run.checks_varying:
+        outs = dict(leaves(after))
+        for path, leaf in leaves(before):
+            out = outs.get(path)
+            if (
+                isinstance(leaf, Layout)
+                and isinstance(out, Layout)
+                and leaf.varying is not None
+                and out.varying is not None
+            ):
+                more = out.varying - leaf.varying
+                if more:
+                    run.violate(
+                        "carry.varying",
+                        call.place,
+                        axes=", ".join(sorted(more)),
+                        carry=path,
+                        before=str(leaf),
+                        operation=call.name.rpartition(".")[2],
+                    )
+                    break
+    return after
+
+
+def _check_rows(call: Call, rows: Value) -> None:
+    """Record an array that is taken row by row, and whose rows are split over Explicit axes."""
+    for path, leaf in leaves(rows):
+        if (
+            isinstance(leaf, Layout)
+            and leaf.mesh is not None
+            and leaf.mesh.explicit
+            and leaf.spec
+            and leaf.spec[0]
+        ):
+            call.interpreter.violate(
+                "rows.split",
+                call.place,
+                array=str(leaf),
+                axes="/".join(leaf.spec[0]),
+                path=path,
+                operation=call.name,
+            )
+            return
+
+
+@function("jax.lax.scan")
+def scan(call: Call) -> Value:
+    """The body runs for each row of `xs`; the carry keeps its type."""
+    body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
+    _check_rows(call, rows)
+    carry = _carry(init)
+    row = (
+        map_tree(lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(), rows)
+        if rows is not None
+        else None
+    )
+    count = next((leaf.shape[0] for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape), None)
+    if count is None and isinstance(call.get(3, "length", None), int):
+        count = call.get(3, "length")
+    found = traced(call, body, (carry, row), {})
+    if not isinstance(found, tuple) or len(found) != 2:
+        return (Unknown("a carry"), Unknown("stacked results"))
+    after = _check_carry(call, carry, found[0])
+
+    def stacked(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout) or leaf.shape is None:
+            return Layout()
+        return leaf.shaped((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
+
+    return (
+        join(carry, after) if not isinstance(after, Unknown) else Unknown(),
+        map_tree(stacked, found[1]) if found[1] is not None else None,
+    )
+
+
+@function("jax.lax.map")
+def lax_map(call: Call) -> Value:
+    """The function runs for each row."""
+    _check_rows(call, call.get(1, "xs"))
+    row = map_tree(
+        lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(),
+        call.get(1, "xs"),
+    )
+    count = next(
+        (leaf.shape[0] for _, leaf in leaves(call.get(1, "xs")) if isinstance(leaf, Layout) and leaf.shape),
+        None,
+    )
+    found = traced(call, call.get(0, "f"), (row,), {})
+    return map_tree(
+        lambda leaf: (
+            leaf.shaped((count, *leaf.shape))
+            if isinstance(leaf, Layout) and leaf.shape is not None
+            else Layout()
+        ),
+        found,
+    )
+
+
+@function("jax.lax.fori_loop")
+def fori_loop(call: Call) -> Value:
+    """The body runs with a counter and the carry."""
+    carry = _carry(call.get(3, "init_val"))
+    counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
+    found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
+    return join(carry, _check_carry(call, carry, found))
+
+
+@function("jax.lax.while_loop")
+def while_loop(call: Call) -> Value:
+    """Condition and body run with the carry."""
+    carry = _carry(call.get(2, "init_val"))
+    traced(call, call.get(0, "cond_fun"), (carry,), {})
+    found = traced(call, call.get(1, "body_fun"), (carry,), {})
+    return join(carry, _check_carry(call, carry, found))
+
+
+@function("jax.lax.cond", "jax.lax.switch")
+def cond(call: Call) -> Value:
+    """Both branches run with the operands."""
+    branches: tuple[Value, ...]
+    if call.name.endswith("cond"):
+        branches, operands = (call.get(1, "true_fun"), call.get(2, "false_fun")), call.args[3:]
+    else:
+        given = call.get(1, "branches")
+        branches = (
+            tuple(given.items) if isinstance(given, ListValue) else given if isinstance(given, tuple) else ()
+        )
+        operands = call.args[2:]
+    found: list[Value] = []
+    for one in branches:
+        with call.interpreter.uncertain():
+            found.append(traced(call, one, tuple(_carry(each) for each in operands), {}))
+    if not found:
+        return Unknown("a branch")
+    result = found[0]
+    for one in found[1:]:
+        result = join(result, one)
+    return result
+
+
+@function("jax.tree map", "jax.tree_util tree_map")
+def tree_map(call: Call) -> Value:
+    """A function applied to each leaf."""
+    if len(call.args) < 2 or call.open:
+        return Unknown("a tree")
+    given, tree, *others = call.args
+    if isinstance(tree, Unknown):
+        return AnyTree(Unknown())
+    return map_tree(lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others)
+
+
+@function(
+    "jax.tree map_with_path",
+    "jax.tree_util tree_map_with_path",
+    "jax.tree_util tree_leaves",
+    "jax.tree leaves flatten",
+    "jax.tree_util tree_flatten",
+)
+def tree_other(call: Call) -> Value:
+    """`leaves` gives the leaves; of a map with paths nothing is known."""
+    if call.name.endswith("leaves") and call.args and not isinstance(call.args[0], Unknown | AnyTree):
+        return ListValue([leaf for _, leaf in leaves(call.args[0])])
+    return AnyTree(Unknown())

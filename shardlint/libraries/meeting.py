@@ -1,0 +1,249 @@
+"""What several arrays must agree on when they meet in one operation: devices, memory, mesh. And what comes of it.
+
+Facts of jax 0.4.35 to 0.12, each tried there: arrays committed to different devices raise ValueError outside of jit;
+memory kinds that differ raise ValueError on jax 0.7 and newer; axes of an Explicit mesh raise ShardingTypeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from shardlint.layouts.layout import Axes, Layout, Mesh, Shape, Size, Spec
+from shardlint.layouts.values import Call, ListValue, Unknown, Value
+
+NO_AXES: Axes = ()
+
+
+def as_array(value: Value) -> Layout:
+    """The layout of something that is used as an array; unknown in all parts where it may be anything."""
+    if isinstance(value, Layout):
+        return value
+    if isinstance(value, bool | int | float | complex):
+        return Layout((), None, host=True, literal=True, committed=False, varying=frozenset())
+    if isinstance(value, tuple | ListValue):
+        items = value if isinstance(value, tuple) else value.items
+        first = as_array(items[0]) if items else Layout()
+        open = isinstance(value, ListValue) and value.open
+        if first.shape is not None and all(
+            isinstance(one, int | float | tuple | ListValue | Layout) for one in items
+        ):
+            literal = all(not isinstance(one, Layout) for one in items)
+            size = None if open else len(items)
+            if literal:
+                return Layout(
+                    (size, *first.shape), first.dtype, host=True, committed=False, varying=frozenset()
+                )
+            return Layout((size, *first.shape), first.dtype)
+    return Layout()
+
+
+def typed(call: Call, array: Layout) -> tuple[Mesh, Spec] | None:
+    """The mesh with Explicit axes that is part of an array's type, and its spec; None where there is none in sight."""
+    if array.mesh is not None and array.mesh.explicit:
+        if array.spec is not None:
+            return array.mesh, array.spec
+        return array.mesh, (None,) * len(array.shape or ())
+    return None
+
+
+def meet(call: Call, operands: Sequence[Layout]) -> Layout:
+    """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
+    arrays = [one for one in operands if not one.literal]
+    _check_memory(call, arrays)
+    if not call.interpreter.traced:
+        check_devices(call, arrays)
+    return common(operands)
+
+
+def common(operands: Sequence[Layout]) -> Layout:
+    """What arrays have in common, but for shape and spec."""
+    arrays = [one for one in operands if not one.literal]
+    if not arrays:
+        return Layout(
+            host=True, committed=False, varying=frozenset(), dtype=operands[0].dtype if operands else None
+        )
+    varying: frozenset[str] | None = frozenset()
+    for one in arrays:
+        varying = None if varying is None or one.varying is None else varying | one.varying
+    mesh = next((one.mesh for one in arrays if one.mesh is not None), None)
+    memories = {one.memory for one in arrays if not one.host}
+    device = next((one.device for one in arrays if one.device is not None), None)
+    committed = (
+        True if any(one.committed for one in arrays) else _all_or_none(one.committed for one in arrays)
+    )
+    dtypes = {one.dtype for one in arrays}
+    return Layout(
+        dtype=next(iter(dtypes)) if len(dtypes) == 1 else None,
+        mesh=mesh,
+        device=device,
+        committed=committed,
+        memory=next(iter(memories)) if len(memories) == 1 else None,
+        host=_all_or_none(one.host for one in arrays),
+        varying=varying,
+        made=next((one.made for one in arrays if one.made), 0),
+    )
+
+
+def _all_or_none(values: Iterable[bool | None]) -> bool | None:
+    found = set(values)
+    return False if False in found else True if found == {True} else None
+
+
+def _check_memory(call: Call, arrays: Sequence[Layout]) -> None:
+    if call.interpreter.releases.get("jax", (99,)) < (0, 7):
+        return
+    known = [one for one in arrays if one.memory is not None and not one.host]
+    for one in known:
+        if one.memory != known[0].memory and "unpinned_host" not in (one.memory, known[0].memory):
+            call.interpreter.violate(
+                "memory.differ", call.place, left=str(known[0].memory), right=str(one.memory),
+                made=str(max(known[0].made, one.made)),
+            )  # fmt: skip
+            return
+
+
+def where_committed(array: Layout) -> str | None:
+    """The devices to which an array is committed, in words that compare; None where they are not known."""
+    if not array.committed:
+        return None
+    if array.device is not None:
+        return array.device
+    if array.mesh is not None and array.mesh.devices == "all" and array.mesh.count != 1:
+        return "all devices"
+    return None
+
+
+def check_devices(call: Call, arrays: Sequence[Layout]) -> None:
+    """Record that arrays which are committed to different devices meet, or meet a mesh in context."""
+    places = [(where, one) for one in arrays if (where := where_committed(one)) is not None]
+    mesh = call.interpreter.mesh
+    for where, one in places:
+        first, other = places[0]
+        if where != first:
+            call.interpreter.violate(
+                "devices.differ",
+                call.place,
+                left=first,
+                right=where,
+                left_line=str(other.made),
+                right_line=str(one.made),
+            )
+            return
+    if (
+        places
+        and mesh is not None
+        and call.interpreter.mesh_known
+        and mesh.devices == "all"
+        and mesh.count != 1
+    ):
+        where, one = places[0]
+        if where != "all devices":
+            call.interpreter.violate(
+                "devices.context",
+                call.place,
+                left=where,
+                right=f"mesh ({mesh})",
+                left_line=str(one.made),
+                right_line=str(mesh.line),
+            )
+
+
+def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
+    """Mesh and spec of a fresh array: replicated over the mesh in context where that has Explicit axes."""
+    mesh = call.interpreter.mesh
+    if mesh is not None and mesh.explicit:
+        return mesh, (NO_AXES,) * rank
+    return None, None
+
+
+def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
+    """The shape that shapes broadcast to; None where one is unknown or they do not fit."""
+    if any(one is None for one in shapes):
+        return None
+    rank = max(len(one) for one in shapes if one is not None)
+    found: list[Size] = []
+    for place in range(rank):
+        sizes = {one[place - rank] for one in shapes if one is not None and len(one) >= rank - place}
+        known = sizes - {1, None}
+        if len(known) > 1:
+            return None
+        found.append(next(iter(known)) if known else None if None in sizes else 1)
+    return tuple(found)
+
+
+def broadcast(call: Call, values: Sequence[Value]) -> Layout:
+    """The result of an elementwise operation."""
+    operands = [as_array(one) for one in values]
+    base = meet(call, operands)
+    shape = broadcast_shapes([one.shape for one in operands])
+    if base.mesh is None or not base.mesh.explicit:
+        return base.shaped(shape)
+    rank = len(shape) if shape is not None else None
+    if rank is None:
+        return base.shaped(None)
+    spec: list[Axes | None] = []
+    for place in range(rank):
+        entry: Axes | None = NO_AXES
+        for one in operands:
+            own = _entry(call, one, place - rank)
+            if own is None:
+                entry = None
+                break
+            if entry and own and entry != own:
+                call.interpreter.violate(
+                    "elementwise.conflict", call.place, left=str(operands[0]), right=str(operands[-1]),
+                    axes=" and ".join(f"{'/'.join(axes)}" for axes in (entry, own)), dimension=str(place),
+                )  # fmt: skip
+                return replace(base, mesh=None).shaped(shape)
+            entry = entry or own
+        spec.append(entry)
+    used = [axis for axes in spec if axes for axis in axes]
+    if len(used) != len(set(used)):
+        call.interpreter.violate(
+            "elementwise.conflict", call.place, left=str(operands[0]), right=str(operands[-1]),
+            axes=next(axis for axis in used if used.count(axis) > 1), dimension="",
+        )  # fmt: skip
+        return replace(base, mesh=None).shaped(shape)
+    return base.shaped(shape, tuple(spec))
+
+
+def _entry(call: Call, array: Layout, place: int) -> Axes | None:
+    """The axes of a dimension, counted from the last one, in an operand that may have fewer dimensions."""
+    if array.shape is not None and len(array.shape) < -place:
+        return NO_AXES
+    if array.shape is not None and array.shape[place] == 1:
+        return NO_AXES
+    if (
+        array.literal
+        or array.host
+        or (
+            array.mesh is None
+            and array.shape is not None
+            and array.device is None
+            and array.committed is False
+        )
+    ):
+        return NO_AXES
+    return spec_entry(array, place)
+
+
+def spec_entry(array: Layout, place: int) -> Axes | None:
+    """The axes of a dimension; None where they are not known."""
+    if array.spec is None or array.shape is None:
+        return None
+    return array.spec[place] if -len(array.spec) <= place < len(array.spec) else NO_AXES
+
+
+def explicit_spec(array: Layout) -> Spec | None:
+    """The whole spec of an array as an operand on an Explicit mesh: replicated for one that is on no mesh."""
+    if array.shape is None:
+        return None
+    if array.literal or array.host or (array.mesh is None and array.committed is False):
+        return (NO_AXES,) * len(array.shape)
+    return array.spec
+
+
+def unknown_like(value: Value) -> Value:
+    """An array of which nothing is known."""
+    return Layout() if isinstance(value, Layout) else Unknown()
