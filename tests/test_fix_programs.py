@@ -390,6 +390,128 @@ DEVICE_PUT = {
         """,
         "value(x.T, x)[1]", ["P('data')"],
     ),
+    "the rules of a custom derivative": (
+        """
+        @jax.custom_vjp
+        def scale(w, x):
+            return w * x
+
+
+        def forward(w, x):
+            return scale(w, x), (w, x)
+
+
+        def backward(kept, g):
+            w, x = kept
+            return jax.device_put(g * x, col), jax.device_put(g * w, row)
+
+
+        scale.defvjp(forward, backward)
+        step = jax.jit(jax.grad(lambda w, x: scale(w, x).sum(), argnums=(0, 1)))
+        """,
+        "step(x, x * 2)", ["P(None, 'model')", "P('data')"],
+    ),
+    "the rule of a custom forward derivative": (
+        """
+        @jax.custom_jvp
+        def act(x):
+            return jnp.tanh(x)
+
+
+        @act.defjvp
+        def act_jvp(primals, tangents):
+            y = jax.device_put(jnp.tanh(primals[0]), row)
+            return y, (1 - y * y) * tangents[0]
+
+
+        @eqx.filter_jit
+        def step(x):
+            return jax.jvp(act, (x,), (x,))[0]
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a dict of lambdas": (
+        """
+        put = jax.device_put
+        OPS = {"double": lambda x: x * 2, "put": lambda x: put(x, row)}
+
+
+        @jax.jit
+        def step(x):
+            for name in ("double", "put"):
+                x = OPS[name](x)
+            return x
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a dict of an object": (
+        """
+        class Pipeline:
+            def __init__(self):
+                self.ops = {"norm": lambda x: x / 2, "put": lambda x: jax.device_put(x, col)}
+
+            def run(self, x):
+                for op in self.ops.values():
+                    x = op(x)
+                return x
+
+
+        run = jax.jit(Pipeline().run)
+        """,
+        "run(x)", ["P(None, 'model')"],
+    ),
+    "one of two that a function makes": (
+        """
+        def make():
+            def init():
+                return jnp.ones((32, 16))
+
+            def step(x):
+                return jax.device_put(x + 1, row)
+
+            return init, jax.jit(step)
+
+
+        init, step = make()
+        """,
+        "step(init())", ["P('data')"],
+    ),
+    "a decorator of the project with settings": (
+        """
+        def configured(donate):
+            def decorate(function):
+                @functools.wraps(function)
+                def inner(*args):
+                    return function(*args)
+
+                return jax.jit(inner, donate_argnums=donate)
+
+            return decorate
+
+
+        @configured(donate=())
+        def step(x):
+            return jax.device_put(x * 2, row)
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a jit over a decorator of the project": (
+        """
+        def named(function):
+            def inner(*args):
+                with jax.named_scope(function.__name__):
+                    return function(*args)
+
+            return inner
+
+
+        @jax.jit
+        @named
+        def step(x):
+            return jax.device_put(x * 2, col)
+        """,
+        "step(x)", ["P(None, 'model')"],
+    ),
     "a parameter of a helper": (
         """
         def place(x, where):
