@@ -512,6 +512,61 @@ DEVICE_PUT = {
         """,
         "step(x)", ["P(None, 'model')"],
     ),
+    "a field that may be None": (
+        """
+        class Block(eqx.Module):
+            weight: jax.Array
+            where: NamedSharding | None = eqx.field(static=True, default=None)
+
+            def __call__(self, x):
+                x = x @ self.weight
+                if self.where is not None:
+                    x = jax.device_put(x, self.where)
+                return x
+
+
+        @eqx.filter_jit
+        def step(block, x):
+            return block(x)
+
+
+        def run():
+            weight = jnp.ones((16, 8))
+            assert np.array_equal(step(Block(weight), x), step(Block(weight, row), x))
+            return step(Block(weight, row), x)
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a mesh that is made under a condition": (
+        """
+        eight = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)) if len(jax.devices()) > 1 else None
+        where = NamedSharding(eight, P("data")) if eight is not None else None
+
+
+        @jax.jit
+        def step(x):
+            x = x * 2
+            if eight is not None:
+                x = jax.device_put(x, where)
+            return x
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "two meshes of which one is None": (
+        """
+        if jax.device_count() > 1:
+            eight = Mesh(np.array(jax.devices()), ("data",))
+            where = NamedSharding(eight, P("data"))
+        else:
+            eight = where = None
+
+
+        @jax.jit
+        def step(x):
+            return x * 2 if eight is None else jax.device_put(x * 2, where)
+        """,
+        "step(x)", ["P('data')"],
+    ),
     "a parameter of a helper": (
         """
         def place(x, where):
@@ -698,6 +753,17 @@ def test_a_fixed_program_has_the_shardings_asked_for(
                 step(place(x))
             """,
             "calls the function outside jit, where device_put is right", id="a helper that is also eager",
+        ),
+        pytest.param(
+            """
+            where = row if jax.device_count() > 1 else None
+
+
+            @jax.jit
+            def step(x):
+                return jax.device_put(x * 2, where)
+            """,
+            "`where` may be None (line 21), and a constraint by None raises", id="a sharding that may be None",
         ),
         pytest.param(
             """

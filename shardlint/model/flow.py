@@ -379,6 +379,8 @@ class Flow:
         parent = file.parent(node)
         if wrappers and wrappers[-1].effect == "held" and self._taken_out(place, wrappers, ends, depth):
             return
+        if _in_annotation(file, node):
+            return
         match parent:
             case ast.Call() if parent.func is node:
                 ends.add(End("called", Place(file, parent), wrappers))
@@ -393,7 +395,7 @@ class Flow:
             case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
                 self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
             case ast.List(elts=held) | ast.Tuple(elts=held) | ast.Dict(values=held) if node in held:
-                key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None  # type: ignore[arg-type]
+                key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None
                 inside = Wrapper("held", file.text(node), Place(file, key or node))
                 self._expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
             case ast.Assign():
@@ -441,7 +443,7 @@ class Flow:
             return parent.attr in (*_GIVE_ONE, *_GIVE_ALL, *_GIVE_NONE)
         if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Name):
             if parent.func.id in _GOING_OVER:
-                index = {"enumerate": 1, "zip": parent.args.index(node)}.get(parent.func.id, 0)  # type: ignore[arg-type]
+                index = {"enumerate": 1, "zip": parent.args.index(node)}.get(parent.func.id, 0)
                 self._gone_over(place._replace(node=parent), index, wrappers, ends, depth)
                 return True
         return False
@@ -468,7 +470,7 @@ class Flow:
         display, element = self._display(held), held.place.node
         if not isinstance(display, ast.List | ast.Tuple) or element not in display.elts:
             return None
-        before = display.elts[: display.elts.index(element)]  # type: ignore[arg-type]
+        before = display.elts[: display.elts.index(element)]
         return None if any(isinstance(one, ast.Starred) for one in before) else len(before)
 
     def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
@@ -639,6 +641,20 @@ class Flow:
             for node in other.mentions(name):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+
+def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a mention says what something is: `placer: Placer | None`."""
+    inner, outer = node, file.parent(node)
+    while isinstance(outer, ast.Subscript | ast.BinOp | ast.Tuple):
+        inner, outer = outer, file.parent(outer)
+    match outer:
+        case ast.arg(annotation=said) | ast.AnnAssign(annotation=said):
+            return said is inner
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+            every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+            return outer.returns is inner or any(one is not None and one.annotation is inner for one in every)
+    return False
 
 
 def spelled(place: Place) -> str:

@@ -7,10 +7,12 @@ import ast
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
+from shardlint.model.path_tests import is_not_none
 from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
+    Assumed,
     CallArguments,
     CallResult,
     ClassValue,
@@ -135,12 +137,40 @@ def _mapped(site: Site) -> bool:
 def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
     given = mapped_tree(site, target)
+    named = assigned_once(site.file, target) if isinstance(target, ast.Name) else None
+    if isinstance(named, ast.Attribute) and isinstance(site.value(target), Unknown | Assumed):
+        return _without_none(site, target, shardings(site, named))
     if given is None and isinstance(target, ast.Tuple | ast.List):
         return [one for part in target.elts for one in shardings(site, part)]
     value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
-    held = _of_the_field(site, target) or _under_keys(site, target) if isinstance(value, Unknown) else []
+    # What is assumed is the default of a field, in place of which objects may be given another.
+    held = [] if not isinstance(value, Unknown | Assumed) else _of_the_field(site, target) or _under_keys(site, target)
     found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
-    return [part for one in found for part in _held(site, one)]
+    return _without_none(site, target, [part for one in found for part in _held(site, one)])
+
+
+def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
+    """What a target may be, less None where a test on the way says that it is not."""
+    return [one for one in values if one != Constant(None) or not is_not_none(site.file, target)]
+
+
+def none_from(site: Site, target: ast.expr) -> Place:
+    """Where a target that may be None gets it: the assignment or field that gives it, else where it is read."""
+    if isinstance(target, ast.Name):
+        for binding in lookup(site.file, target, target.id)[0]:
+            given = site.program.evaluator.binding(site.file, binding)
+            if Constant(None) in options(given):
+                return Place(site.file, binding.node)
+        if isinstance(named := assigned_once(site.file, target), ast.Attribute):
+            return none_from(site, named)
+    if isinstance(target, ast.Attribute):
+        around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for one in walk(around) if around is not None else ():
+            match one:
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    if name == target.attr:
+                        return Place(site.file, one)
+    return Place(site.file, target)
 
 
 def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:

@@ -22,6 +22,7 @@ from shardlint_rules.jit._putting import (
     annotated_as,
     bound_earlier,
     may_hold_numbers,
+    none_from,
     placement,
     says_the_same,
     shard_map_around,
@@ -169,8 +170,11 @@ class DevicePutInJit(Rule):
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
         if any(word in site.text(target) for word in _memories.WORDS):
             return None
-        sure = bool(values)
-        for option in values:
+        given = [one for one in values if one != Constant(None)]  # device_put(x, None) has no effect either
+        if values and not given:
+            return None
+        sure = bool(given)
+        for option in given:
             if isinstance(option, CallResult) and option.api in _SHARDINGS:
                 if option.call is not None and option.call.may_have("memory_kind", ()):
                     return None
@@ -186,6 +190,8 @@ class DevicePutInJit(Rule):
         """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
         answer: bool | None = False
         for option in values:
+            if option == Constant(None):
+                continue
             parts = site.sharding_parts(option)
             mesh = site.mesh_of(parts[0]) if parts is not None else None
             if mesh is None:
@@ -197,6 +203,9 @@ class DevicePutInJit(Rule):
 
     def _fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
+        if Constant(None) in shardings(site, put.target):
+            text, where = " ".join(site.text(put.target).split()), site.where(none_from(site, put.target))
+            return None, f"`{text}` may be None ({where}), and a constraint by None raises; test it first"
         star = [one.value for one in site.call.args if isinstance(one, ast.Starred)]
         star += [one.value for one in site.call.keywords if not one.arg]
         if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
