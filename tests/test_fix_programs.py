@@ -581,6 +581,55 @@ DEVICE_PUT = {
     ),
 }  # fmt: skip
 MESHES = {
+    "a global that a function makes": (
+        """
+        MESH = None
+
+
+        def shared():
+            global MESH
+            if MESH is None:
+                MESH = Mesh(np.array(jax.devices()), ("data",))
+            return MESH
+
+
+        def batch_sharding():
+            return NamedSharding(shared(), P("data"))
+
+
+        @jax.jit
+        def step(x):
+            return jax.device_put(x * 2, batch_sharding())
+
+
+        def run():
+            with shared():
+                return step(x)
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a global that a function rebinds": (
+        """
+        MESH = None
+
+
+        def start(n):
+            global MESH
+            MESH = Mesh(np.array(jax.devices()[:n]), ("data",))
+
+
+        @jax.jit
+        def step(x):
+            return jax.device_put(x * 2, NamedSharding(MESH, P("data")))
+
+
+        def run():
+            start(8)
+            with MESH:
+                return step(x)
+        """,
+        "run()", ["P('data')"],
+    ),
     "the one of the function that calls it": (
         """
         def constrain(a, *axes):
@@ -764,6 +813,21 @@ def test_a_fixed_program_has_the_shardings_asked_for(
                 return jax.device_put(x * 2, where)
             """,
             "`where` may be None (line 21), and a constraint by None raises", id="a sharding that may be None",
+        ),
+        pytest.param(
+            """
+            where = None
+
+
+            def set_up(n):
+                global where
+                where = NamedSharding(Mesh(np.array(jax.devices()[:n]), ("data",)), P("data"))
+
+
+            def make():
+                return eqx.filter_jit(lambda x: x + 1, in_shardings=(where,))
+            """,
+            "line 26 rebinds the global `where`, maybe before the function is traced", id="a global sharding",
         ),
         pytest.param(
             """

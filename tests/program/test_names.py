@@ -91,7 +91,18 @@ SPEC = "jax.sharding.PartitionSpec"
         (
             "import jax\ndef f():\n    global put\n    put = 1\nput = jax.device_put\ndef g(): return put",
             "put",
-            "?",
+            "jax.device_put | 1",
+        ),
+        (
+            "put = None\ndef f():\n    global put\n    if put is None:\n        put = 1\n    return put\ndef g(): return f()",
+            "f()",
+            "1",
+        ),
+        (
+            "put = None\ndef h():\n    put = 3\n    def f():\n        nonlocal put\n        put = 1\ndef f():\n"
+            "    global put\n    put, a = 2, 1\ndef g(): return put",
+            "put",
+            "None | 2",
         ),
         (
             "try:\n    from jax import shard_map\nexcept ImportError:\n"

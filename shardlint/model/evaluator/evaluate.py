@@ -25,7 +25,7 @@ from shardlint.model.evaluator.written import Written, number
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
 from shardlint.model.path_tests import is_not_none, none_is_ruled_out
 from shardlint.model.project import Project
-from shardlint.model.reach import lookup, replaces_none
+from shardlint.model.reach import global_bindings, lookup, replaces_none
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -291,7 +291,7 @@ class Evaluator:
                 Api(f"builtins.{name}", name) if name in _BUILTINS else Unknown(f"{name} is not defined here")
             )
         if scope.kind == "module" and file.home(use) is not scope and name in file.rebound_globals:
-            return Unknown(f"{name} is rebound through `global`")
+            bindings = [*file.bindings(scope, name), *global_bindings(file, name)]
         if any(binding.kind == "more" for binding in bindings):
             return Unknown(f"{name} is bound in more places than are followed")
         values = []
