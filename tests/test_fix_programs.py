@@ -364,6 +364,32 @@ DEVICE_PUT = {
         """,
         "step({'x': x})", ["P('data')"],
     ),
+    "a partial of a map": (
+        """
+        place = functools.partial(jax.tree.map, functools.partial(jax.device_put, device=row))
+
+
+        @jax.jit
+        def step(batch):
+            return place({"x": batch["x"] * 2})
+
+
+        def run():
+            return step(place({"x": x}))
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a partial of a map with a lambda": (
+        """
+        place = functools.partial(jax.tree_util.tree_map, lambda leaf: jax.device_put(leaf, col))
+
+
+        @jax.jit
+        def step(batch):
+            return place({"x": batch["x"] * 2})
+        """,
+        "step({'x': x})", ["P(None, 'model')"],
+    ),
     "a parameter": (
         """
         def make_step(where):

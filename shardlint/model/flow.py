@@ -597,7 +597,9 @@ class Flow:
                 ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
             if not is_function_argument(call, place.node, transform):
-                if name.name == "functools.partial":
+                if name.name == "functools.partial" and (bound := self._bound_to(place, call)) is not None:
+                    self._expression(where, (*wrappers, bound), ends, depth + 1)
+                elif name.name == "functools.partial":
                     ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
                 elif not name.name.startswith("jax.tree"):
                     ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
@@ -612,6 +614,18 @@ class Flow:
                 if wrapper.effect == "staged":
                     ends.add(End("wrapped", where, (*wrappers, wrapper)))
                 self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+
+    def _bound_to(self, place: Place, call: ast.Call) -> Wrapper | None:
+        """The transform to which a partial binds the function: `partial(jax.tree.map, f)`."""
+        inner = self.evaluator.value(Place(place.file, call.args[0])) if call.args else None
+        transform = api.TRANSFORMS.get(inner.name) if isinstance(inner, Api) else None
+        if transform is None or not isinstance(inner, Api):
+            return None
+        given = ast.Call(call.func, call.args[1:], call.keywords)
+        if not is_function_argument(given, place.node, transform):
+            return None
+        where = Place(place.file, call)
+        return Wrapper(transform.effect, spelled(where), where, "passed to", inner.name)
 
     def _passed(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int

@@ -222,6 +222,9 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
             id="two-returned",
         ),
         pytest.param(
+            "m = partial(jax.tree.map, lambda x: here())\n@jax.jit\ndef g(x): m(x)", id="partial-of-a-map"
+        ),
+        pytest.param(
             "class C:\n    def __init__(self): self.fs = {'a': lambda: here()}\n"
             "    @jax.jit\n    def run(self, k): self.fs[k]()",
             id="dict-of-an-object",

@@ -58,9 +58,14 @@ def placement(site: Site) -> Placement | None:
         if site.form == "call":
             what = site.text(site.call.args[0]) if site.call.args else "the value"
             return Placement(site.call.func, target, what)
-        return Placement(site.call.args[0], target, "the value") if _mapped(site) else None
-    if site.form != "call" or len(site.call.args) < 2:
+        mapping = _mapping(site)
+        what = site.text(mapping.args[1]) if mapping is not None and len(mapping.args) > 1 else "the value"
+        return Placement(site.call.args[0], target, what) if mapping is not None else None
+    if site.form != "call" or not site.call.args:
         return None
+    bound = _bound_map(site)
+    if bound is not None or len(site.call.args) < 2:
+        return Placement(site.call.func, bound, site.text(site.call.args[0])) if bound is not None else None
     function = site.call.args[0]
     what = site.text(site.call.args[1])
     if (
@@ -91,14 +96,29 @@ def _opened_target(site: Site) -> ast.expr | None:
     return None
 
 
+def _bound_map(site: Site) -> ast.expr | None:
+    """Where `place = partial(tree.map, partial(jax.device_put, device=sharding))` puts the tree that it is given."""
+    match site.value(site.call.func):
+        case Transformed(api=Api(name="functools.partial"), inner=Api(name=name), call=CallArguments() as bound):
+            if name in MAPS and len(bound.positional) == 2 and len(site.call.args) == 1 and not bound.keywords:
+                return _put_by(site, site.program.evaluator.value(bound.positional[1], bound.environment))
+    return None
+
+
 def _bound_target(site: Site, function: ast.expr) -> ast.expr | None:
     """Where `put = partial(jax.device_put, device=sharding)` puts what it is given."""
-    match site.value(function):
+    return _put_by(site, site.value(function))
+
+
+def _put_by(site: Site, function: Value) -> ast.expr | None:
+    """The target of a partial of device_put, as this file writes it."""
+    match function:
         case Transformed(
             api=Api(name="functools.partial"), inner=Api(name=inner), call=CallArguments() as bound
         ):
             place = bound.keywords.get("device") if inner == PUT and len(bound.positional) == 1 else None
-            return place.node if place is not None and isinstance(place.node, ast.expr) else None
+            here = place is not None and place.file is site.file
+            return place.node if place is not None and here and isinstance(place.node, ast.expr) else None
     return None
 
 
@@ -126,12 +146,13 @@ def says_the_same(site: Site, target: ast.expr) -> bool:
     return True
 
 
-def _mapped(site: Site) -> bool:
-    """Whether a `functools.partial` is what a `tree.map` or a `map` calls."""
+def _mapping(site: Site) -> ast.Call | None:
+    """The `tree.map` or `map` that calls a `functools.partial`."""
     call = site.file.parent(site.call)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
-        return False
-    return all(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
+        return None
+    maps = all(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
+    return call if maps else None
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:

@@ -212,7 +212,8 @@ class DevicePutInJit(Rule):
             where = f"line {star[0].lineno}"
             return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put; write them out"
         equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
-        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else site.call.args[1]
+        mapped = site.call.args[int(put.function is not site.call.func)] if site.api in MAPS else None
+        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else mapped
         if array is not None and may_hold_numbers(site, array):
             equinox = False
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
@@ -230,7 +231,7 @@ class DevicePutInJit(Rule):
                 )
             written = f"{spelling}({site.text(array)}, {text})"
             edits = [site.replace(site.call, written)]
-            if site.api in MAPS:
+            if site.api in MAPS and put.function is not site.call.func:
                 leaf = next(one for one in ("x", "leaf", "leaf_") if not re.search(rf"\b{one}\b", text))
                 written = f"lambda {leaf}: {spelling}({leaf}, {text})"
                 edits = [site.replace(put.function, written)]
