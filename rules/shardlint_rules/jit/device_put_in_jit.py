@@ -44,7 +44,8 @@ class DevicePutInJit(Rule):
 
     ## Reports
     - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like,
-      also through other functions and files, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
+      also through other functions and files, functions in a dict or list, the rules of a custom derivative
+      (`f.defvjp`), decorators of the project, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
       *where)` with a literal tuple.
     - `in-sight` (likely): the same in a function that unseen callers may call outside jit.
     - `spec` (likely): `device_put(x, P("data"))`.
@@ -57,13 +58,13 @@ class DevicePutInJit(Rule):
     ## Fix
     Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and
     communication change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard`
-    ignores them. No fix in a `shard_map`, in a function that is also called outside traced code, or, with
-    unseen callers, for a value that a caller passes.
+    ignores them. No fix in a `shard_map`, for a sharding that may be None unless it is tested, in a function
+    that is also called outside traced code, or, with unseen callers, for a value that a caller passes.
 
     ## Limits
     Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect:
-    neither is reported. In a `shard_map` body `device_put` raises ValueError from jax 0.8 on for a value that
-    varies across devices; with `check_vma=False`, and on jax 0.6, it has no effect there.
+    neither is reported. In a `shard_map` body the harm is crash: `device_put` raises ValueError from jax 0.8 on
+    for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
     """
 
     code = "SL201"
@@ -93,10 +94,10 @@ class DevicePutInJit(Rule):
         also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
         help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
-        body = shard_map_around(site, region)
+        body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
-            message = self._in_shard_map(site, body)
+            message, harm = self._in_shard_map(site, body)
             help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
         else:
             fix, kept = (None, also) if also else self._fix(site, put)
@@ -106,6 +107,7 @@ class DevicePutInJit(Rule):
             via=region,
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
+            harm=harm,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=self._why(site, put.target, form),
@@ -115,11 +117,12 @@ class DevicePutInJit(Rule):
         effect = "has no effect in traced code" if not also else "has no effect when this is traced"
         return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
 
-    def _in_shard_map(self, site: Site, body: Place) -> str:
-        """The effect in the body of a shard_map."""
+    def _in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
+        """The effect in the body of a shard_map, and its harm."""
         if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.8"):
-            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard."
-        return "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
+            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard.", Harm.SILENT
+        message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
+        return message, Harm.CRASH
 
     def _why(self, site: Site, target: ast.expr, form: str) -> str:
         """The evidence that the call is traced, and that its target is a sharding."""
