@@ -118,7 +118,7 @@ class Flow:
         depth: int,
     ) -> None:
         """A function through some of its decorators, the last of them first, and then its name."""
-        for decorator in reversed(decorators):
+        for index, decorator in reversed(list(enumerate(decorators))):
             place = Place(file, decorator)
             wrapper = self._decorator(place)
             ruled = self._ruled(place)
@@ -128,9 +128,10 @@ class Flow:
                     ends.add(End("wrapped", place, wrappers))
             elif ruled is not None:  # it returns the function
                 self._rule(place, ruled, wrappers, ends)
-            elif (taker := self._taker(place)) is not None:
+            elif isinstance(value := self.evaluator.value(place), Function) and value.positional:
                 # The name is what the decorator returns; the function itself is known to the decorator alone.
-                self._name(taker.file, taker.node, getattr(taker.node, "arg", ""), wrappers, ends, depth + 1)
+                for through in self._taken(place, value, wrappers, ends):
+                    self._decorated(file, node, decorators[:index], through, ends, depth + 1)
                 return
             else:
                 ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
@@ -140,20 +141,36 @@ class Flow:
         else:
             self._name(file, node, node.name, wrappers, ends, depth)
 
-    def _taker(self, decorator: Place) -> Place | None:
-        """The parameter by which a decorator of the project takes the function."""
-        value = self.evaluator.value(decorator)
-        bound = 0
-        if (
-            isinstance(value, Transformed)
-            and value.api.name == "functools.partial"
-            and value.call is not None
-        ):
-            bound, value = len(value.call.positional) - 1, value.inner
-        if not isinstance(value, Function) or value.bound or not isinstance(value.node, ast.FunctionDef):
-            return None
-        args = [*value.node.args.posonlyargs, *value.node.args.args]
-        return Place(value.place.file, args[bound]) if bound < len(args) else None
+    def _taken(
+        self, decorator: Place, value: Function, wrappers: tuple[Wrapper, ...], ends: Ends
+    ) -> list[tuple[Wrapper, ...]]:
+        """Follow a function into a decorator of the project; the wrappers through which it is behind its name.
+
+        That it is where what the decorator returns calls it.
+        """
+        file, args = value.place.file, value.node.args
+        parameter = [*args.posonlyargs, *args.args][int(value.bound)]
+        inside = Ends(every=ends.every)
+        self._name(file, parameter, parameter.arg, (), inside, 1)
+        ends.cut = ends.cut or inside.cut
+        results = options(self.evaluator.calls.decorated(value, Unknown("the decorated function"), decorator))
+        behind: list[tuple[Wrapper, ...]] = []
+        for end in inside.found:
+            home = end.place.file.home(end.place.node).function()
+            if end.kind != "called" or end.staged or home is None or home.node is value.node:
+                ends.add(End(end.kind, end.place, (*wrappers, *end.wrappers), end.why))
+                continue
+            layers = [_layers(one, home.node, decorator) for one in results]
+            known = [(*wrappers, *end.wrappers, *layer) for layer in layers if layer is not None]
+            staged = [any(one.effect == "staged" for one in through) for through in known]
+            if len(known) < len(layers) or (len(known) > 1 and not all(staged)):
+                ends.add(End("escaped", decorator, wrappers, f"the decorator {decorator.text()} may call it"))
+            elif all(staged):
+                for through in known:
+                    ends.add(End("wrapped", through[-1].place, through))
+            else:
+                behind += known
+        return list(dict.fromkeys(behind))
 
     def _ruled(self, method: Place) -> Transformed | None:
         """The function that a method (`f.defvjp`) gives a rule of its own."""
@@ -655,6 +672,19 @@ class Flow:
             for node in other.mentions(name):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+
+def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper, ...] | None:
+    """The transforms through which a decorator returns a function of its own; None where it returns another value."""
+    found: list[Wrapper] = []
+    while isinstance(value, Transformed):
+        transform = api.TRANSFORMS.get(value.api.name)
+        if transform is None:
+            return None
+        where = value.call.place if value.call is not None else decorator
+        found.insert(0, Wrapper(transform.effect, spelled(where), where, "wrapped by", value.api.name))
+        value = value.inner
+    return tuple(found) if isinstance(value, Function) and value.node is function else None
 
 
 def _in_annotation(file: FileFacts, node: ast.AST) -> bool:

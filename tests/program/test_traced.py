@@ -102,6 +102,18 @@ def traced(ask: Ask, text: str, files: dict[str, str] | None = None) -> str:
             id="decorator-of-the-project",
         ),
         pytest.param(
+            "def timed(fn):\n    def inner(*a): return fn(*a)\n    return inner\n@timed\ndef f(x): here()\n"
+            "@jax.jit\n@timed\ndef g(x): pass\nf(1)",
+            "never",
+            id="another-function-of-the-decorator",
+        ),
+        pytest.param(
+            "def maybe(on):\n    def wrap(fn):\n        def inner(*a): return fn(*a)\n"
+            "        return jax.jit(inner) if on else inner\n    return wrap\n@maybe(0)\ndef f(x): here()\nf(1)",
+            "unknown",
+            id="a-decorator-that-may-jit",
+        ),
+        pytest.param(
             "def kept(fn):\n    register(fn)\n    return jax.jit(lambda x: fn(x))\n@kept\ndef f(x): here()",
             "sometimes",
             id="registered",
