@@ -991,3 +991,39 @@ def test_an_import_is_broken_only_where_it_is_long_in_the_end(write: Write, impo
     root = write({"main.py": PLACES.format(imported=imported), "pyproject.toml": settings})
     fixed(root)
     assert after in (root / "main.py").read_text()
+
+
+@since_jax_0_12
+def test_a_package_that_exports_what_another_module_jits(write: Write, warmed: Warmed) -> None:
+    root = write({
+        "net/__init__.py": "from net.core import *\n",
+        "net/core/__init__.py": "from net.core.steps import forward as forward\nfrom net.core.layout import rows\n",
+        "net/core/layout.py": """\
+            import jax
+            import numpy as np
+            from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+            rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+            """,
+        "net/core/steps.py": """\
+            import jax
+            from net.core.layout import rows
+
+
+            def forward(x):
+                return jax.device_put(x * 2, rows)
+            """,
+        "main.py": """\
+            import jax
+            import jax.numpy as jnp
+            from net import forward
+
+            step = jax.jit(forward)
+            print(step(jnp.ones((8, 2))).sharding.spec)
+            """,
+    })  # fmt: skip
+    outcomes = fixed(root).fixed
+    assert not any(outcome.left for outcome in outcomes)
+    assert "jax.lax.with_sharding_constraint(x * 2, rows)" in (root / "net/core/steps.py").read_text()
+    ran = warmed.run("main.py", folder=root)
+    assert ran.returncode == 0 and "data" in ran.stdout, ran.stderr

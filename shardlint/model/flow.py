@@ -263,6 +263,9 @@ class Flow:
             starred = self._imports_all(other, file)
             if starred and other.path.name == "__init__.py":
                 ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
+            passed_on = starred and not other.bindings(other.module, name)
+            if passed_on and ends.first((other.path, name, tuple(one.effect for one in wrappers))):
+                self._importers(other, name, wrappers, ends, depth + 1)
             for node in other.mentions(name):
                 if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
                     self._expression(Place(other, node), wrappers, ends, depth + 1)

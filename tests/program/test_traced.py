@@ -341,6 +341,18 @@ def test_what_is_traced_sometimes(ask: Ask, text: str) -> None:
             id="star-hidden",
         ),
         pytest.param(
+            {"b.py": "from a import *", "c.py": "import jax\nfrom b import f\njax.jit(f)()"},
+            "def f(): here()",
+            "always",
+            id="through-a-file-that-has-a-star",
+        ),
+        pytest.param(
+            {"b.py": "from a import *\nf = 1", "c.py": "import jax\nfrom b import f\njax.jit(f)()"},
+            "def f(): here()",
+            "unknown",
+            id="star-hidden-for-importers",
+        ),
+        pytest.param(
             {"p/__init__.py": "from .m import *", "p/m.py": "import jax\ndef f(): here()\njax.jit(f)()"},
             "",
             "sometimes",
