@@ -416,8 +416,10 @@ class Flow:
                 self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
             case ast.List(elts=held) | ast.Tuple(elts=held) | ast.Dict(values=held) if node in held:
                 key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None
-                inside = Wrapper("held", file.text(node), Place(file, key or node))
+                inside, before = Wrapper("held", file.text(node), Place(file, key or node)), len(ends.found)
                 self._expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
+                if len(ends.found) == before:  # nothing in sight takes it out
+                    ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
             case ast.Assign():
                 for target in parent.targets:
                     self._assigned(file, target, wrappers, ends, depth)

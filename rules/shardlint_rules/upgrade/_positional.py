@@ -22,7 +22,7 @@ NEW = {
     "jax.sharding.PartitionSpec": "P",
 }
 """What takes its place, with the names people give it."""
-_AXES = {1: ("devices",), 2: ("rows", "columns"), 3: ("x", "y", "z")}
+_AXES = {1: ("devices",), 2: ("x", "y"), 3: ("x", "y", "z")}
 """What the axes of a grid are called, by its rank."""
 _MAKE_ARRAYS = ("jax.experimental.mesh_utils.create_device_mesh", "numpy.array", "numpy.asarray")
 # Methods and properties that only a PositionalSharding has.
@@ -253,7 +253,7 @@ class Rewriter:
         if grid.devices not in self.axes:
             names = _AXES.get(grid.rank) or tuple(f"axis{index}" for index in range(grid.rank))
             number = sum(len(one) == grid.rank for one in self.axes.values()) + 1
-            self.axes[grid.devices] = tuple(f"{name}_{number}" for name in names) if number > 1 else names
+            self.axes[grid.devices] = tuple(f"{name}{number}" for name in names) if number > 1 else names
         return self.axes[grid.devices]
 
     def _axes_shown(self, grid: _Grid) -> str:
