@@ -364,6 +364,32 @@ DEVICE_PUT = {
         """,
         "step({'x': x})", ["P('data')"],
     ),
+    "a partial of a map": (
+        """
+        place = functools.partial(jax.tree.map, functools.partial(jax.device_put, device=row))
+
+
+        @jax.jit
+        def step(batch):
+            return place({"x": batch["x"] * 2})
+
+
+        def run():
+            return step(place({"x": x}))
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a partial of a map with a lambda": (
+        """
+        place = functools.partial(jax.tree_util.tree_map, lambda leaf: jax.device_put(leaf, col))
+
+
+        @jax.jit
+        def step(batch):
+            return place({"x": batch["x"] * 2})
+        """,
+        "step({'x': x})", ["P(None, 'model')"],
+    ),
     "a parameter": (
         """
         def make_step(where):
@@ -390,6 +416,183 @@ DEVICE_PUT = {
         """,
         "value(x.T, x)[1]", ["P('data')"],
     ),
+    "the rules of a custom derivative": (
+        """
+        @jax.custom_vjp
+        def scale(w, x):
+            return w * x
+
+
+        def forward(w, x):
+            return scale(w, x), (w, x)
+
+
+        def backward(kept, g):
+            w, x = kept
+            return jax.device_put(g * x, col), jax.device_put(g * w, row)
+
+
+        scale.defvjp(forward, backward)
+        step = jax.jit(jax.grad(lambda w, x: scale(w, x).sum(), argnums=(0, 1)))
+        """,
+        "step(x, x * 2)", ["P(None, 'model')", "P('data')"],
+    ),
+    "the rule of a custom forward derivative": (
+        """
+        @jax.custom_jvp
+        def act(x):
+            return jnp.tanh(x)
+
+
+        @act.defjvp
+        def act_jvp(primals, tangents):
+            y = jax.device_put(jnp.tanh(primals[0]), row)
+            return y, (1 - y * y) * tangents[0]
+
+
+        @eqx.filter_jit
+        def step(x):
+            return jax.jvp(act, (x,), (x,))[0]
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a dict of lambdas": (
+        """
+        put = jax.device_put
+        OPS = {"double": lambda x: x * 2, "put": lambda x: put(x, row)}
+
+
+        @jax.jit
+        def step(x):
+            for name in ("double", "put"):
+                x = OPS[name](x)
+            return x
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a dict of an object": (
+        """
+        class Pipeline:
+            def __init__(self):
+                self.ops = {"norm": lambda x: x / 2, "put": lambda x: jax.device_put(x, col)}
+
+            def run(self, x):
+                for op in self.ops.values():
+                    x = op(x)
+                return x
+
+
+        run = jax.jit(Pipeline().run)
+        """,
+        "run(x)", ["P(None, 'model')"],
+    ),
+    "one of two that a function makes": (
+        """
+        def make():
+            def init():
+                return jnp.ones((32, 16))
+
+            def step(x):
+                return jax.device_put(x + 1, row)
+
+            return init, jax.jit(step)
+
+
+        init, step = make()
+        """,
+        "step(init())", ["P('data')"],
+    ),
+    "a decorator of the project with settings": (
+        """
+        def configured(donate):
+            def decorate(function):
+                @functools.wraps(function)
+                def inner(*args):
+                    return function(*args)
+
+                return jax.jit(inner, donate_argnums=donate)
+
+            return decorate
+
+
+        @configured(donate=())
+        def step(x):
+            return jax.device_put(x * 2, row)
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "a jit over a decorator of the project": (
+        """
+        def named(function):
+            def inner(*args):
+                with jax.named_scope(function.__name__):
+                    return function(*args)
+
+            return inner
+
+
+        @jax.jit
+        @named
+        def step(x):
+            return jax.device_put(x * 2, col)
+        """,
+        "step(x)", ["P(None, 'model')"],
+    ),
+    "a field that may be None": (
+        """
+        class Block(eqx.Module):
+            weight: jax.Array
+            where: NamedSharding | None = eqx.field(static=True, default=None)
+
+            def __call__(self, x):
+                x = x @ self.weight
+                if self.where is not None:
+                    x = jax.device_put(x, self.where)
+                return x
+
+
+        @eqx.filter_jit
+        def step(block, x):
+            return block(x)
+
+
+        def run():
+            weight = jnp.ones((16, 8))
+            assert np.array_equal(step(Block(weight), x), step(Block(weight, row), x))
+            return step(Block(weight, row), x)
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a mesh that is made under a condition": (
+        """
+        eight = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)) if len(jax.devices()) > 1 else None
+        where = NamedSharding(eight, P("data")) if eight is not None else None
+
+
+        @jax.jit
+        def step(x):
+            x = x * 2
+            if eight is not None:
+                x = jax.device_put(x, where)
+            return x
+        """,
+        "step(x)", ["P('data')"],
+    ),
+    "two meshes of which one is None": (
+        """
+        if jax.device_count() > 1:
+            eight = Mesh(np.array(jax.devices()), ("data",))
+            where = NamedSharding(eight, P("data"))
+        else:
+            eight = where = None
+
+
+        @jax.jit
+        def step(x):
+            return x * 2 if eight is None else jax.device_put(x * 2, where)
+        """,
+        "step(x)", ["P('data')"],
+    ),
     "a parameter of a helper": (
         """
         def place(x, where):
@@ -404,6 +607,55 @@ DEVICE_PUT = {
     ),
 }  # fmt: skip
 MESHES = {
+    "a global that a function makes": (
+        """
+        MESH = None
+
+
+        def shared():
+            global MESH
+            if MESH is None:
+                MESH = Mesh(np.array(jax.devices()), ("data",))
+            return MESH
+
+
+        def batch_sharding():
+            return NamedSharding(shared(), P("data"))
+
+
+        @jax.jit
+        def step(x):
+            return jax.device_put(x * 2, batch_sharding())
+
+
+        def run():
+            with shared():
+                return step(x)
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a global that a function rebinds": (
+        """
+        MESH = None
+
+
+        def start(n):
+            global MESH
+            MESH = Mesh(np.array(jax.devices()[:n]), ("data",))
+
+
+        @jax.jit
+        def step(x):
+            return jax.device_put(x * 2, NamedSharding(MESH, P("data")))
+
+
+        def run():
+            start(8)
+            with MESH:
+                return step(x)
+        """,
+        "run()", ["P('data')"],
+    ),
     "the one of the function that calls it": (
         """
         def constrain(a, *axes):
@@ -579,6 +831,32 @@ def test_a_fixed_program_has_the_shardings_asked_for(
         ),
         pytest.param(
             """
+            where = row if jax.device_count() > 1 else None
+
+
+            @jax.jit
+            def step(x):
+                return jax.device_put(x * 2, where)
+            """,
+            "`where` may be None (line 21), and a constraint by None raises", id="a sharding that may be None",
+        ),
+        pytest.param(
+            """
+            where = None
+
+
+            def set_up(n):
+                global where
+                where = NamedSharding(Mesh(np.array(jax.devices()[:n]), ("data",)), P("data"))
+
+
+            def make():
+                return eqx.filter_jit(lambda x: x + 1, in_shardings=(where,))
+            """,
+            "line 26 rebinds the global `where`, maybe before the function is traced", id="a global sharding",
+        ),
+        pytest.param(
+            """
             class Trainer:
                 def __init__(self, one: Mesh, two: Mesh):
                     self.one, self.two = one, two
@@ -713,3 +991,39 @@ def test_an_import_is_broken_only_where_it_is_long_in_the_end(write: Write, impo
     root = write({"main.py": PLACES.format(imported=imported), "pyproject.toml": settings})
     fixed(root)
     assert after in (root / "main.py").read_text()
+
+
+@since_jax_0_12
+def test_a_package_that_exports_what_another_module_jits(write: Write, warmed: Warmed) -> None:
+    root = write({
+        "net/__init__.py": "from net.core import *\n",
+        "net/core/__init__.py": "from net.core.steps import forward as forward\nfrom net.core.layout import rows\n",
+        "net/core/layout.py": """\
+            import jax
+            import numpy as np
+            from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+            rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+            """,
+        "net/core/steps.py": """\
+            import jax
+            from net.core.layout import rows
+
+
+            def forward(x):
+                return jax.device_put(x * 2, rows)
+            """,
+        "main.py": """\
+            import jax
+            import jax.numpy as jnp
+            from net import forward
+
+            step = jax.jit(forward)
+            print(step(jnp.ones((8, 2))).sharding.spec)
+            """,
+    })  # fmt: skip
+    outcomes = fixed(root).fixed
+    assert not any(outcome.left for outcome in outcomes)
+    assert "jax.lax.with_sharding_constraint(x * 2, rows)" in (root / "net/core/steps.py").read_text()
+    ran = warmed.run("main.py", folder=root)
+    assert ran.returncode == 0 and "data" in ran.stdout, ran.stderr

@@ -146,3 +146,30 @@ SPECS = {
 }
 """
     assert [one.why for one in found(write({"x.py": text}), "SL322")] == ["`kernel` at line 5 gets the same spec"]
+
+
+IN_SHARD_MAP = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+rows = NamedSharding(mesh, P("data"))
+
+
+@jax.jit
+def f(x):
+    return jax.shard_map(lambda x: jax.device_put(x, rows), mesh=mesh, in_specs=P("data"), out_specs=P("data"){})(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("unchecked", "harm", "effect"),
+    [("", Harm.CRASH, "raises ValueError"), (", check_vma=False", Harm.SILENT, "has no effect")],
+)
+def test_device_put_in_a_shard_map_has_the_harm_that_is_said(
+    write: Write, unchecked: str, harm: Harm, effect: str
+) -> None:
+    (finding,) = found(write({"a.py": IN_SHARD_MAP.format(unchecked)}), "SL201")
+    assert finding.harm is harm and effect in finding.message and finding.fix is None
+    assert "remove it: in_specs and out_specs of the shard_map at line 11" in finding.help

@@ -13,6 +13,7 @@ from typing import Literal
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.evaluator.taken import asks_for_shape, truth
+from shardlint.model.path_tests import MOST_TESTS, tests_to
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
     Api,
@@ -33,11 +34,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import none_by_default
 
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONAL = ("None", "Optional", "Any", "object")
-# Of how many tests around a place, the nearest first, each is asked about: in a chain of `elif` they are as many as it
-# is long.
-_TESTS = 64
 
 
 @dataclass(frozen=True)
@@ -70,91 +67,9 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []
-    for test, wanted in islice(tests_to(file, node, function.node), _TESTS):
+    for test, wanted in islice(tests_to(file, node, function.node), MOST_TESTS):
         found += _asked(file, function, test, wanted)
     return tuple(dict.fromkeys(found))
-
-
-def tests_to(
-    file: FileFacts, node: ast.AST, end: ast.AST | None = None
-) -> Iterator[tuple[ast.expr, bool]]:
-    """The tests that are true, or false, where a node runs: around it, and before it where they leave."""
-    inner: ast.AST = node
-    for outer in file.ancestors(node):
-        yield from _tests_around(outer, inner)
-        for field in ("body", "orelse", "finalbody"):
-            block = getattr(outer, field, None)
-            if isinstance(block, list) and inner in block:
-                for statement in block[: block.index(inner)]:
-                    yield from _tests_left(statement)
-        if outer is end:
-            return
-        inner = outer
-
-
-def _tests_around(outer: ast.AST, inner: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """The tests of a node that decide that one right in it runs."""
-    match outer:
-        case ast.If(test=test, body=body, orelse=orelse) | ast.IfExp(test=test, body=body, orelse=orelse):
-            for block, wanted in ((body, True), (orelse, False)):
-                if inner is block or (isinstance(block, list) and inner in block):
-                    yield test, wanted
-        case ast.While(test=test, body=body) if inner in body:
-            yield test, True
-        case ast.BoolOp(op=op, values=values):
-            for value in values[: values.index(inner)]:  # type: ignore[arg-type]
-                yield value, isinstance(op, ast.And)
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            if not isinstance(inner, ast.comprehension):
-                for generator in outer.generators:
-                    yield from ((test, True) for test in generator.ifs)
-        case ast.comprehension(ifs=ifs) if inner in ifs:
-            yield from ((test, True) for test in ifs[: ifs.index(inner)])
-        case ast.Match(subject=subject, cases=cases) if inner in cases:
-            for case in cases[: cases.index(inner) + 1]:
-                matched = _as_test(subject, case.pattern)
-                if matched is not None:
-                    guards = [case.guard] if case.guard is not None else []
-                    yield ast.BoolOp(ast.And(), [matched, *guards]), case is inner
-
-
-def _tests_left(statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
-    """The tests that are true, or false, behind a statement."""
-    match statement:
-        case ast.If(test=test, body=body) if isinstance(body[-1], _LEAVING):
-            yield test, False
-        case ast.If(test=test, orelse=[*_, last]) if isinstance(last, _LEAVING):
-            yield test, True
-        case ast.Assert(test=test):
-            yield test, True
-
-
-def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
-    """The expression that is true where a pattern matches; None of patterns that ask for classes or keys."""
-    match pattern:
-        case ast.MatchValue(value=value):
-            return ast.Compare(subject, [ast.Eq()], [value])
-        case ast.MatchSingleton(value=constant):
-            return ast.Compare(subject, [ast.Is()], [ast.Constant(constant)])
-        case ast.MatchAs(pattern=None):
-            return ast.Constant(True)
-        case ast.MatchAs(pattern=ast.pattern() as inner):
-            return _as_test(subject, inner)
-        case ast.MatchOr(patterns=patterns):
-            parts = [_as_test(subject, part) for part in patterns]
-        case ast.MatchSequence(patterns=patterns):
-            star = next((at for at, part in enumerate(patterns) if isinstance(part, ast.MatchStar)), None)
-            length = ast.Call(ast.Name("len", ast.Load()), [subject], [])
-            least = ast.Constant(len(patterns) - (star is not None))
-            parts = [ast.Compare(length, [ast.Eq() if star is None else ast.GtE()], [least])]
-            for at, part in enumerate(patterns):
-                index = ast.Constant(at if star is None or at < star else at - len(patterns))
-                parts += [] if at == star else [_as_test(ast.Subscript(subject, index, ast.Load()), part)]
-        case _:
-            return None
-    known = [part for part in parts if part is not None]
-    joined = ast.Or() if isinstance(pattern, ast.MatchOr) else ast.And()
-    return ast.BoolOp(joined, known) if len(known) == len(parts) else None
 
 
 def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
@@ -162,7 +77,7 @@ def is_ruled_out(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> bool:
 
     A test of neither is no answer: a flag of a module may be set anew.
     """
-    for test, wanted in islice(tests_to(file, node), _TESTS):
+    for test, wanted in islice(tests_to(file, node), MOST_TESTS):
         env = evaluator.environment(Place(file, node))
         asked = env.asked if env is not None else 0
         told = truth(evaluator, file, test, env)

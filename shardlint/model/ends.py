@@ -10,11 +10,16 @@ from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 
 _MOST = 200
+# How a function went through `f.defvjp`: it is a rule of another one, and runs where that does.
+RULE = "a rule of"
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A transform a function went through: what it does, its name as people write it, where, and its canonical name."""
+    """A transform a function went through: what it does, its name as people write it, where, and its canonical name.
+
+    With the effect `held`, a dict, list or tuple that the function is put into; `place` is its key, or itself.
+    """
 
     effect: str
     name: str
@@ -36,6 +41,8 @@ class End:
     place: Place
     wrappers: tuple[Wrapper, ...]
     why: str = ""
+    decorated: Place | None = None
+    """The definition that it is a decorator of, where it escaped as one."""
 
     @property
     def staged(self) -> bool:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 
 from shardlint.model import api
-from shardlint.model.ends import End, Ends, Wrapper
+from shardlint.model.ends import RULE, End, Ends, Wrapper
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
 from shardlint.model.passed import becomes, is_function_argument, kept_as, transform_of
@@ -20,6 +20,7 @@ from shardlint.model.values import (
     Api,
     CallResult,
     ClassValue,
+    Constant,
     Function,
     ModuleValue,
     Parameter,
@@ -36,6 +37,20 @@ _DEPTH = 12
 _MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
 # What these make is no object of the project's: `self.tx.update` is optax's.
 _OF_OTHERS = ("optax.", "numpy.", "argparse.")
+# Methods that give a function a rule of its own (`f.defvjp(forward, backward)`), which runs wherever the function does.
+_RULES = ("defvjp", "defjvp", "defjvps", "def_fwd", "def_bwd", "def_jvp", "def_vmap")
+# These look at a function that they are given, and do not call it.
+_LOOKING = frozenset(
+    """
+functools.wraps functools.update_wrapper inspect.signature builtins.callable builtins.isinstance builtins.id
+builtins.print builtins.repr builtins.hash builtins.len
+""".split()
+)
+# Methods of a dict or list that give an entry, that give all of them, and that call none of them.
+_GIVE_ONE, _GIVE_ALL = ("get", "pop", "setdefault"), ("values", "items", "copy")
+_GIVE_NONE = ("keys", "append", "extend", "insert", "update", "clear", "index", "count", "remove")
+# What goes over the entries of a list that it is given.
+_GOING_OVER = ("enumerate", "zip", "reversed", "list", "tuple", "iter")
 # Methods of linen's that run a module's `__call__`.
 _RUNS_A_MODULE = ("apply", "init", "init_with_output")
 
@@ -91,21 +106,92 @@ class Flow:
         return self._found(place.node, lambda ends: self._expression(place, (), ends, 0), every)
 
     def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
-        wrappers: tuple[Wrapper, ...] = ()
-        for decorator in reversed(node.decorator_list):
+        self._decorated(file, node, node.decorator_list, (), ends, 0)
+
+    def _decorated(
+        self,
+        file: FileFacts,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        decorators: list[ast.expr],
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
+    ) -> None:
+        """A function through some of its decorators, the last of them first, and then its name."""
+        for index, decorator in reversed(list(enumerate(decorators))):
             place = Place(file, decorator)
             wrapper = self._decorator(place)
-            if wrapper is None:
-                ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
-            else:
+            ruled = self._ruled(place)
+            if wrapper is not None:
                 wrappers += (wrapper,)
                 if wrapper.effect == "staged":
                     ends.add(End("wrapped", place, wrappers))
+            elif ruled is not None:  # it returns the function
+                self._rule(place, ruled, wrappers, ends)
+            elif isinstance(value := self.evaluator.value(place), Function) and value.positional:
+                # The name is what the decorator returns; the function itself is known to the decorator alone.
+                for through in self._taken(place, value, wrappers, ends):
+                    self._decorated(file, node, decorators[:index], through, ends, depth + 1)
+                return
+            else:
+                ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
         scope = file.home(node)
         if scope.kind == "class":
             self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
         else:
-            self._name(file, node, node.name, wrappers, ends, 0)
+            self._name(file, node, node.name, wrappers, ends, depth)
+
+    def _taken(
+        self, decorator: Place, value: Function, wrappers: tuple[Wrapper, ...], ends: Ends
+    ) -> list[tuple[Wrapper, ...]]:
+        """Follow a function into a decorator of the project; the wrappers through which it is behind its name.
+
+        That it is where what the decorator returns calls it.
+        """
+        file, args = value.place.file, value.node.args
+        parameter = [*args.posonlyargs, *args.args][int(value.bound)]
+        inside = Ends(every=ends.every)
+        self._name(file, parameter, parameter.arg, (), inside, 1)
+        ends.cut = ends.cut or inside.cut
+        results = options(self.evaluator.calls.decorated(value, Unknown("the decorated function"), decorator))
+        behind: list[tuple[Wrapper, ...]] = []
+        for end in inside.found:
+            home = end.place.file.home(end.place.node).function()
+            if end.kind != "called" or end.staged or home is None or home.node is value.node:
+                ends.add(End(end.kind, end.place, (*wrappers, *end.wrappers), end.why))
+                continue
+            layers = [_layers(one, home.node, decorator) for one in results]
+            known = [(*wrappers, *end.wrappers, *layer) for layer in layers if layer is not None]
+            staged = [any(one.effect == "staged" for one in through) for through in known]
+            if len(known) < len(layers) or (len(known) > 1 and not all(staged)):
+                ends.add(End("escaped", decorator, wrappers, f"the decorator {decorator.text()} may call it"))
+            elif all(staged):
+                for through in known:
+                    ends.add(End("wrapped", through[-1].place, through))
+            else:
+                behind += known
+        return list(dict.fromkeys(behind))
+
+    def _ruled(self, method: Place) -> Transformed | None:
+        """The function that a method (`f.defvjp`) gives a rule of its own."""
+        node = method.node
+        if not isinstance(node, ast.Attribute) or node.attr not in _RULES:
+            return None
+        found = self.evaluator.value(Place(method.file, node.value))
+        return found if isinstance(found, Transformed) and isinstance(found.inner, Function) else None
+
+    def _rule(self, method: Place, ruled: Transformed, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
+        """A rule of a function runs where the function does."""
+        inner = ruled.inner
+        assert isinstance(inner, Function) and isinstance(method.node, ast.Attribute)
+        rule = Wrapper("transparent", method.file.text(method.node.value), method, RULE)
+        made = self.calls(inner.place, ends.every) if isinstance(inner.node, ast.Lambda) else (
+            self.in_sight if ends.every else self.ends
+        )(inner.place.file, inner.node)  # fmt: skip
+        ends.cut = ends.cut or made.cut
+        for end in made.found:
+            if any(one.api == ruled.api.name for one in end.wrappers):
+                ends.add(End(end.kind, end.place, (*wrappers, rule, *end.wrappers), end.why))
 
     def _decorator(self, place: Place) -> Wrapper | None:
         made = self.evaluator.decorated(place, Unknown("the decorated function"))
@@ -177,6 +263,9 @@ class Flow:
             starred = self._imports_all(other, file)
             if starred and other.path.name == "__init__.py":
                 ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
+            passed_on = starred and not other.bindings(other.module, name)
+            if passed_on and ends.first((other.path, name, tuple(one.effect for one in wrappers))):
+                self._importers(other, name, wrappers, ends, depth + 1)
             for node in other.mentions(name):
                 if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
                     self._expression(Place(other, node), wrappers, ends, depth + 1)
@@ -270,9 +359,7 @@ class Flow:
                 elif related is None:
                     ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
 
-    def _receiver(
-        self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool
-    ) -> bool | None:
+    def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool) -> bool | None:
         """Whether the receiver is an instance (or the class itself); None when that is not known."""
         answer: bool | None = False
         receivers = options(self.evaluator.value(Place(file, node.value)))
@@ -310,6 +397,10 @@ class Flow:
             return
         file, node = place.file, place.node
         parent = file.parent(node)
+        if wrappers and wrappers[-1].effect == "held" and self._taken_out(place, wrappers, ends, depth):
+            return
+        if _in_annotation(file, node):
+            return
         match parent:
             case ast.Call() if parent.func is node:
                 ends.add(End("called", Place(file, parent), wrappers))
@@ -323,6 +414,12 @@ class Flow:
                     ends.add(End("escaped", place, wrappers, "a class keyword"))
             case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
                 self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
+            case ast.List(elts=held) | ast.Tuple(elts=held) | ast.Dict(values=held) if node in held:
+                key = parent.keys[held.index(node)] if isinstance(parent, ast.Dict) else None
+                inside, before = Wrapper("held", file.text(node), Place(file, key or node)), len(ends.found)
+                self._expression(Place(file, parent), (*wrappers, inside), ends, depth + 1)
+                if len(ends.found) == before:  # nothing in sight takes it out
+                    ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
             case ast.Assign():
                 for target in parent.targets:
                     self._assigned(file, target, wrappers, ends, depth)
@@ -336,13 +433,82 @@ class Flow:
             case ast.Attribute():
                 self._through_attribute(place, parent, wrappers, ends, depth)
             case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
-                ends.add(End("escaped", place, wrappers, "used as a decorator"))
+                decorated = Place(file, parent) if node in getattr(parent, "decorator_list", ()) else None
+                ends.add(End("escaped", place, wrappers, "used as a decorator", decorated))
             case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
                 pass  # it is looked at, not called
             case ast.Return():
                 self._returned(place, wrappers, ends, depth)
             case _:
                 ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+
+    def _taken_out(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> bool:
+        """Follow what is taken out of a dict, list or tuple that holds the function; False where the whole is used."""
+        file, node = place.file, place.node
+        parent = file.parent(node)
+        rest = wrappers[:-1]
+        call = file.parent(parent) if isinstance(parent, ast.Attribute) else parent
+        if isinstance(parent, ast.Subscript) and parent.value is node:
+            if isinstance(parent.ctx, ast.Load) and not self._another_entry(file, parent, wrappers[-1]):
+                one = not isinstance(parent.slice, ast.Slice)
+                self._expression(Place(file, parent), rest if one else wrappers, ends, depth + 1)
+            return True
+        if isinstance(parent, ast.For | ast.AsyncFor | ast.comprehension) and parent.iter is node:
+            if not isinstance(self._display(wrappers[-1]), ast.Dict):  # of a dict it goes over the keys
+                self._assigned(file, parent.target, rest, ends, depth + 1)
+            return True
+        if isinstance(parent, ast.Attribute) and isinstance(call, ast.Call) and call.func is parent:
+            if parent.attr in _GIVE_ONE:
+                self._expression(Place(file, call), rest, ends, depth + 1)
+            elif parent.attr in _GIVE_ALL:
+                self._gone_over(Place(file, call), int(parent.attr == "items"), wrappers, ends, depth)
+            return parent.attr in (*_GIVE_ONE, *_GIVE_ALL, *_GIVE_NONE)
+        if isinstance(parent, ast.Call) and node in parent.args and isinstance(parent.func, ast.Name):
+            if parent.func.id in _GOING_OVER:
+                index = {"enumerate": 1, "zip": parent.args.index(node)}.get(parent.func.id, 0)
+                self._gone_over(place._replace(node=parent), index, wrappers, ends, depth)
+                return True
+        return False
+
+    def _gone_over(
+        self, place: Place, index: int, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        """The target of a loop over entries, of which the function is the one at an index where they are tuples."""
+        parent = place.file.parent(place.node)
+        if isinstance(parent, ast.For | ast.AsyncFor | ast.comprehension) and parent.iter is place.node:
+            target = parent.target
+            if isinstance(target, ast.Tuple) and index < len(target.elts):
+                target = target.elts[index]
+            self._assigned(place.file, target, wrappers[:-1], ends, depth + 1)
+        else:
+            self._expression(place, wrappers, ends, depth + 1)
+
+    def _display(self, held: Wrapper) -> ast.AST | None:
+        """The display of a dict, list or tuple in which a function stands."""
+        return held.place.file.parent(held.place.node)
+
+    def _index(self, held: Wrapper) -> int | None:
+        """The position of a function in a list or tuple; None where a star before it, or a dict, hides it."""
+        display, element = self._display(held), held.place.node
+        if not isinstance(display, ast.List | ast.Tuple) or element not in display.elts:
+            return None
+        before = display.elts[: display.elts.index(element)]
+        return None if any(isinstance(one, ast.Starred) for one in before) else len(before)
+
+    def _another_entry(self, file: FileFacts, taken: ast.Subscript, held: Wrapper) -> bool:
+        """Whether what is taken out of a dict or list is surely not the function: its key is another one."""
+        display, key = self._display(held), held.place.node
+        own: Value = Constant(self._index(held))
+        if isinstance(display, ast.Dict):
+            own = self.evaluator.value(held.place) if key in display.keys else Unknown("spread")
+        if not isinstance(own, Constant) or own.value is None:
+            return False
+        asked = options(self.evaluator.value(Place(file, taken.slice)))
+        known = [one.value for one in asked if isinstance(one, Constant)]
+        negative = not isinstance(display, ast.Dict) and any(
+            isinstance(one, int) and one < 0 for one in known
+        )
+        return len(known) == len(asked) and own.value not in known and not negative
 
     def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         """What a function returns is what its calls are: `jax.grad(make_loss(spec))`."""
@@ -354,10 +520,18 @@ class Flow:
             return
         assert isinstance(maker.node, ast.FunctionDef)
         made = (self.in_sight if ends.every else self.ends)(file, maker.node)
-        if made.lost or not made.found:
+        elsewhere = [end for end in made.found if end.decorated is None]
+        if Ends(elsewhere, made.cut).lost or not made.found:
             ends.add(End("escaped", place, wrappers, "returned"))
         for end in made.found:
-            if end.kind == "called" and not end.wrappers:
+            decorated = end.decorated.node if end.decorated is not None and not end.wrappers else None
+            if isinstance(decorated, ast.FunctionDef | ast.AsyncFunctionDef):
+                above = decorated.decorator_list
+                above = above[: above.index(end.place.node)]  # type: ignore[arg-type]
+                self._decorated(end.place.file, decorated, above, wrappers, ends, depth + 1)
+            elif end.decorated is not None:
+                ends.add(End("escaped", end.place, wrappers, "returned"))
+            elif end.kind == "called" and not end.wrappers:
                 self._expression(end.place, wrappers, ends, depth + 1)
             elif end.kind == "called":
                 ends.add(End("escaped", end.place, wrappers, "returned through a transform"))
@@ -375,7 +549,7 @@ class Flow:
             "__qualname__",
         ):
             return
-        # `jit(f).lower(x)`, `.trace`, `.compile`, `custom_vjp.defvjp(fwd, bwd)`: run as the wrapped function would be.
+        # `jit(f).lower(x)`, `.trace`, `.compile`: run as the wrapped function would be.
         call = file.parent(parent)
         if (
             isinstance(call, ast.Call)
@@ -390,7 +564,7 @@ class Flow:
                 ends.add(End("escaped", place, wrappers, "another method may be run"))
             else:
                 self._expression(Place(file, parent), wrappers, ends, depth + 1)
-        elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
+        elif parent.attr not in (*_RULES, "def_partition"):
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
 
     def _has_its_own(self, file: FileFacts, attribute: ast.Attribute) -> bool:
@@ -407,6 +581,12 @@ class Flow:
         if isinstance(target, ast.Name):
             self._name(file, target, target.id, wrappers, ends, depth + 1)
             return
+        if isinstance(target, ast.Tuple | ast.List) and wrappers and wrappers[-1].effect == "held":
+            index = self._index(wrappers[-1])  # `init, step = make()` of what returns `init, step`
+            starred = any(isinstance(one, ast.Starred) for one in target.elts)
+            if index is not None and index < len(target.elts) and not starred:
+                self._assigned(file, target.elts[index], wrappers[:-1], ends, depth)
+                return
         if isinstance(target, ast.Attribute):
             owner = self.evaluator.value(Place(file, target.value))
             if isinstance(owner, CallResult) and isinstance(owner.by, ClassValue):
@@ -419,6 +599,10 @@ class Flow:
     ) -> None:
         file = place.file
         where = Place(file, call)
+        ruled = self._ruled(Place(file, call.func))
+        if ruled is not None:
+            self._rule(Place(file, call.func), ruled, wrappers, ends)
+            return
         for option in options(self.evaluator.value(Place(file, call.func))):
             transform, name = transform_of(option)
             if (
@@ -429,11 +613,15 @@ class Flow:
                 transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
             if ends.every:
                 self._passed(place, option, where, wrappers, ends, depth)
+            if name is not None and name.name in _LOOKING:
+                continue
             if transform is None or name is None:
                 ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
             if not is_function_argument(call, place.node, transform):
-                if name.name == "functools.partial":
+                if name.name == "functools.partial" and (bound := self._bound_to(place, call)) is not None:
+                    self._expression(where, (*wrappers, bound), ends, depth + 1)
+                elif name.name == "functools.partial":
                     ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
                 elif not name.name.startswith("jax.tree"):
                     ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
@@ -449,21 +637,35 @@ class Flow:
                     ends.add(End("wrapped", where, (*wrappers, wrapper)))
                 self._expression(where, (*wrappers, wrapper), ends, depth + 1)
 
+    def _bound_to(self, place: Place, call: ast.Call) -> Wrapper | None:
+        """The transform to which a partial binds the function: `partial(jax.tree.map, f)`."""
+        inner = self.evaluator.value(Place(place.file, call.args[0])) if call.args else None
+        transform = api.TRANSFORMS.get(inner.name) if isinstance(inner, Api) else None
+        if transform is None or not isinstance(inner, Api):
+            return None
+        given = ast.Call(call.func, call.args[1:], call.keywords)
+        if not is_function_argument(given, place.node, transform):
+            return None
+        where = Place(place.file, call)
+        return Wrapper(transform.effect, spelled(where), where, "passed to", inner.name)
+
     def _passed(
         self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         """What a function of the project does with a function that it is given, or that an instance keeps."""
         wrapper = Wrapper("passed", spelled(call), call, "passed to")
         effects = tuple(other.effect for other in wrappers if other.effect != "passed")
+        inside = wrappers[-1:] if wrappers and wrappers[-1].effect == "held" else ()
+        through = (*wrappers[: len(wrappers) - len(inside)], wrapper, *inside)
         for one in becomes(self.evaluator, to, call, place.node):
             if one.binder is not None and ends.first((one.binder.node, effects)):
-                self._name(one.binder.file, one.binder.node, one.name, (*wrappers, wrapper), ends, depth + 1)
+                self._name(one.binder.file, one.binder.node, one.name, through, ends, depth + 1)
             elif one.owner is not None and ends.first((one.owner.node, one.name, effects)):
                 file = one.owner.place.file
-                self._attribute(file, one.name, one.owner, (*wrappers, wrapper), ends, depth + 1)
+                self._attribute(file, one.name, one.owner, through, ends, depth + 1)
         kept = kept_as(self.evaluator, to, call, place.node)
         if kept is not None and ends.first((call.node, kept)):
-            self._kept(place.file, kept, (*wrappers, wrapper), ends, depth + 1)
+            self._kept(place.file, kept, through, ends, depth + 1)
 
     def _kept(
         self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
@@ -475,6 +677,33 @@ class Flow:
             for node in other.mentions(name):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+
+def _layers(value: Value, function: ast.AST, decorator: Place) -> tuple[Wrapper, ...] | None:
+    """The transforms through which a decorator returns a function of its own; None where it returns another value."""
+    found: list[Wrapper] = []
+    while isinstance(value, Transformed):
+        transform = api.TRANSFORMS.get(value.api.name)
+        if transform is None:
+            return None
+        where = value.call.place if value.call is not None else decorator
+        found.insert(0, Wrapper(transform.effect, spelled(where), where, "wrapped by", value.api.name))
+        value = value.inner
+    return tuple(found) if isinstance(value, Function) and value.node is function else None
+
+
+def _in_annotation(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a mention says what something is: `placer: Placer | None`."""
+    inner, outer = node, file.parent(node)
+    while isinstance(outer, ast.Subscript | ast.BinOp | ast.Tuple):
+        inner, outer = outer, file.parent(outer)
+    match outer:
+        case ast.arg(annotation=said) | ast.AnnAssign(annotation=said):
+            return said is inner
+        case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
+            every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+            return outer.returns is inner or any(one is not None and one.annotation is inner for one in every)
+    return False
 
 
 def spelled(place: Place) -> str:

@@ -43,6 +43,14 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     return [], None
 
 
+def global_bindings(file: FileFacts, name: str) -> list[Binding]:
+    """Where functions of a file bind a name of the module that they declare `global`, the first in the text first."""
+    homes = [file.home(one) for one in file.mentions(name) if isinstance(getattr(one, "ctx", None), ast.Store)]
+    inside = [one for one in dict.fromkeys(homes) if name in one.outer_names]
+    found = [one for home in inside for one in file.bindings(home, name)]
+    return [one for one in found if lookup(file, one.node, name)[1] is file.module]
+
+
 def replaces_none(file: FileFacts, binding: Binding) -> bool:
     """Whether a binding is `if name is None: name = ...`, after which the name is no longer None."""
     statement = file.parent(binding.node)

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from shardlint.model.branches import Condition, conditions
-from shardlint.model.ends import End, Ends
+from shardlint.model.ends import RULE, End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
 from shardlint.model.flow import Flow, spelled
 from shardlint.model.needs import Circular
@@ -203,7 +203,8 @@ class Tracing:
             return self._given(given, caller)
         if around.traced in ("never", "unknown"):
             return around
-        step = Step(f"called by {scope_label(caller)}", end.place)
+        rules = "".join(f"a rule of `{one.name}`, " for one in end.wrappers if one.how == RULE)
+        step = Step(f"{rules}called by {scope_label(caller)}", end.place)
         return Region(around.traced, around.by, None, step, around)
 
     def _given(self, given: list[Place], calling: Scope) -> Region | None:

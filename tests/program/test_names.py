@@ -91,7 +91,18 @@ SPEC = "jax.sharding.PartitionSpec"
         (
             "import jax\ndef f():\n    global put\n    put = 1\nput = jax.device_put\ndef g(): return put",
             "put",
-            "?",
+            "jax.device_put | 1",
+        ),
+        (
+            "put = None\ndef f():\n    global put\n    if put is None:\n        put = 1\n    return put\ndef g(): return f()",
+            "f()",
+            "1",
+        ),
+        (
+            "put = None\ndef h():\n    put = 3\n    def f():\n        nonlocal put\n        put = 1\ndef f():\n"
+            "    global put\n    put, a = 2, 1\ndef g(): return put",
+            "put",
+            "None | 2",
         ),
         (
             "try:\n    from jax import shard_map\nexcept ImportError:\n"
@@ -413,3 +424,42 @@ def test_what_rests_on_a_parameter_of_an_inner_function_is_told_by_its_calls(ask
     assert isinstance(found, CallResult) and found.call is not None
     given = evaluator.value(found.call.positional[0], found.call.environment)
     assert name(given) == "tuple['a', 8]"
+
+
+MAY_BE_NONE = """\
+import jax
+from jax.sharding import Mesh
+mesh = Mesh(devices, ("data",)) if jax.device_count() > 1 else None
+rows = Mesh(devices, ("rows",)) if mesh is not None else None
+if n > 1:
+    one, two = 1, 2
+    first, second = "a", "b"
+else:
+    one = None
+    first = None
+"""
+MESH, NONE = "jax.sharding.Mesh()", "jax.sharding.Mesh() | None"
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "found"),
+    [
+        pytest.param("here = mesh", "mesh", NONE, id="no-test"),
+        pytest.param("if mesh is not None:\n    here = mesh", "mesh", MESH, id="test"),
+        pytest.param("if mesh:\n    here = mesh", "mesh", MESH, id="truth"),
+        pytest.param("def f():\n    if not mesh:\n        return\n    return mesh", "mesh", MESH, id="left-before"),
+        pytest.param("if isinstance(mesh, Mesh) and n:\n    here = mesh", "mesh", MESH, id="isinstance"),
+        pytest.param("here = None if mesh is None else mesh", "mesh", MESH, id="expression"),
+        pytest.param("if mesh is None:\n    here = mesh", "mesh", NONE, id="the-other-way-round"),
+        pytest.param("if mesh is not None or n:\n    here = mesh", "mesh", NONE, id="or"),
+        pytest.param(
+            "mesh = mesh\nif mesh is not None:\n    mesh = f() if n else None\n    here = mesh", "mesh", "? | None", id="rebound"
+        ),
+        pytest.param("if mesh is not None:\n    here = rows", "rows", MESH, id="made-under-the-same-test"),
+        pytest.param("if rows is not None:\n    here = mesh", "mesh", NONE, id="another-name"),
+        pytest.param("if one is not None:\n    here = first", "first", "'a'", id="none-next-to-none"),
+        pytest.param("if two is not None:\n    here = first", "first", "'a' | None", id="a-name-that-is-never-none"),
+    ],
+)  # fmt: skip
+def test_what_a_test_rules_out(ask: Ask, text: str, expression: str, found: str) -> None:
+    assert name(ask(MAY_BE_NONE + text + "\n").value(expression, nth=-1)) == found

@@ -80,6 +80,44 @@ def traced(ask: Ask, text: str, files: dict[str, str] | None = None) -> str:
             "never",
             id="other-branch",
         ),
+        pytest.param(
+            "@jax.custom_vjp\ndef f(x): pass\ndef g(x): here()\nf.defvjp(g, g)\nf(1)",
+            "never",
+            id="rule-on-host",
+        ),
+        pytest.param("def f(): here()\nfs = {'a': f}\nprint(fs)\nfs['a']()", "never", id="dict-on-host"),
+        pytest.param(
+            "def f(): here()\nfs = {'a': f, 'b': len}\n@jax.jit\ndef g(x): fs['b']()",
+            "unknown",
+            id="another-entry",
+        ),
+        pytest.param(
+            "def f(): here()\nfs = {'a': f}\n@jax.jit\ndef g(x): fs['a']()\nopen(fs)",
+            "sometimes",
+            id="dict-given",
+        ),
+        pytest.param(
+            "def timed(fn):\n    def inner(*a): return fn(*a)\n    return inner\n@timed\ndef f(x): here()\nf(1)",
+            "never",
+            id="decorator-of-the-project",
+        ),
+        pytest.param(
+            "def timed(fn):\n    def inner(*a): return fn(*a)\n    return inner\n@timed\ndef f(x): here()\n"
+            "@jax.jit\n@timed\ndef g(x): pass\nf(1)",
+            "never",
+            id="another-function-of-the-decorator",
+        ),
+        pytest.param(
+            "def maybe(on):\n    def wrap(fn):\n        def inner(*a): return fn(*a)\n"
+            "        return jax.jit(inner) if on else inner\n    return wrap\n@maybe(0)\ndef f(x): here()\nf(1)",
+            "unknown",
+            id="a-decorator-that-may-jit",
+        ),
+        pytest.param(
+            "def kept(fn):\n    register(fn)\n    return jax.jit(lambda x: fn(x))\n@kept\ndef f(x): here()",
+            "sometimes",
+            id="registered",
+        ),
     ],
 )
 def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str) -> None:
@@ -156,6 +194,62 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
         pytest.param("def f(): here()\nj = jax.jit(f) if a else jax.pmap(f)\nj()", id="either-way"),
         pytest.param("(g := jax.jit(lambda: here()))()", id="walrus"),
         pytest.param("@jax.jit\ndef f():\n    class C:\n        x = here()", id="class-in-a-traced-function"),
+        pytest.param(
+            "@jax.custom_vjp\ndef f(x): pass\ndef g(x): here()\ndef h(r, x): pass\nf.defvjp(g, h)\njax.jit(jax.grad(f))(1)",
+            id="forward-rule",
+        ),
+        pytest.param(
+            "f = jax.custom_vjp(lambda x: x)\ndef g(x): pass\ndef h(n, r, x): here()\nf.defvjp(g, bwd=partial(h, 1))\n"
+            "@jax.jit\ndef step(x): f(x)",
+            id="backward-rule",
+        ),
+        pytest.param(
+            "@jax.custom_jvp\ndef f(x): pass\n@f.defjvp\ndef g(p, t): here()\n@jax.jit\ndef step(x): f(x)",
+            id="forward-mode-rule",
+        ),
+        pytest.param(
+            "@eqx.filter_custom_vjp\ndef f(x): pass\n@f.def_bwd\ndef g(r, x): here()\n@eqx.filter_jit\ndef step(x): f(x)",
+            id="equinox-rule",
+        ),
+        pytest.param("def f(): here()\nfs = {'a': f}\n@jax.jit\ndef g(x, k): fs[k]()", id="dict"),
+        pytest.param("fs = {'a': lambda: here()}\n@jax.jit\ndef g(x, k): fs.get(k)()", id="dict-get"),
+        pytest.param(
+            "def f(): here()\n@jax.jit\ndef g(x):\n    for h in (f, f): h()", id="loop-over-a-tuple"
+        ),
+        pytest.param(
+            "def f(): here()\nfs = {'a': f}\n@jax.jit\ndef g(x):\n    for k, h in fs.items(): h()",
+            id="loop-over-items",
+        ),
+        pytest.param(
+            "def f(): here()\nfs = [len, f]\n@jax.jit\ndef g(x):\n    for h, y in zip(fs, x): h()",
+            id="loop-over-a-zip",
+        ),
+        pytest.param(
+            "def f(): here()\nfs = [len, f]\n@jax.jit\ndef g(x): jax.lax.switch(x, fs)",
+            id="switch-over-a-name",
+        ),
+        pytest.param(
+            "def make():\n    def init(): pass\n    def step(): here()\n    return init, step\n"
+            "init, step = make()\njax.jit(step)()\ninit()",
+            id="two-returned",
+        ),
+        pytest.param(
+            "m = partial(jax.tree.map, lambda x: here())\n@jax.jit\ndef g(x): m(x)", id="partial-of-a-map"
+        ),
+        pytest.param(
+            "class C:\n    def __init__(self): self.fs = {'a': lambda: here()}\n"
+            "    @jax.jit\n    def run(self, k): self.fs[k]()",
+            id="dict-of-an-object",
+        ),
+        pytest.param(
+            "def configured(n):\n    def wrap(fn):\n        @functools.wraps(fn)\n        def inner(*a): return fn(*a)\n"
+            "        return jax.jit(inner)\n    return wrap\nimport functools\n@configured(1)\ndef f(x): here()",
+            id="decorator-with-settings-of-the-project",
+        ),
+        pytest.param(
+            "def timed(fn):\n    def inner(*a): return fn(*a)\n    return inner\n@jax.jit\n@timed\ndef f(x): here()",
+            id="jit-over-a-decorator-of-the-project",
+        ),
     ],
 )
 def test_what_is_traced(ask: Ask, text: str) -> None:
@@ -245,6 +339,18 @@ def test_what_is_traced_sometimes(ask: Ask, text: str) -> None:
             "def f(): here()\njax.jit(f)()",
             "always",
             id="star-hidden",
+        ),
+        pytest.param(
+            {"b.py": "from a import *", "c.py": "import jax\nfrom b import f\njax.jit(f)()"},
+            "def f(): here()",
+            "always",
+            id="through-a-file-that-has-a-star",
+        ),
+        pytest.param(
+            {"b.py": "from a import *\nf = 1", "c.py": "import jax\nfrom b import f\njax.jit(f)()"},
+            "def f(): here()",
+            "unknown",
+            id="star-hidden-for-importers",
         ),
         pytest.param(
             {"p/__init__.py": "from .m import *", "p/m.py": "import jax\ndef f(): here()\njax.jit(f)()"},

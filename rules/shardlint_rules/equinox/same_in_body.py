@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.model.reach import lookup
+from shardlint.model.reach import global_bindings, lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope, last_name
@@ -90,8 +90,9 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
 def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
     """Whether the name may have another value by the time the function is traced."""
     file = site.file
-    if scope.kind == "module" and name.id in file.rebound_globals:
-        return f"a function rebinds `{name.id}` by `global`"
+    if scope.kind == "module" and (rebinding := global_bindings(file, name.id)):
+        line = rebinding[0].line
+        return f"line {line} rebinds the global `{name.id}`, maybe before the function is traced"
     if scope.kind == "comprehension":
         line = getattr(scope.node, "lineno", name.lineno)
         return f"the comprehension at line {line} changes `{name.id}`: the function would read its last value"

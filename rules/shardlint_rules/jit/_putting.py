@@ -7,10 +7,12 @@ import ast
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
+from shardlint.model.path_tests import is_not_none
 from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
+    Assumed,
     CallArguments,
     CallResult,
     ClassValue,
@@ -56,9 +58,14 @@ def placement(site: Site) -> Placement | None:
         if site.form == "call":
             what = site.text(site.call.args[0]) if site.call.args else "the value"
             return Placement(site.call.func, target, what)
-        return Placement(site.call.args[0], target, "the value") if _mapped(site) else None
-    if site.form != "call" or len(site.call.args) < 2:
+        mapping = _mapping(site)
+        what = site.text(mapping.args[1]) if mapping is not None and len(mapping.args) > 1 else "the value"
+        return Placement(site.call.args[0], target, what) if mapping is not None else None
+    if site.form != "call" or not site.call.args:
         return None
+    bound = _bound_map(site)
+    if bound is not None or len(site.call.args) < 2:
+        return Placement(site.call.func, bound, site.text(site.call.args[0])) if bound is not None else None
     function = site.call.args[0]
     what = site.text(site.call.args[1])
     if (
@@ -89,14 +96,29 @@ def _opened_target(site: Site) -> ast.expr | None:
     return None
 
 
+def _bound_map(site: Site) -> ast.expr | None:
+    """Where `place = partial(tree.map, partial(jax.device_put, device=sharding))` puts the tree that it is given."""
+    match site.value(site.call.func):
+        case Transformed(api=Api(name="functools.partial"), inner=Api(name=name), call=CallArguments() as bound):
+            if name in MAPS and len(bound.positional) == 2 and len(site.call.args) == 1 and not bound.keywords:
+                return _put_by(site, site.program.evaluator.value(bound.positional[1], bound.environment))
+    return None
+
+
 def _bound_target(site: Site, function: ast.expr) -> ast.expr | None:
     """Where `put = partial(jax.device_put, device=sharding)` puts what it is given."""
-    match site.value(function):
+    return _put_by(site, site.value(function))
+
+
+def _put_by(site: Site, function: Value) -> ast.expr | None:
+    """The target of a partial of device_put, as this file writes it."""
+    match function:
         case Transformed(
             api=Api(name="functools.partial"), inner=Api(name=inner), call=CallArguments() as bound
         ):
             place = bound.keywords.get("device") if inner == PUT and len(bound.positional) == 1 else None
-            return place.node if place is not None and isinstance(place.node, ast.expr) else None
+            here = place is not None and place.file is site.file
+            return place.node if place is not None and here and isinstance(place.node, ast.expr) else None
     return None
 
 
@@ -124,23 +146,52 @@ def says_the_same(site: Site, target: ast.expr) -> bool:
     return True
 
 
-def _mapped(site: Site) -> bool:
-    """Whether a `functools.partial` is what a `tree.map` or a `map` calls."""
+def _mapping(site: Site) -> ast.Call | None:
+    """The `tree.map` or `map` that calls a `functools.partial`."""
     call = site.file.parent(site.call)
     if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
-        return False
-    return all(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
+        return None
+    maps = all(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
+    return call if maps else None
 
 
 def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
     given = mapped_tree(site, target)
+    named = assigned_once(site.file, target) if isinstance(target, ast.Name) else None
+    if isinstance(named, ast.Attribute) and isinstance(site.value(target), Unknown | Assumed):
+        return _without_none(site, target, shardings(site, named))
     if given is None and isinstance(target, ast.Tuple | ast.List):
         return [one for part in target.elts for one in shardings(site, part)]
     value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
-    held = _of_the_field(site, target) or _under_keys(site, target) if isinstance(value, Unknown) else []
+    # What is assumed is the default of a field, in place of which objects may be given another.
+    held = [] if not isinstance(value, Unknown | Assumed) else _of_the_field(site, target) or _under_keys(site, target)
     found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
-    return [part for one in found for part in _held(site, one)]
+    return _without_none(site, target, [part for one in found for part in _held(site, one)])
+
+
+def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
+    """What a target may be, less None where a test on the way says that it is not."""
+    return [one for one in values if one != Constant(None) or not is_not_none(site.file, target)]
+
+
+def none_from(site: Site, target: ast.expr) -> Place:
+    """Where a target that may be None gets it: the assignment or field that gives it, else where it is read."""
+    if isinstance(target, ast.Name):
+        for binding in lookup(site.file, target, target.id)[0]:
+            given = site.program.evaluator.binding(site.file, binding)
+            if Constant(None) in options(given):
+                return Place(site.file, binding.node)
+        if isinstance(named := assigned_once(site.file, target), ast.Attribute):
+            return none_from(site, named)
+    if isinstance(target, ast.Attribute):
+        around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for one in walk(around) if around is not None else ():
+            match one:
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    if name == target.attr:
+                        return Place(site.file, one)
+    return Place(site.file, target)
 
 
 def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:

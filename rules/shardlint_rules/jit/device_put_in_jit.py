@@ -22,6 +22,7 @@ from shardlint_rules.jit._putting import (
     annotated_as,
     bound_earlier,
     may_hold_numbers,
+    none_from,
     placement,
     says_the_same,
     shard_map_around,
@@ -43,7 +44,8 @@ class DevicePutInJit(Rule):
 
     ## Reports
     - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like,
-      also through other functions and files, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
+      also through other functions and files, functions in a dict or list, the rules of a custom derivative
+      (`f.defvjp`), decorators of the project, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
       *where)` with a literal tuple.
     - `in-sight` (likely): the same in a function that unseen callers may call outside jit.
     - `spec` (likely): `device_put(x, P("data"))`.
@@ -56,13 +58,13 @@ class DevicePutInJit(Rule):
     ## Fix
     Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and
     communication change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard`
-    ignores them. No fix in a `shard_map`, in a function that is also called outside traced code, or, with
-    unseen callers, for a value that a caller passes.
+    ignores them. No fix in a `shard_map`, for a sharding that may be None unless it is tested, in a function
+    that is also called outside traced code, or, with unseen callers, for a value that a caller passes.
 
     ## Limits
     Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect:
-    neither is reported. In a `shard_map` body `device_put` raises ValueError from jax 0.8 on for a value that
-    varies across devices; with `check_vma=False`, and on jax 0.6, it has no effect there.
+    neither is reported. In a `shard_map` body the harm is crash: `device_put` raises ValueError from jax 0.8 on
+    for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
     """
 
     code = "SL201"
@@ -92,10 +94,10 @@ class DevicePutInJit(Rule):
         also = also_eager(site) if form != "in-sight" else "" if _computed(site) else _in_sight(site)
         message = f"`device_put` {self._effect(also, form)}: `{_short(put.what)}` keeps its sharding."
         help = "use jax.lax.with_sharding_constraint, or place it before the call of the traced function"
-        body = shard_map_around(site, region)
+        body, harm = shard_map_around(site, region), Harm.SILENT
         if body is not None:
             fix, kept = None, ""
-            message = self._in_shard_map(site, body)
+            message, harm = self._in_shard_map(site, body)
             help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
         else:
             fix, kept = (None, also) if also else self._fix(site, put)
@@ -105,6 +107,7 @@ class DevicePutInJit(Rule):
             via=region,
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
+            harm=harm,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=self._why(site, put.target, form),
@@ -114,11 +117,12 @@ class DevicePutInJit(Rule):
         effect = "has no effect in traced code" if not also else "has no effect when this is traced"
         return f"{effect}, or raises without `jax.set_mesh`" if form == "spec" else effect
 
-    def _in_shard_map(self, site: Site, body: Place) -> str:
-        """The effect in the body of a shard_map."""
+    def _in_shard_map(self, site: Site, body: Place) -> tuple[str, Harm]:
+        """The effect in the body of a shard_map, and its harm."""
         if _UNCHECKED.search(body.text()) or not site.allows("jax", ">=0.8"):
-            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard."
-        return "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
+            return "`device_put` has no effect in a `shard_map` body: each device keeps its shard.", Harm.SILENT
+        message = "`device_put` raises ValueError in a `shard_map` body for a value that varies across devices."
+        return message, Harm.CRASH
 
     def _why(self, site: Site, target: ast.expr, form: str) -> str:
         """The evidence that the call is traced, and that its target is a sharding."""
@@ -169,8 +173,11 @@ class DevicePutInJit(Rule):
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
         if any(word in site.text(target) for word in _memories.WORDS):
             return None
-        sure = bool(values)
-        for option in values:
+        given = [one for one in values if one != Constant(None)]  # device_put(x, None) has no effect either
+        if values and not given:
+            return None
+        sure = bool(given)
+        for option in given:
             if isinstance(option, CallResult) and option.api in _SHARDINGS:
                 if option.call is not None and option.call.may_have("memory_kind", ()):
                     return None
@@ -186,6 +193,8 @@ class DevicePutInJit(Rule):
         """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
         answer: bool | None = False
         for option in values:
+            if option == Constant(None):
+                continue
             parts = site.sharding_parts(option)
             mesh = site.mesh_of(parts[0]) if parts is not None else None
             if mesh is None:
@@ -197,13 +206,17 @@ class DevicePutInJit(Rule):
 
     def _fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
+        if Constant(None) in shardings(site, put.target):
+            text, where = " ".join(site.text(put.target).split()), site.where(none_from(site, put.target))
+            return None, f"`{text}` may be None ({where}), and a constraint by None raises; test it first"
         star = [one.value for one in site.call.args if isinstance(one, ast.Starred)]
         star += [one.value for one in site.call.keywords if not one.arg]
         if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
             where = f"line {star[0].lineno}"
             return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put; write them out"
         equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
-        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else site.call.args[1]
+        mapped = site.call.args[int(put.function is not site.call.func)] if site.api in MAPS else None
+        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else mapped
         if array is not None and may_hold_numbers(site, array):
             equinox = False
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
@@ -221,7 +234,7 @@ class DevicePutInJit(Rule):
                 )
             written = f"{spelling}({site.text(array)}, {text})"
             edits = [site.replace(site.call, written)]
-            if site.api in MAPS:
+            if site.api in MAPS and put.function is not site.call.func:
                 leaf = next(one for one in ("x", "leaf", "leaf_") if not re.search(rf"\b{one}\b", text))
                 written = f"lambda {leaf}: {spelling}({leaf}, {text})"
                 edits = [site.replace(put.function, written)]

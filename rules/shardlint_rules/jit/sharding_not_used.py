@@ -211,6 +211,8 @@ def _signature_is_fixed(site: Site, scope: Scope) -> bool:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
         return True
+    if any(isinstance(site.file.parent(one), ast.Dict | ast.List | ast.Tuple) for one in site.file.mentions(node.name)):
+        return True  # what is called by its key takes what the others take
     return any(
         end.kind == "escaped" and node not in end.place.file.ancestors(end.place.node)
         for end in site.program.flow.ends(site.file, node).found

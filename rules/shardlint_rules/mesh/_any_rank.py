@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.branches import tests_to
 from shardlint.model.ends import End
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.path_tests import tests_to
 from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.signatures import Definition, of_definition

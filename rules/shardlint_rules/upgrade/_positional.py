@@ -22,6 +22,8 @@ NEW = {
     "jax.sharding.PartitionSpec": "P",
 }
 """What takes its place, with the names people give it."""
+_AXES = {1: ("devices",), 2: ("x", "y"), 3: ("x", "y", "z")}
+"""What the axes of a grid are called, by its rank."""
 _MAKE_ARRAYS = ("jax.experimental.mesh_utils.create_device_mesh", "numpy.array", "numpy.asarray")
 # Methods and properties that only a PositionalSharding has.
 _ITS_OWN = frozenset({"reshape", "replicate", "transpose", "T", "shape", "ndim", "_ids", "_devices"})
@@ -249,8 +251,9 @@ class Rewriter:
     def _axes(self, grid: _Grid) -> tuple[str, ...]:
         """The names of a grid's axes: other ones for every other grid, as axes of one name are taken for one size."""
         if grid.devices not in self.axes:
-            first = sum(map(len, self.axes.values()))
-            self.axes[grid.devices] = tuple(f"d{first + index}" for index in range(grid.rank))
+            names = _AXES.get(grid.rank) or tuple(f"axis{index}" for index in range(grid.rank))
+            number = sum(len(one) == grid.rank for one in self.axes.values()) + 1
+            self.axes[grid.devices] = tuple(f"{name}{number}" for name in names) if number > 1 else names
         return self.axes[grid.devices]
 
     def _axes_shown(self, grid: _Grid) -> str:

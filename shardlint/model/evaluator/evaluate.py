@@ -23,8 +23,9 @@ from shardlint.model.evaluator.taken import surely_true, taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.evaluator.written import Written, number
 from shardlint.model.needs import GIVEN, Answer, Key, Memo
+from shardlint.model.path_tests import is_not_none, none_is_ruled_out
 from shardlint.model.project import Project
-from shardlint.model.reach import lookup, replaces_none
+from shardlint.model.reach import global_bindings, lookup, replaces_none
 from shardlint.model.values import (
     Api,
     Assumed,
@@ -234,9 +235,9 @@ class Evaluator:
             case ast.Constant(value=value):
                 return Constant(value)
             case ast.Name():
-                return self.name(file, node, node.id, env)
+                return without_none(file, node, self.name(file, node, node.id, env))
             case ast.Attribute():
-                return self._attribute(file, node, env)
+                return without_none(file, node, self._attribute(file, node, env))
             case ast.Tuple() | ast.List() | ast.Set():
                 return self.written.sequence(file, node, env)
             case ast.Dict():
@@ -290,7 +291,7 @@ class Evaluator:
                 Api(f"builtins.{name}", name) if name in _BUILTINS else Unknown(f"{name} is not defined here")
             )
         if scope.kind == "module" and file.home(use) is not scope and name in file.rebound_globals:
-            return Unknown(f"{name} is rebound through `global`")
+            bindings = [*file.bindings(scope, name), *global_bindings(file, name)]
         if any(binding.kind == "more" for binding in bindings):
             return Unknown(f"{name} is bound in more places than are followed")
         values = []
@@ -303,7 +304,8 @@ class Evaluator:
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
-                values.append(grown(self, Place(file, use), binding, self.binding(file, binding, inner), inner))
+                value = grown(self, Place(file, use), binding, self.binding(file, binding, inner), inner)
+                values += _options_here(file, use, binding, value)
         if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
             values = [option for value in values for option in options(value) if option != Constant(None)]
         return choice(values)
@@ -476,6 +478,22 @@ class Evaluator:
             case Parameter() if name == "axis_names":
                 return AxisOf("the axes of a mesh that is not known", base)
         return Unknown(f"attribute {name} of something unknown")
+
+
+def without_none(file: FileFacts, node: ast.expr, value: Value) -> Value:
+    """A value that may be None, without it where a test on the way says that it is not."""
+    found = options(value)
+    if len(found) < 2 or Constant(None) not in found or not is_not_none(file, node):
+        return value
+    return choice([one for one in found if one != Constant(None)])
+
+
+def _options_here(file: FileFacts, use: ast.AST, binding: Binding, value: Value) -> list[Value]:
+    """What a binding gives a name, without the None that tests on the way to its use rule out."""
+    found = list(options(value))
+    if Constant(None) not in found or not isinstance(use, ast.Name) or not none_is_ruled_out(file, use, binding):
+        return found
+    return [one for one in found if one != Constant(None)]
 
 
 def _opaque(inner: Value, decorator: Value) -> Value:

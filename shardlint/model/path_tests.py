@@ -1,0 +1,207 @@
+"""The tests on the way to a node, and what they say of names: that one is not None."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import islice
+
+from shardlint.model.reach import lookup
+from shardlint.syntax import Binding, FileFacts, called_name
+from shardlint.syntax.nodes import walk
+
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# Of how many tests around a place, the nearest first, each is asked about: in a chain of `elif` they are as many as it
+# is long.
+MOST_TESTS = 64
+# Functions that give the same when they are called again.
+_SAME_AGAIN = ("len", "isinstance", "hasattr", "device_count", "local_device_count", "process_count", "devices")
+
+
+def tests_to(
+    file: FileFacts, node: ast.AST, end: ast.AST | None = None
+) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that are true, or false, where a node runs: around it, and before it where they leave."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        yield from _tests_around(outer, inner)
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(outer, field, None)
+            if isinstance(block, list) and inner in block:
+                for statement in block[: block.index(inner)]:
+                    yield from _tests_left(statement)
+        if outer is end:
+            return
+        inner = outer
+
+
+def _tests_around(outer: ast.AST, inner: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests of a node that decide that one right in it runs."""
+    match outer:
+        case ast.If(test=test, body=body, orelse=orelse) | ast.IfExp(test=test, body=body, orelse=orelse):
+            for block, wanted in ((body, True), (orelse, False)):
+                if inner is block or (isinstance(block, list) and inner in block):
+                    yield test, wanted
+        case ast.While(test=test, body=body) if inner in body:
+            yield test, True
+        case ast.BoolOp(op=op, values=values):
+            for value in values[: values.index(inner)]:  # type: ignore[arg-type]
+                yield value, isinstance(op, ast.And)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            if not isinstance(inner, ast.comprehension):
+                for generator in outer.generators:
+                    yield from ((test, True) for test in generator.ifs)
+        case ast.comprehension(ifs=ifs) if inner in ifs:
+            yield from ((test, True) for test in ifs[: ifs.index(inner)])
+        case ast.Match(subject=subject, cases=cases) if inner in cases:
+            for case in cases[: cases.index(inner) + 1]:
+                matched = _as_test(subject, case.pattern)
+                if matched is not None:
+                    guards = [case.guard] if case.guard is not None else []
+                    yield ast.BoolOp(ast.And(), [matched, *guards]), case is inner
+
+
+def _tests_left(statement: ast.stmt) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that are true, or false, behind a statement."""
+    match statement:
+        case ast.If(test=test, body=body) if isinstance(body[-1], _LEAVING):
+            yield test, False
+        case ast.If(test=test, orelse=[*_, last]) if isinstance(last, _LEAVING):
+            yield test, True
+        case ast.Assert(test=test):
+            yield test, True
+
+
+def _as_test(subject: ast.expr, pattern: ast.pattern) -> ast.expr | None:
+    """The expression that is true where a pattern matches; None of patterns that ask for classes or keys."""
+    match pattern:
+        case ast.MatchValue(value=value):
+            return ast.Compare(subject, [ast.Eq()], [value])
+        case ast.MatchSingleton(value=constant):
+            return ast.Compare(subject, [ast.Is()], [ast.Constant(constant)])
+        case ast.MatchAs(pattern=None):
+            return ast.Constant(True)
+        case ast.MatchAs(pattern=ast.pattern() as inner):
+            return _as_test(subject, inner)
+        case ast.MatchOr(patterns=patterns):
+            parts = [_as_test(subject, part) for part in patterns]
+        case ast.MatchSequence(patterns=patterns):
+            star = next((at for at, part in enumerate(patterns) if isinstance(part, ast.MatchStar)), None)
+            length = ast.Call(ast.Name("len", ast.Load()), [subject], [])
+            least = ast.Constant(len(patterns) - (star is not None))
+            parts = [ast.Compare(length, [ast.Eq() if star is None else ast.GtE()], [least])]
+            for at, part in enumerate(patterns):
+                index = ast.Constant(at if star is None or at < star else at - len(patterns))
+                parts += [] if at == star else [_as_test(ast.Subscript(subject, index, ast.Load()), part)]
+        case _:
+            return None
+    known = [part for part in parts if part is not None]
+    joined = ast.Or() if isinstance(pattern, ast.MatchOr) else ast.And()
+    return ast.BoolOp(joined, known) if len(known) == len(parts) else None
+
+
+def is_not_none(file: FileFacts, node: ast.expr) -> bool:
+    """Whether a test on the way to a name or attribute says that it is not None: `if self.sharding is not None:`."""
+    return file.remembered("not none", node, lambda: _is_not_none(file, node))
+
+
+def _is_not_none(file: FileFacts, node: ast.expr) -> bool:
+    wanted = _read(node), "none", False
+    return any(fact == wanted and _same_value(file, test, node) for fact, test in _facts_at(file, node))
+
+
+def none_is_ruled_out(file: FileFacts, node: ast.Name, binding: Binding) -> bool:
+    """Whether a binding that may give a name None does not where it is read.
+
+    So it is of `rows = sharding if mesh is not None else None` where `mesh` is not None, and of `rows = None` next to
+    `mesh = None`.
+    """
+    given = binding.value
+    facts = dict(_facts_at(file, node))
+    if isinstance(given, ast.IfExp):
+        for part, wanted in ((given.body, True), (given.orelse, False)):
+            if isinstance(part, ast.Constant) and part.value is None:
+                return any(_contradicted(file, fact, test, facts) for fact, test in _facts(given.test, wanted))
+        return False
+    statement = file.parent(binding.node)
+    parent = file.parent(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(parent, ast.If):
+        return False
+    block = parent.body if statement in parent.body else parent.orelse
+    for (_, asks, wanted), test in facts.items():
+        if asks != "none" or wanted or not isinstance(test, ast.Name):
+            continue
+        bound = lookup(file, test, test.id)[0]
+        here = [one for one in bound if file.parent(one.node) in block]
+        nones = [isinstance(one.value, ast.Constant) and one.value.value is None for one in here]
+        if nones == [True] and all(_in(file, one.node, parent) for one in bound):
+            return True
+    return False
+
+
+def _in(file: FileFacts, node: ast.AST, outer: ast.AST) -> bool:
+    return any(one is outer for one in file.ancestors(node))
+
+
+_Fact = tuple[str, str, bool]
+"""An expression, whether it is asked for "none" or "truth", and the answer."""
+
+
+def _facts_at(file: FileFacts, node: ast.AST) -> Iterator[tuple[_Fact, ast.expr]]:
+    for test, wanted in islice(tests_to(file, node), MOST_TESTS):
+        yield from _facts(test, wanted)
+
+
+def _facts(test: ast.expr, wanted: bool) -> Iterator[tuple[_Fact, ast.expr]]:
+    """What is known where a test is true, or false, each with the expression that it is known of."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _facts(operand, not wanted)
+        case ast.BoolOp(op=op, values=parts):
+            if isinstance(op, ast.And) is wanted:  # all are true, or all are false
+                for part in parts:
+                    yield from _facts(part, wanted)
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=None)]):
+            left = left.target if isinstance(left, ast.NamedExpr) else left
+            if isinstance(op, ast.Is | ast.Eq | ast.IsNot | ast.NotEq):
+                yield (_read(left), "none", isinstance(op, ast.Is | ast.Eq) is wanted), left
+        case ast.Call(func=ast.Name(id="isinstance"), args=[asked, _], keywords=[]) if wanted:
+            yield (_read(asked), "none", False), asked
+        case ast.NamedExpr(target=target):
+            yield from _facts(target, wanted)
+        case _:
+            yield (_read(test), "truth", wanted), test
+            if wanted:
+                yield (_read(test), "none", False), test
+
+
+def _read(node: ast.expr) -> str:
+    """A text that is the same for all reads of an expression."""
+    return ast.dump(ast.Name(node.id, ast.Load()) if isinstance(node, ast.Name) else node)
+
+
+def _contradicted(file: FileFacts, fact: _Fact, test: ast.expr, facts: dict[_Fact, ast.expr]) -> bool:
+    """Whether tests say the contrary of what would be known."""
+    said = facts.get((fact[0], fact[1], not fact[2]))
+    return said is not None and _same_value(file, said, test)
+
+
+def _same_value(file: FileFacts, test: ast.expr, read: ast.expr) -> bool:
+    """Whether two readings of an expression of names and attributes give the same, as far as this file tells."""
+    for one, two in zip(walk(test), walk(read), strict=False):
+        if isinstance(one, ast.Call) and called_name(one) not in _SAME_AGAIN:
+            return False
+        if isinstance(one, ast.Name) and isinstance(two, ast.Name):
+            there, here = (lookup(file, part, part.id) for part in (one, two))
+            if isinstance(one.ctx, ast.Store):
+                continue  # `if (rows := find()) is not None:`
+            if there[1] is not here[1] or {part.node for part in there[0]} != {part.node for part in here[0]}:
+                return False
+        elif isinstance(two, ast.Attribute) and file.home(test) is not file.home(read):
+            return False  # it may have been set before the function around it is called
+        elif isinstance(two, ast.Attribute):
+            scope = file.home(read)
+            stores = (part for part in file.mentions_in(scope, two.attr) if isinstance(part, ast.Attribute))
+            if any(isinstance(part.ctx, ast.Store) for part in stores):
+                return False
+    return True
