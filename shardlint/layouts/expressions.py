@@ -409,7 +409,10 @@ def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place:
         except TypeError:
             return Unknown("text")
     if isinstance(left, Layout) or isinstance(right, Layout):
-        return library(run, f"jax.numpy.{name}", (left, right), place)
+        on_host = all(
+            isinstance(one, int | float) or (isinstance(one, Layout) and one.host) for one in (left, right)
+        )
+        return library(run, f"{'numpy' if on_host else 'jax.numpy'}.{name}", (left, right), place)
     if isinstance(op, ast.Add):
         if isinstance(left, tuple) and isinstance(right, tuple):
             return left + right

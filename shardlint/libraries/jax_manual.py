@@ -16,9 +16,9 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.jax_sharding import check_fits, place_of
+from shardlint.libraries.jax_sharding import check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, refilled, traced, tracer, without
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -45,7 +45,7 @@ def _shard_map(call: Call, given: Value) -> Value:
             return _unknown_map(again, given)
         checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
         if not interpreter.traced:
-            check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)])
+            check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
         before = interpreter.axes, interpreter.checks_varying
@@ -93,7 +93,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
                 )
             )
             continue
-        check_fits(call, array, spec, mesh, where, path)
+        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit:
+            _check_same(call, array, spec, where, path)
         axes = [one or () for one in spec.axes()]
         shape = None
         if array.shape is not None:
@@ -102,12 +103,23 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
                 for place, size in enumerate(array.shape)
             )
         varying = frozenset(axis for one in axes for axis in one)
-        found.append(replace(array, shape=shape, mesh=None, spec=None, varying=varying, made=array.made))
+        # The memory of an argument is no part of its type in the body.
+        found.append(replace(array, shape=shape, mesh=None, spec=None, varying=varying, memory=None))
     results = iter(found)
     return tuple(
         map_tree(lambda leaf: next(results, Layout()), one) if not isinstance(one, Unknown) else Unknown()
         for one in call.args
     )
+
+
+def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
+    """Record `in_specs` that differ from the type of an array over Explicit axes: shard_map does not reshard."""
+    wanted, own = padded(array, spec), explicit_spec(array)
+    if array.shape is not None and own is not None and None not in own and wanted != own:
+        have, asked = (str(array.shaped(array.shape, one)) for one in (own, wanted))
+        call.interpreter.violate(
+            "argument.sharding", where, array=path, have=have, wanted=asked, line=str(array.made)
+        )
 
 
 def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:

@@ -25,8 +25,10 @@ from shardlint.libraries.meeting import (
     as_array,
     broadcast,
     broadcast_shapes,
-    context_type,
+    check_memory,
     explicit_spec,
+    fresh,
+    host_array,
     meet,
     spec_entry,
 )
@@ -46,6 +48,23 @@ is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient conv
 optimization_barrier"""
 _REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin logsumexp count_nonzero
 median"""
+
+# They keep the type of integers.
+_ANY_TYPE = (
+    "abs",
+    "absolute",
+    "negative",
+    "positive",
+    "square",
+    "sign",
+    "invert",
+    "copy",
+    "conj",
+    "relu",
+    "relu6",
+)
+# They compare with counted numbers, which are in device memory.
+_COUNTING = ("argmax", "argmin", "count_nonzero")
 
 
 def dtype_of(value: Value) -> str | None:
@@ -92,6 +111,12 @@ def unary(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     if isinstance(call.get(0, "x"), Unknown | Symbol):
         return Layout()
+    if (
+        array.dtype is not None
+        and "float" not in array.dtype
+        and call.name.rpartition(".")[2] not in _ANY_TYPE
+    ):
+        array = replace(array, dtype=None)
     return _of_module(
         call,
         replace(meet(call, [array]), shape=array.shape, spec=array.spec if _on_explicit(array) else None),
@@ -107,10 +132,7 @@ def _of_module(call: Call, found: Layout) -> Layout:
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
     if found.host:
-        mesh, spec = context_type(call, len(found.shape or ()))
-        found = replace(
-            found, host=False, memory="device", mesh=mesh, spec=spec if found.shape is not None else None
-        )
+        found = replace(fresh(call, found.shape, found.dtype), varying=found.varying)
     return found
 
 
@@ -135,6 +157,14 @@ def reduce(call: Call) -> Value:
         return Layout()
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
+    last = call.name.rpartition(".")[2]
+    if last in _COUNTING:
+        base = replace(base, dtype="int32")
+        check_memory(call, [array, fresh(call, (), None)])
+    elif last in ("any", "all"):
+        base = replace(base, dtype="bool")
+    if base.memory != "device":
+        base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
@@ -577,6 +607,8 @@ def index(call: Call) -> Value:
     """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
     array, key = as_array(call.args[0]), call.args[1]
     base = meet(call, [array])
+    if not call.interpreter.traced and array.memory is not None and not array.host:
+        check_memory(call, [array, fresh(call, (), None)])  # the index is an array in device memory
     keys = key if isinstance(key, tuple) else (key,)
     if (
         array.shape is None
@@ -626,7 +658,13 @@ def index(call: Call) -> Value:
         whole = isinstance(one, slice) and one == slice(None)
         if not whole and axes:
             cut = _length(size, one) if isinstance(one, slice) else 1
-            if cut != size:
+            parts = array.mesh.size(axes) if array.mesh is not None else None
+            if cut != size and not call.interpreter.traced:
+                _gather(call, array, axes)
+                spec = None
+            elif not isinstance(cut, int) or not isinstance(parts, int):
+                spec = None
+            elif cut % parts:  # within jit a slice keeps its axes where they divide it
                 _gather(call, array, axes)
                 spec = None
         if isinstance(one, slice):
@@ -663,18 +701,8 @@ def constructed(call: Call) -> Value:
 
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     if call.name.startswith("numpy."):
-        return Layout(shape, dtype, host=True, committed=False, varying=frozenset())
-    mesh, spec = context_type(call, len(shape or ()))
-    found = Layout(
-        shape,
-        dtype,
-        mesh,
-        spec if shape is not None else None,
-        committed=False,
-        memory="device",
-        host=False,
-        varying=frozenset(),
-    )
+        return host_array(shape, dtype)
+    found = fresh(call, shape, dtype)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
     if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
@@ -696,11 +724,12 @@ def like(call: Call) -> Value:
         else array.dtype
     )
     if call.name.startswith("numpy."):
-        return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+        return host_array(array.shape, dtype)
     keeps = _on_explicit(array)
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
-        committed=array.committed if keeps else None, memory="device", host=False, varying=array.varying,
+        committed=array.committed if keeps and not call.interpreter.traced else None, memory="device", host=False,
+        varying=array.varying,
     )  # fmt: skip
 
 
@@ -749,21 +778,10 @@ def from_data(call: Call) -> Value:
             return given
     dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else array.dtype
     if not call.name.startswith("jax.numpy."):
-        return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+        return host_array(array.shape, dtype)
     if isinstance(given, Layout) and not array.host:
         return replace(array, dtype=dtype)
-    mesh, spec = context_type(call, len(array.shape or ()))
-    known = array.shape is not None
-    return Layout(
-        array.shape,
-        dtype,
-        mesh,
-        spec if known else None,
-        committed=False if known else None,
-        memory="device" if known else None,
-        host=False,
-        varying=frozenset() if known else None,
-    )
+    return fresh(call, array.shape, dtype) if array.shape is not None else Layout()
 
 
 for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():
@@ -773,12 +791,9 @@ for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bo
         """A number as an array of a type."""
         array = as_array(call.get(0, "x", 0))
         if call.name.startswith("numpy."):
-            return Layout(array.shape, dtype, host=True, committed=False, varying=frozenset())
+            return host_array(array.shape, dtype)
         if array.literal:
-            mesh, spec = context_type(call, 0)
-            return Layout(
-                (), dtype, mesh, spec, committed=False, memory="device", host=False, varying=frozenset()
-            )
+            return fresh(call, (), dtype)
         return replace(array, dtype=dtype, literal=False)
 
 
@@ -801,9 +816,7 @@ def drawn(call: Call) -> Value:
         position = 0 if last in ("standard_normal", "random") else 2
         given = call.get(position, "size", None)
         shape = () if given is None else sizes_of(given)
-    return Layout(
-        shape, "float64" if last != "integers" else "int64", host=True, committed=False, varying=frozenset()
-    )
+    return host_array(shape, "float64" if last != "integers" else "int64")
 
 
 @function("numpy.random.Generator.permutation", "numpy.random.permutation")
@@ -811,7 +824,7 @@ def permuted(call: Call) -> Value:
     """Numbers in another order."""
     given = call.get(0, "x")
     shape = (given,) if isinstance(given, int) else as_array(given).shape
-    return Layout(shape, None, host=True, committed=False, varying=frozenset())
+    return host_array(shape, None)
 
 
 @function(*(f"{module} ndim shape size" for module in _BOTH))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shardlint.layouts.layout import AxisType, Layout, Mesh, Symbol
+from shardlint.layouts.layout import AxisType, Layout, Mesh, Spec, Symbol
 from shardlint.layouts.values import (
     AnyTree,
     AxisTypeValue,
@@ -22,7 +22,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.jax_numpy import sizes_of
-from shardlint.libraries.meeting import NO_AXES, as_array, context_type
+from shardlint.libraries.meeting import NO_AXES, as_array, fresh
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -255,16 +255,7 @@ def placed(call: Call, array: Value, target: Value, where: Place, path: str = ""
                 return replace(known, mesh=None, spec=None)
             if not known.host:
                 return known
-            mesh_, spec_ = context_type(call, len(known.shape or ()))
-            return replace(
-                known,
-                host=False,
-                committed=False,
-                memory="device",
-                mesh=mesh_,
-                spec=spec_ if known.shape is not None else None,
-                literal=False,
-            )
+            return fresh(call, known.shape, known.dtype)
     return Layout(known.shape, known.dtype, varying=known.varying)
 
 
@@ -338,9 +329,17 @@ def constraint(call: Call) -> Value:
         explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
         array = as_array(leaf)
         if (
+            mesh_.explicit
+            and array.mesh == mesh_
+            and array.spec is not None
+            and padded(array, spec) != array.spec
+        ):
+            explicit = explicit or list(mesh_.names)
+        array = as_array(leaf)
+        if (
             explicit
             and mesh_ == call.interpreter.mesh
-            and (array.spec is None or _padded(array, spec) == array.spec)
+            and (array.spec is None or padded(array, spec) == array.spec)
         ):
             continue  # an assertion, which holds or of which nothing is known
         if explicit:
@@ -363,16 +362,23 @@ def constraint(call: Call) -> Value:
             continue
         if isinstance(leaf, Layout):
             check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
-    if call.interpreter.traced:
-        return tree
+    if call.interpreter.traced:  # what a jit returns may be committed by it
+        return map_tree(
+            lambda leaf: replace(leaf, committed=None) if isinstance(leaf, Layout) else leaf, tree
+        )
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
     return place_tree(call, tree, target, where)
 
 
-def _padded(array: Layout, spec: PartitionSpec) -> tuple[object, ...]:
+def padded(array: Layout, spec: PartitionSpec) -> Spec:
+    """The axes of all dimensions of an array: a spec leaves out those at the end that are whole."""
     axes = spec.axes()
     return (*axes, *((NO_AXES,) * ((array.rank or 0) - len(axes))))
+
+
+def _committed_somewhere(leaf: Value) -> Value:
+    return leaf if not isinstance(leaf, Layout) or leaf.committed else Layout(leaf.shape, leaf.dtype)
 
 
 @function("jax.reshard")
@@ -397,6 +403,10 @@ def reshard(call: Call) -> Value:
                 line=str(target.mesh.line),
             )
             return Unknown("what raises")
+        if target.mesh.automatic:
+            return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
+    if isinstance(target, Sharding) and target.memory != "device":
+        target = replace(target, memory=None)  # releases differ in what they make of it
     return place_tree(call, tree, target, where)
 
 

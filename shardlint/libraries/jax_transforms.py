@@ -22,8 +22,8 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.jax_sharding import check_fits, place_of, placed
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, meet
+from shardlint.libraries.jax_sharding import check_fits, padded, place_of, placed
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, context_commits, meet
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
@@ -72,7 +72,7 @@ def tracer(value: Value) -> Value:
     keeps = array.mesh is not None and array.mesh.explicit
     return replace(
         array, mesh=array.mesh if keeps else None, spec=array.spec if keeps else None, device=None, host=False,
-        committed=False if array.committed is not None else None, memory="device" if array.host else array.memory,
+        memory="device" if array.host else array.memory,
         varying=array.varying if array.varying is not None else frozenset(),
     )  # fmt: skip
 
@@ -104,8 +104,9 @@ def _jit(call: Call, given: Value) -> Value:
             check_devices(again, arrays)
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
+        given_args = again.args if placing_in is None else map_tree(_committed, again.args)
         args = tuple(
-            one if place in numbers else map_tree(tracer, one) for place, one in enumerate(again.args)
+            one if place in numbers else map_tree(tracer, one) for place, one in enumerate(given_args)
         )
         keywords = {
             name: one if name in names else map_tree(tracer, one) for name, one in again.keywords.items()
@@ -117,6 +118,10 @@ def _jit(call: Call, given: Value) -> Value:
         return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
 
     return _Compiled("jit", run, given)
+
+
+def _committed(value: Value) -> Value:
+    return replace(value, committed=True) if isinstance(value, Layout) else value
 
 
 class _Compiled(Native):
@@ -147,27 +152,48 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
                 if path.startswith("[") and path[1 : path.index("]")].isdigit()
                 else -1
             )
-            check_fits(
-                call, leaf, spec, mesh if isinstance(mesh, Mesh) else None, place_of(call, number, ""), path
-            )
+            where, on = place_of(call, number, ""), mesh if isinstance(mesh, Mesh) else None
+            if check_fits(call, leaf, spec, on, where, path) and on is not None:
+                _check_same(call, leaf, spec, on, where, path)
+
+
+def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:
+    """Record an argument that is committed to another sharding than `in_shardings` say: jax does not move it."""
+    if not array.committed or array.shape is None:
+        return
+    wanted = padded(array, spec)
+    elsewhere = array.device is not None and mesh.devices == "all" and mesh.count != 1
+    other = (
+        array.mesh == mesh
+        and array.spec is not None
+        and None not in (*array.spec, *wanted)
+        and array.spec != wanted
+    )
+    if elsewhere or other:
+        asked = str(array.shaped(array.shape, wanted))
+        call.interpreter.violate(
+            "argument.sharding", where, array=path, have=array.device or str(array), wanted=asked, line=str(array.made)
+        )
 
 
 def _results(call: Call, found: Value, target: Value, base: Layout, where: Place) -> Value:
     """What leaves a jit: placed by `out_shardings`, or by the compiler."""
     if target is None:
+        commits = context_commits(call)
 
         def free(leaf: Value) -> Value:
             array = as_array(leaf)
             if not isinstance(leaf, Layout):
                 return Unknown("what a jit returns")
+            committed = array.committed or commits if array.committed is not None else None
             if array.mesh is not None and array.mesh.explicit:
-                return replace(array, committed=base.committed, literal=False)
+                return replace(array, committed=committed or None, literal=False)
             return replace(
                 array,
                 mesh=base.mesh,
                 spec=None,
                 device=base.device,
-                committed=base.committed,
+                committed=committed,
                 host=False,
                 literal=False,
             )
@@ -287,6 +313,8 @@ def _vmap(call: Call, given: Value) -> Value:
         size: Size = None
         axes, first = NO_AXES, None
         inner: list[Value] = []
+        arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
+        on_explicit = any(one.mesh is not None and one.mesh.explicit for one in arrays)
         for place, one in enumerate(again.args):
             leaves_: list[Value] = []
             for _, leaf, axis in spread(_axis(in_axes, place), one):
@@ -298,7 +326,7 @@ def _vmap(call: Call, given: Value) -> Value:
                 ):
                     at = axis % len(leaf.shape)
                     size = leaf.shape[at] if size is None else size
-                    own = _explicit_axes(leaf, at)
+                    own = _explicit_axes(leaf, at, on_explicit)
                     if own is not None and first is not None and own != first:
                         again.interpreter.violate(
                             "vmap.conflict",
@@ -339,8 +367,10 @@ def _vmap(call: Call, given: Value) -> Value:
     return Native(call.name, run)
 
 
-def _explicit_axes(array: Layout, place: int) -> Axes | None:
-    """The Explicit axes of a dimension; None for an array that is on no mesh with Explicit axes, or not known."""
+def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
+    """The Explicit axes of a dimension; none of an array that is on no mesh, `beside` one that is on such a mesh."""
+    if beside and array.mesh is None and (array.host or array.committed is False):
+        return NO_AXES
     if array.mesh is None or not array.mesh.explicit or array.spec is None or place >= len(array.spec):
         return None
     return array.spec[place]
@@ -452,75 +482,78 @@ def _check_rows(call: Call, rows: Value) -> None:
             return
 
 
-@function("jax.lax.scan")
-def scan(call: Call) -> Value:
-    """The body runs for each row of `xs`; the carry keeps its type."""
-    body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
+def _row(call: Call, rows: Value) -> tuple[Value, Size]:
+    """One row of a tree of arrays, as the traced body sees it, and how many rows there are."""
     _check_rows(call, rows)
-    carry = _carry(init)
-    row = (
-        map_tree(lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(), rows)
-        if rows is not None
-        else None
-    )
-    count = next((leaf.shape[0] for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape), None)
-    if count is None and isinstance(call.get(3, "length", None), int):
-        count = call.get(3, "length")
-    found = traced(call, body, (carry, row), {})
-    if not isinstance(found, tuple) or len(found) != 2:
-        return (Unknown("a carry"), Unknown("stacked results"))
-    after = _check_carry(call, carry, found[0])
+    arrays = [leaf for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape]
 
-    def stacked(leaf: Value) -> Value:
+    def first(leaf: Value) -> Value:
+        return without(tracer(leaf), 0) if isinstance(leaf, Layout) and leaf.shape else Layout()
+
+    return map_tree(first, rows), arrays[0].shape[0] if arrays and arrays[0].shape else None
+
+
+def _stacked(tree: Value, count: Size) -> Value:
+    """What the turns of a loop give, along a new first dimension."""
+
+    def one(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None:
             return Layout()
         return leaf.shaped((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
 
-    return (
-        join(carry, after) if not isinstance(after, Unknown) else Unknown(),
-        map_tree(stacked, found[1]) if found[1] is not None else None,
-    )
+    return map_tree(one, tree)
+
+
+def _compiled(call: Call, found: Value, given: Value) -> Value:
+    """What an operation gives that is compiled as a whole, by what it was given."""
+    if call.interpreter.traced or isinstance(found, Unknown):
+        return found
+    arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]
+    check_devices(call, arrays)
+    return _results(call, found, None, common(arrays) if arrays else Layout(), call.place)
+
+
+@function("jax.lax.scan")
+def scan(call: Call) -> Value:
+    """The body runs for each row of `xs`; the carry keeps its type."""
+    body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
+    carry = _carry(init)
+    row, count = _row(call, rows)
+    length = call.get(3, "length", None)
+    found = traced(call, body, (carry, row), {})
+    if not isinstance(found, tuple) or len(found) != 2:
+        return (Unknown("a carry"), Unknown("stacked results"))
+    after = _check_carry(call, carry, found[0])
+    rest = _stacked(found[1], count if count is not None else length if isinstance(length, int) else None)
+    return _compiled(call, (join(carry, after), rest), (init, rows))
 
 
 @function("jax.lax.map")
 def lax_map(call: Call) -> Value:
     """The function runs for each row."""
-    _check_rows(call, call.get(1, "xs"))
-    row = map_tree(
-        lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(),
-        call.get(1, "xs"),
-    )
-    count = next(
-        (leaf.shape[0] for _, leaf in leaves(call.get(1, "xs")) if isinstance(leaf, Layout) and leaf.shape),
-        None,
-    )
-    found = traced(call, call.get(0, "f"), (row,), {})
-    return map_tree(
-        lambda leaf: (
-            leaf.shaped((count, *leaf.shape))
-            if isinstance(leaf, Layout) and leaf.shape is not None
-            else Layout()
-        ),
-        found,
-    )
+    rows = call.get(1, "xs")
+    row, count = _row(call, rows)
+    return _compiled(call, _stacked(traced(call, call.get(0, "f"), (row,), {}), count), rows)
 
 
 @function("jax.lax.fori_loop")
 def fori_loop(call: Call) -> Value:
     """The body runs with a counter and the carry."""
-    carry = _carry(call.get(3, "init_val"))
+    init = call.get(3, "init_val")
+    carry = _carry(init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
     found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
-    return join(carry, _check_carry(call, carry, found))
+    return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.while_loop")
 def while_loop(call: Call) -> Value:
     """Condition and body run with the carry."""
-    carry = _carry(call.get(2, "init_val"))
+    init = call.get(2, "init_val")
+    carry = _carry(init)
     traced(call, call.get(0, "cond_fun"), (carry,), {})
     found = traced(call, call.get(1, "body_fun"), (carry,), {})
-    return join(carry, _check_carry(call, carry, found))
+    return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.cond", "jax.lax.switch")

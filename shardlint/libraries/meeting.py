@@ -50,10 +50,14 @@ def typed(call: Call, array: Layout) -> tuple[Mesh, Spec] | None:
 def meet(call: Call, operands: Sequence[Layout]) -> Layout:
     """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
     arrays = [one for one in operands if not one.literal]
-    _check_memory(call, arrays)
+    check_memory(call, arrays)
     if not call.interpreter.traced:
         check_devices(call, arrays)
-    return common(operands)
+    found = common(operands)
+    if call.interpreter.traced or found.host or found.committed:
+        return found
+    commits = context_commits(call)
+    return found if commits is False else replace(found, committed=commits)
 
 
 def common(operands: Sequence[Layout]) -> Layout:
@@ -90,7 +94,8 @@ def _all_or_none(values: Iterable[bool | None]) -> bool | None:
     return False if False in found else True if found == {True} else None
 
 
-def _check_memory(call: Call, arrays: Sequence[Layout]) -> None:
+def check_memory(call: Call, arrays: Sequence[Layout]) -> None:
+    """Record that arrays in different memories meet."""
     if call.interpreter.releases.get("jax", (99,)) < (0, 7):
         return
     known = [one for one in arrays if one.memory is not None and not one.host]
@@ -114,10 +119,10 @@ def where_committed(array: Layout) -> str | None:
     return None
 
 
-def check_devices(call: Call, arrays: Sequence[Layout]) -> None:
-    """Record that arrays which are committed to different devices meet, or meet a mesh in context."""
+def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) -> None:
+    """Record that arrays which are committed to different devices meet, or meet a mesh: `on`, or that in context."""
     places = [(where, one) for one in arrays if (where := where_committed(one)) is not None]
-    mesh = call.interpreter.mesh
+    mesh = on or (call.interpreter.mesh if call.interpreter.mesh_known else None)
     for where, one in places:
         first, other = places[0]
         if where != first:
@@ -130,13 +135,7 @@ def check_devices(call: Call, arrays: Sequence[Layout]) -> None:
                 right_line=str(one.made),
             )
             return
-    if (
-        places
-        and mesh is not None
-        and call.interpreter.mesh_known
-        and mesh.devices == "all"
-        and mesh.count != 1
-    ):
+    if places and mesh is not None and mesh.devices == "all" and mesh.count != 1:
         where, one = places[0]
         if where != "all devices":
             call.interpreter.violate(
@@ -150,11 +149,33 @@ def check_devices(call: Call, arrays: Sequence[Layout]) -> None:
 
 
 def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:
-    """Mesh and spec of a fresh array: replicated over the mesh in context where that has Explicit axes."""
+    """Mesh and spec of a fresh array: replicated over the mesh in context, within jit over Explicit axes alone."""
     mesh = call.interpreter.mesh
-    if mesh is not None and mesh.explicit:
+    if mesh is not None and (mesh.explicit or not call.interpreter.traced):
         return mesh, (NO_AXES,) * rank
     return None, None
+
+
+def fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
+    """An array that jax makes of nothing, or of what the host holds."""
+    mesh, spec = context_type(call, len(shape or ()))
+    return Layout(
+        shape, dtype, mesh, spec if shape is not None else None, committed=context_commits(call), memory="device",
+        host=False, varying=frozenset(),
+    )  # fmt: skip
+
+
+def host_array(shape: Shape | None, dtype: str | None) -> Layout:
+    """An array of numpy."""
+    return Layout(shape, dtype, host=True, committed=False, varying=frozenset())
+
+
+def context_commits(call: Call) -> bool | None:
+    """Whether what is computed is committed for a mesh in context alone; None where there may be one."""
+    run = call.interpreter
+    if run.traced:
+        return False
+    return run.mesh is not None if run.mesh_known else None
 
 
 def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
