@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +38,7 @@ def related_places(finding: Finding, path: Path) -> tuple[RelatedPlace, ...]:
 def _places(text: str, rests: tuple[str, ...], path: Path) -> Iterator[RelatedPlace]:
     for match in _NAMED.finditer(text):
         name = match["of"] or match["file"]
-        files = {Path(one) for one in rests if os.path.basename(one) == name} if name else {path}
+        files = {Path(one) for one in rests if Path(one).name == name} if name else {path}
         if name == path.name:
             files.add(path)
         if len(files) == 1:

@@ -116,8 +116,8 @@ class BannedCall(Rule):
     - possible: a reference that may be the banned name or another value.
 
     A name is the full name of a library's function (`jax.device_put`) or of one of the project's modules
-    (`acme.old.place`). `jax.experimental.*` bans the module and its submodules with everything in them. The rule follows
-    aliases, `from` imports, other names of the same function, and modules of the project that re-export it.
+    (`acme.old.place`). `jax.experimental.*` bans the module and its submodules with everything in them. The rule
+    follows aliases, `from` imports, other names of the same function, and modules of the project that re-export it.
 
     ## Example
     ```toml
