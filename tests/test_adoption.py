@@ -40,12 +40,12 @@ def test_fix_leaves_what_is_known(write: Write, run: Run) -> None:
     root = known(write, run, {"a.py": one, "requirements.txt": "jax==0.12.0\n"})
     (root / "a.py").write_text(one + "# harmless\n")
     after = run("fix", "a.py", cwd=root)
-    assert (after.code, after.out) == (0, "fixed 0, left 0 in 1 file. Known in the baseline: 1.\n")
+    assert (after.code, after.out) == (0, "fixed 0, left 0 in 1 file. In the baseline: 1.\n")
     (root / "a.py").write_text(one + "\n\n@jax.jit\ndef g(y):\n    return jax.device_put(y + 1)\n")
     new = run("fix", "a.py", cwd=root)
     assert new.code == 1
     assert "a.py:11:" in new.out and "a.py:6:" not in new.out
-    assert "fixed 0, left 1 in 1 file. Known in the baseline: 1." in new.out
+    assert "fixed 0, left 1 in 1 file. In the baseline: 1." in new.out
 
 
 def test_fix_writes_nothing_where_the_baseline_is_broken(write: Write, run: Run) -> None:
@@ -365,7 +365,7 @@ def test_extend_and_extend_select(write: Write, run: Run) -> None:
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({"shardlint.toml": "extend = 'no.toml'"}, "extend names 'no.toml', and there is no such file"),
+        ({"shardlint.toml": "extend = 'no.toml'"}, "extend names 'no.toml', which does not exist"),
         ({"shardlint.toml": "extend = 'shardlint.toml'"}, "in a circle"),
         ({"shardlint.toml": "extend = 1"}, "write a path such as"),
         ({"shardlint.toml": "extend-selct = []"}, "did you mean extend-select?"),

@@ -109,7 +109,7 @@ def test_what_rests_on_a_refused_one_is_not_asked(write: Write) -> None:
 def test_an_end_of_the_answers_ends_the_questions(write: Write) -> None:
     root = write({"x.py": THREE, "y.py": THREE})
     ran = piped(root, "y\n")
-    assert "the questions ended before it" in ran.stdout
+    assert "input ended before this question" in ran.stdout
     assert (root / "x.py").read_text().count("** 2") == 1 and (root / "y.py").read_text() == THREE
 
 

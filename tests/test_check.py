@@ -486,7 +486,7 @@ def test_a_rule_without_end_is_stopped_in_that_file_only(
     assert found(report) == ["a.py:3 XT102", "b.py:2 XT206"]
     ((path, (code, reason)),) = report.faults
     assert (path.name, code) == ("a.py", "XT206")
-    assert "was stopped at line 4: it took more than 0.2 seconds" in reason
+    assert "was stopped at line 4 after 0.2 seconds" in reason
     assert report.failed and report.undone
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
@@ -765,7 +765,7 @@ def test_a_pipe_is_read_once(write: Write, start: Callable[..., object]) -> None
 
 def test_releases_that_nothing_pins_are_said_to_be_assumed(write: Write, run: Callable[..., Ran]) -> None:
     root = write({"a/setup.cfg": "", "a/x.py": PUT, "b/setup.cfg": "", "b/x.py": PUT})
-    line = f"Checked for jax {KNOWN['jax'][-1]} (assumed: nothing pins it)"
+    line = f"Checked for jax {KNOWN['jax'][-1]} (assumed: no file pins it)"
     assert f"{line}; --target says another release.\n" in run("check", "a", cwd=root).out
     assert f"{line} in a, b; --target" in run("check", "a", "b", cwd=root).out
     (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
@@ -781,7 +781,7 @@ def test_what_was_assumed_is_said_in_one_line_where_nothing_is_found(
     root = write(
         {"a/setup.cfg": "", "a/x.py": clean, "b/setup.cfg": "", "b/x.py": clean, "b/y.py": "y = 1\n"}
     )
-    assumed = f"for jax {KNOWN['jax'][-1]} (assumed: nothing pins it"
+    assumed = f"for jax {KNOWN['jax'][-1]} (assumed: no file pins it"
     for _ in range(2):  # with what the first run found
         assert run("check", "a", "b", cwd=root).out == f"No findings {assumed}) in 3 files.\n"
         assert run("check", "b/y.py", cwd=root).out == "No findings in 1 file.\n", "jax is no matter there"
@@ -799,7 +799,7 @@ def test_json_has_the_releases_of_each_project(write: Write, run: Callable[..., 
     (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
     ranged = {"release": "0.8.3", "source": "newest that <0.9 in requirements.txt allows", "assumed": False}
     told = json.loads(run("check", "--output-format", "json", ".", cwd=root).out)["targets"]
-    newest = {"release": KNOWN["jax"][-1], "source": "assumed: nothing pins it", "assumed": True}
+    newest = {"release": KNOWN["jax"][-1], "source": "assumed: no file pins it", "assumed": True}
     pinned = {"release": "0.6.2", "source": "pinned in requirements.txt", "assumed": False}
     assert {folder: targets["jax"] for folder, targets in told.items()} == {
         ".": ranged,

@@ -32,7 +32,7 @@ x.py:2:1: XT103 zeros-changed  [cost, proven]
     2 | jax.numpy.zeros(1)
       | ^^^^^^^^^^^^^^^^^^ here
    Write jax.numpy.ones   (unsafe fix: the numbers change)
-   `shardlint fix --unsafe-fixes` does it."""
+   `shardlint fix --unsafe-fixes` fixes it."""
 SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read_text("utf-8"))
 
 
@@ -251,7 +251,7 @@ def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data:
 def test_standard_input_is_not_checked_with_files(write: Write, run: Run, arguments: list[str]) -> None:
     ran = run("check", *arguments, cwd=write({"x.py": "x = 1\n"}))
     assert (ran.code, ran.out) == (2, "")
-    assert "standard input is read alone: give - and no other path" in ran.err
+    assert "- (standard input) was given with other paths: give only one of them" in ran.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")

@@ -109,7 +109,7 @@ def test_a_lock_file_takes_no_release_from_others(tmp_path: Path) -> None:
 
 def test_a_bound_older_than_what_is_known_is_said(tmp_path: Path) -> None:
     _, left = fixed(project(tmp_path / "older", "jax>=0.2"))
-    assert any("jax>=0.2 in pyproject.toml allows 0.3.25, the oldest that shardlint knows, " in one for one in left)
+    assert any("jax>=0.2 in pyproject.toml allows 0.3.25, the oldest release that shardlint knows, " in one for one in left)
     _, left = fixed(project(tmp_path / "known", "jax>=0.3.25"))
     assert left and not any("the oldest that" in one for one in left)
 

@@ -96,7 +96,7 @@ def test_tests_may_have_axes_of_their_own_that_look_like_none_of_the_project(wri
         ("[banned-calls]\n'jax.device_put()' = 'no'", "banned-calls.jax.device_put() is no full name"),
         (
             "axis-names = ['data', 'model']\nmesh-makers = {'a.b' = ['modle']}",
-            "mesh-makers.a.b names the axis 'modle', which is not among axis-names; did you mean model?",
+            "mesh-makers.a.b names the axis 'modle', which axis-names does not contain; did you mean model?",
         ),
     ],
 )

@@ -175,11 +175,11 @@ def main() -> None:
         if _cannot_be_done_as_asked(error):
             _fail(str(error))
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _fail(f"{error.strerror}: {error.filename or 'the output is not whole'}")
+            _fail(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
         import traceback
 
         traceback.print_exc()  # Python would end with 1, which says "findings"
-        _fail("shardlint itself failed; please report the lines above")
+        _fail("shardlint failed; please report the lines above")
 
 
 def _cannot_be_done_as_asked(error: Exception) -> bool:

@@ -24,11 +24,11 @@ from shardlint.rewrite.fix import fix
     required=True,
     metavar="PKG=VERSION",
     callback=told,
-    help="Release the code shall run on, as in jax=0.12; repeatable.",
+    help="Release that the code will run on, as in jax=0.12; repeatable.",
 )
 @of_rules
 @click.option(
-    "--diff", "show_diff", is_flag=True, help="Report what would change, with the diffs; write nothing."
+    "--diff", "show_diff", is_flag=True, help="Report the changes with their diffs, and write nothing."
 )
 def upgrade(paths: tuple[Path, ...], to: tuple[str, ...], show_diff: bool, **kwargs: Any) -> None:
     """Carry projects to a release: all fixes, safe and unsafe, then a report in Markdown of what is left.

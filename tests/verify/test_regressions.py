@@ -247,7 +247,7 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
     skip_without("jax")
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
-    assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
+    assert "fx.py::step cannot run before the fixes, so it was not verified: raised" in ran.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
