@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,6 +33,8 @@ _CODE = ("run/init/write.py", "run/startup/factories.py", "run/startup/written.p
 _FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
 """Classes of findings of `shardlint run`: the positions of their message and their advice."""
 _MOST_TEXTS = 12
+Row = dict[str, ast.expr]
+"""What names are in one row of a table of messages, or in one return of a function."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,6 +48,7 @@ class Message:
     """`file:line`, relative to the repository."""
 
 
+@cache
 def rule_messages() -> list[Message]:
     """The messages of the rules of the built-in pack, in the order of their codes."""
     found = []
@@ -59,21 +63,30 @@ def rule_messages() -> list[Message]:
     return _once(found)
 
 
+@cache
 def run_messages() -> list[Message]:
-    """The findings of `shardlint run` and its explanations of exceptions, by file."""
+    """The findings of `shardlint run` and its explanations of exceptions, by kind."""
     found = []
     for path in sorted((PACKAGE / "run").rglob("*.py")):
         module = _module(path)
         for name, (message_at, advice_at) in _FINDINGS.items():
             for call in module.calls(name):
-                kinds = module.texts(_argument(call, 0, "kind"), call) if name == "Found" else ("exception",)
-                source = f"run: {'/'.join(kinds) or path.stem}"
-                advice = module.texts(_argument(call, advice_at, "advice" if name == "Found" else "help"), call)
-                for text in module.texts(_argument(call, message_at, "message"), call):
-                    found.append(Message(source, text, advice, module.place(call)))
+                for row in module.rows(call):
+
+                    def texts(argument: ast.expr | None, row: Row = row, call: ast.Call = call) -> tuple[str, ...]:
+                        if isinstance(argument, ast.Name):
+                            argument = row.get(argument.id, argument)
+                        return module.texts(argument, call)  # noqa: B023
+
+                    kinds = texts(_argument(call, 0, "kind")) if name == "Found" else ("exception",)
+                    advice = texts(_argument(call, advice_at, "advice" if name == "Found" else "help"))
+                    source = "/".join(kinds) or path.stem
+                    for text in texts(_argument(call, message_at, "message")):
+                        found.append(Message(source, text, advice, module.place(call)))
     return _once(found)
 
 
+@cache
 def other_messages() -> list[Message]:
     """Every other prose string of the folders in `COMMANDS`: errors, notes, reasons, help texts."""
     known = {message.text for message in run_messages()} | {
@@ -142,27 +155,49 @@ def _once(messages: Iterable[Message]) -> list[Message]:
     return sorted(dict.fromkeys(messages), key=lambda one: one.source)
 
 
-@dataclass
 class _Module:
     """A module of the source: what its names and functions can be as texts."""
 
-    path: Path
-    tree: ast.Module
-    parents: dict[ast.AST, ast.AST]
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tree = ast.parse(path.read_text("utf-8"))
+        self.nodes = list(ast.walk(self.tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
+        self._calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self._assigned: dict[str, list[tuple[ast.AST, ast.expr]]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                self.functions[node.name].append(node)
+            elif isinstance(node, ast.Call):
+                self._calls[getattr(node.func, "attr", getattr(node.func, "id", ""))].append(node)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._assign(node, target, node.value)
+            elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                self._assign(node, node.target, node.value)
+
+    def _assign(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self._assigned[target.id].append((node, value))
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+            for one, each in zip(target.elts, value.elts, strict=True):
+                self._assign(node, one, each)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
+            self._assign(node, target, value.body)
+            self._assign(node, target, value.orelse)
 
     def place(self, node: ast.expr) -> str:
         return f"{self.path.relative_to(ROOT).as_posix()}:{node.lineno}"
 
     def calls(self, name: str) -> Iterator[ast.Call]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and name == getattr(node.func, "attr", getattr(node.func, "id", "")):
-                yield node
+        yield from self._calls[name]
 
     def prose(self) -> Iterator[tuple[ast.expr, str]]:
         """String literals that are sentences or parts of one, in order."""
         done: set[int] = set()
         found = []
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in done:
                 done.update(id(part) for part in ast.walk(node))
                 if not isinstance(self.parents.get(node), ast.Expr) or self._is_help(node):
@@ -213,6 +248,39 @@ class _Module:
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
 
+    def rows(self, call: ast.Call) -> list[Row]:
+        """The rows that `kind, message, advice = table[key]` or `= function(...)` gives the arguments of a call.
+
+        One empty row if its arguments are not assigned in that way.
+        """
+        names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+        found: list[Row] = []
+        scope = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), self.tree)
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Tuple):
+                targets = [getattr(one, "id", "") for one in target.elts]
+                if names.issuperset(targets[:1]):
+                    found += [dict(zip(targets, row.elts, strict=True)) for row in self._tuples(node.value, node)
+                              if len(row.elts) == len(targets)]  # fmt: skip
+        return found or [{}]
+
+    def _tuples(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:
+        """The tuples in a table, or that a function of the module returns."""
+        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name):
+            for table in self._values(value.value.id, at):
+                if isinstance(table, ast.Dict):
+                    yield from (one for one in table.values if isinstance(one, ast.Tuple))
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            for function in self.functions[value.func.id]:
+                for one in ast.walk(function):
+                    if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
+                        yield one.value
+
+    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
     def _texts_of_call(self, call: ast.Call, at: ast.AST, depth: int) -> Iterator[str]:
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         if name in ("format", "rstrip", "strip") and isinstance(call.func, ast.Attribute):
@@ -220,11 +288,10 @@ class _Module:
         elif name in ("sentence", "str", "next", "filter") and call.args:
             yield from self._texts(call.args[-1], at, depth + 1)
         for module in self._imported(name):
-            for function in ast.walk(module.tree):
-                if isinstance(function, ast.FunctionDef) and function.name == name:
-                    for one in ast.walk(function):
-                        if isinstance(one, ast.Return):
-                            yield from module._texts(one.value, one, depth + 1)
+            for function in module.functions[name]:
+                for one in ast.walk(function):
+                    if isinstance(one, ast.Return):
+                        yield from module._texts(one.value, one, depth + 1)
 
     def _texts_of_field(self, name: str, depth: int) -> Iterator[str]:
         """The texts that objects with a field of this name are made with, here and in modules that this one imports."""
@@ -232,7 +299,7 @@ class _Module:
         makers = {
             node.name: [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)
                         and isinstance(part.target, ast.Name)]
-            for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+            for module in modules for node in module.nodes if isinstance(node, ast.ClassDef)
         }  # fmt: skip
         for module in modules:
             for maker, fields in makers.items():
@@ -242,58 +309,32 @@ class _Module:
     def _imported(self, name: str) -> Iterator[_Module]:
         """The module that defines a function of this name: this one, or one that it is imported from."""
         yield self
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
                 if path := _file_of(node.module or ""):
                     yield _module(path)
 
     def _values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
         """What is assigned to a name in the functions around a place, or else in the module."""
-        scope: ast.AST | None = at
-        while scope is not None:
-            scope = self.parents.get(scope)
+        for scope in self._around(at):
             if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
-                found = list(_assigned(scope, name))
-                if found:
+                if found := [value for node, value in self._assigned[name] if scope in self._around(node)]:
                     yield from found
                     return
         for module in list(self._imported(name))[1:]:
-            yield from _assigned(module.tree, name)
-
-
-def _assigned(scope: ast.AST, name: str) -> Iterator[ast.expr]:
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from _matched(target, node.value, name)
-        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            yield from _matched(node.target, node.value, name)
-
-
-def _matched(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
-    if isinstance(target, ast.Name) and target.id == name:
-        yield value
-    elif isinstance(target, ast.Tuple):
-        if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
-            for one, each in zip(target.elts, value.elts, strict=True):
-                yield from _matched(one, each, name)
-        elif isinstance(value, ast.IfExp):
-            yield from _matched(target, value.body, name)
-            yield from _matched(target, value.orelse, name)
+            yield from (value for _, value in module._assigned[name])
 
 
 @cache
 def _module(path: Path) -> _Module:
-    tree = ast.parse(path.read_text("utf-8"))
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    return _Module(path, tree, parents)
+    return _Module(path)
 
 
 @cache
 def _imports(path: Path) -> tuple[_Module, ...]:
     """The modules of the built-in pack, or of `shardlint run`, that a module imports."""
     found = []
-    for node in ast.walk(_module(path).tree):
+    for node in _module(path).nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("shardlint_rules", "shardlint.run")):
             for name in (node.module or "", *(f"{node.module}.{one.name}" for one in node.names)):
                 if file := _file_of(name):
@@ -312,21 +353,23 @@ def _file_of(module: str) -> Path | None:
 
 def _codes(path: Path, call: ast.Call) -> list[str]:
     """The codes of the rules that make a finding: of the class around it, of its module, or of modules that use it."""
-    parents, node = _module(path).parents, call
-    around: ast.AST | None = node
-    while around is not None:
+    for around in _module(path)._around(call):
         if isinstance(around, ast.ClassDef) and (code := _code_of(around)):
             return [code]
-        around = parents.get(around)
-    found = [code for one in ast.walk(_module(path).tree) if isinstance(one, ast.ClassDef) if (code := _code_of(one))]
+    found = [code for one in _module(path).nodes if isinstance(one, ast.ClassDef) if (code := _code_of(one))]
     if found:
         return found[:1]
-    users = [
-        other
-        for other in sorted(RULES.rglob("*.py"))
-        if other != path and any(one.path == path for one in _imports(other))
-    ]
-    return sorted({code for other in users for code in _codes(other, call)})
+    return sorted({code for other in _users()[path] for code in _codes(other, call)})
+
+
+@cache
+def _users() -> dict[Path, list[Path]]:
+    """The modules of the pack that import a module of it."""
+    found: dict[Path, list[Path]] = defaultdict(list)
+    for path in sorted(RULES.rglob("*.py")):
+        for one in {one.path for one in _imports(path)} - {path}:
+            found[one].append(path)
+    return found
 
 
 def _code_of(node: ast.ClassDef) -> str:

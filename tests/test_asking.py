@@ -96,7 +96,7 @@ def test_a_diff_is_of_one_fix_alone(write: Write) -> None:
     said = piped(root, "n\nn\nn\n").stdout
     assert said.count("@@ ") == 3
     assert re.findall(r"^-np\.square\((\d)\)$", said, re.MULTILINE) == ["1", "2", "3"]
-    assert "not fixed: the answer was no" in said
+    assert "not fixed: you declined it" in said
     assert "(1 of 3)" in said and "(3 of 3)" in said
 
 

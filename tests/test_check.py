@@ -301,7 +301,7 @@ def test_excluded_files_are_not_checked(write: Write) -> None:
         (b"import jax\nprint jax.device_put\n", "cannot parse line 2", 2),
         (b"import jax\njax.device_put('\xff')\n", "Line 2 is not utf-8", 1),
         (b"# coding: klingon\nimport jax\njax.device_put(1)\n", "Cannot tell the encoding", 1),
-        (b"import jax\njax.device_put(1)\0\n", "Line 2 holds a NUL byte", 1),
+        (b"import jax\njax.device_put(1)\0\n", "Line 2 contains a NUL byte", 1),
         (b"import jax\njax.device_put(" + b"(" * 3000 + b")" * 3000 + b")\n", "", None),
         (b"import jax\njax.device_put(" + b"-" * 100_000 + b"1)\n", "nested too deeply", 1),
     ],
@@ -334,7 +334,7 @@ def test_syntax_of_a_newer_python_is_told_from_broken_syntax(
     monkeypatch.setattr(ast, "parse", old)
     (file,) = run(write({"x.py": "import jax\ntype X = jax.device_put\n"})).reports
     assert (
-        "a newer Python can parse it: run shardlint with the Python the project uses"
+        "a newer Python can parse it: run shardlint with the project's Python"
         in file.findings[0].message
     )
     (file,) = run(write({"x.py": "import jax\ntype X = = jax.device_put\n"})).reports
@@ -403,7 +403,7 @@ def test_a_rule_with_a_bug_stops_nothing_else(write: Write) -> None:
     assert reason.startswith(
         "XT206 (rule pack 'shardlint_testpack' of shardlint-testpack 1.0) failed at line 2: "
     )
-    assert "KeyError: 'a bug in a rule'; what it finds in this file is missing" in reason
+    assert "KeyError: 'a bug in a rule'. Its findings in this file are missing" in reason
     assert report.failed and not report.skipped
 
 
@@ -697,8 +697,8 @@ def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, settin
         ("a.py", b"import jax\ndef f():\n    return jax.device_put(1, (\n", "cannot parse line 3"),
         ("script", b"#!/bin/sh\necho one two\n", "cannot parse line 2"),
         ("a.py", b"\n\nx = '\xff'\n", "line 3 is not utf-8"),
-        ("a.py", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
-        ("program", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
+        ("a.py", b"\x7fELF\0\1", "line 1 contains a NUL byte"),
+        ("program", b"\x7fELF\0\1", "line 1 contains a NUL byte"),
         ("a.ipynb", b"{", "is not a notebook"),
         ("README.md", b"jax\n", "it is text, not Python"),
         ("data.JSON", b"{}", "it is data, not Python"),

@@ -330,14 +330,14 @@ def test_fixing(
     ("files", "arguments", "code", "says"),
     [
         ({"x.py": FIXABLE}, ["no.py"], 2, "no.py: no such file or directory"),
-        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 1, "Ruin; not fixed: it would break the file"),
+        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 1, "Ruin; not fixed: the file would not be valid"),
         ({"x.py": "import numpy as np\nnp.square(\n"}, [], 1, "x.py: not fixed: Python"),
         ({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, "x.py: not complete: XT206 (rule pack"),
         (
             {"x.py": "# coding: latin-1\nimport numpy as np\nnp.tan(1)\n"},
             [],
             1,
-            "does not fit the file's encoding",
+            "cannot be written in the file's encoding",
         ),
     ],
 )

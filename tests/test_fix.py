@@ -523,7 +523,7 @@ def test_a_fix_that_brings_a_finding_is_taken_back(write: Write) -> None:
     (outcome,) = fix_all(root).fixed
     assert (root / "x.py").read_text() == "import jax\nimport numpy as np\n2\nnp.cosh(1)\n"
     assert [finding.help for finding in outcome.left] == [
-        "write jax.device_put(1); not fixed: it would bring XT101 at line 4"
+        "write jax.device_put(1); not fixed: it would cause XT101 at line 4"
     ]
     assert fix_all(root, ignore=("XT101",)).fixed[0].done, "of a rule that is not selected nothing is asked"
 
@@ -535,7 +535,7 @@ def test_a_fix_that_brings_a_finding_to_another_file_is_taken_back(write: Write)
     first = fix_all(root).fixed[0]
     assert (root / "a.py").read_text() == a
     assert [finding.help for finding in first.left] == [
-        "write jax.device_put; not fixed: it would bring XT101 to b.py"
+        "write jax.device_put; not fixed: it would cause XT101 in b.py"
     ]
     assert (root / "c.py").read_text() == "import numpy as np\n(1) ** 2\n"
 
@@ -694,7 +694,7 @@ def test_text_that_does_not_fit_the_encoding_is_not_written(write: Write) -> Non
     data = b"# coding: latin-1\nimport numpy as np\nnp.tan('\xe4')\n"
     root = write({"x.py": data, "y.py": b"import numpy as np\nnp.tan(1)\n"})
     report = fix_all(root)
-    assert "does not fit the file's encoding" in report.fixed[0].left[0].help
+    assert "cannot be written in the file's encoding" in report.fixed[0].left[0].help
     assert (root / "x.py").read_bytes() == data
     assert (root / "y.py").read_text("utf-8") == "import numpy as np\n'→'\n"
 
@@ -770,7 +770,7 @@ def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.Mon
         return outcome
 
     monkeypatch.setattr(fixing, "carry_out", slow)
-    assert "changed while it was being fixed" in fix_all(root).fixed[0].problem
+    assert "the file changed in the meantime" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == "# theirs\n"
 
 
@@ -821,7 +821,7 @@ def test_a_full_disk_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> N
 def test_writing_checks_what_was_read(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_bytes(b"new")
-    with pytest.raises(OSError, match="changed while"):
+    with pytest.raises(OSError, match="changed in the meantime"):
         write_atomically(path, b"fixed", expected=b"old")
     write_atomically(path, b"fixed", expected=b"new")
     assert path.read_bytes() == b"fixed"

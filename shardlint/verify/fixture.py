@@ -55,7 +55,7 @@ def arg(
     specs.
     """
     if (source is None) == (shape is None):
-        raise TypeError("arg() takes a source or a shape, one of them")
+        raise TypeError("arg() takes either a source or a shape")
     if spec is not None and specs is not None:
         raise TypeError("arg() takes spec (one for all leaves) or specs (one by one), not both")
     return Argument(source, None if shape is None else tuple(shape), dtype, spec, specs, below)
@@ -145,12 +145,13 @@ class Fixture:
         for argument in self.args:
             if not isinstance(argument, Argument):
                 raise TypeError(
-                    f"Fixture args are made with arg(...), one for each argument, not {argument!r}; of a tree write "
-                    'arg(make_it, specs={"path/of/leaf": P(...)})'
+                    f"Fixture args are made with arg(...), one for each argument, not {argument!r}; for a tree "
+                    "write arg(make_it, specs={\"path/of/leaf\": P(...)})"
                 )
         for name, declared in (("out", self.out), ("gradients", self.gradients)):
             if not isinstance(declared, Mapping):
-                raise TypeError(f'{name} is {declared!r}; write what lies where by path, as in {{"**": P("data")}}')
+                raise TypeError(f"{name} is {declared!r}; write a spec for each path, as in {{\"**\": "
+                                'P("data")}')
         for index in self.donate:
             if not 0 <= index < len(self.args):
                 raise ValueError(f"donate names argument {index}, but there are {len(self.args)} args")
@@ -162,7 +163,7 @@ class Fixture:
             raise ValueError(f"processes is a number of 2 or more, not {self.processes!r}")
         if not self.execute and (self.processes or self.reference is not None):
             field_name = "processes" if self.processes else "reference"
-            raise ValueError(f"{field_name} is for a program that is run, and execute=False says it is not")
+            raise ValueError(f"{field_name} needs a program that runs, and execute=False is set")
         if isinstance(self.topology, str):
             raise TypeError(f"topology is a list such as ['v5e:4x4'], not {self.topology!r}")
         for name in self.topology:
@@ -273,7 +274,7 @@ def parse_bytes(size: int | str) -> int:
     """Bytes from `4096`, `"1MiB"`, `"1.5 GB"`. Raises `ValueError` for anything else."""
     count = size if isinstance(size, int) else _spelt_bytes(size)
     if count > _MOST_BYTES:
-        raise ValueError("a size above 2**60 bytes is none; write one such as 4096, '1MiB' or '1.5GB'")
+        raise ValueError("a size above 2**60 bytes is not allowed; write one such as 4096, '1MiB' or '1.5GB'")
     return int(count)
 
 

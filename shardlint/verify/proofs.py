@@ -113,10 +113,10 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
         for entry in bad:
             for other in good:
                 if entry.shows == "sharding" and (not other.out or other.out == entry.out):
-                    raise BadProof("good needs an `out` that differs from the wrong one bad shows")
+                    raise BadProof("good needs an `out` that differs from the wrong one of bad")
         donate = _typed(data, "donate", list, [0] if "donation" in shown else [])
         if not all(isinstance(index, int) for index in donate):
-            raise BadProof(f"donate lists the places of arguments, such as [0], not {donate!r}")
+            raise BadProof(f"donate lists indexes of arguments, such as [0], not {donate!r}")
         return ProofFolder(
             code,
             folder,
@@ -166,7 +166,7 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
     if shows == "sharding" and not out:
         raise BadProof("shows = 'sharding' needs out, the wrong placement")
     if shows != "sharding" and out:
-        raise BadProof(f"shows = {shows!r} has no use for out")
+        raise BadProof(f"shows = {shows!r} does not use out")
     try:
         re.compile(table.get("message", ""))
     except re.error as error:

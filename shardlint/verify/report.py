@@ -186,7 +186,7 @@ def text_report(run: Run, colour: bool) -> str:
     lines += [printable(f"self-test: {caught}") for caught in run.self_test]
     lines += [printable(f"limits: {limit}") for limit in run.limits]
     if not run.results:
-        lines.append(f"shard {run.shard} has nothing to do: the others have it all")
+        lines.append(f"shard {run.shard} has no work: the other shards do it")
     elif not counts[FAIL] and not counts[PASS]:
         where = f" in shard {run.shard}" if run.shard else ""
         lines.append(f"nothing was verified{where}: everything was skipped")

@@ -96,7 +96,7 @@ def test_a_step_s_facts(verify: Verify, runner: Runner) -> None:
     text = text_report(Run([result], {}, [], []), colour=False)
     # Before jax 0.8 the compiler is not told of functions.
     assert f"fx.py:{up}{in_mlp(gathers[0])}, of args[0]['up']" in text
-    assert f"{size(program)} a call on each device" in text
+    assert f"{size(program)} per call on each device" in text
 
 
 def in_mlp(one: Collective) -> str:
@@ -104,7 +104,7 @@ def in_mlp(one: Collective) -> str:
 
 
 def size(program: Program) -> str:
-    return largest_moves(program)[0].removesuffix(" a call on each device").removeprefix("moves ")
+    return largest_moves(program)[0].removesuffix(" per call on each device").removeprefix("moves ")
 
 
 def test_limits_that_hold_and_limits_that_do_not(verify: Verify) -> None:
@@ -166,7 +166,7 @@ vector = Fixture(mlp, [MESH], FLAT, gradients={"0/up": P()})
     assert caused.startswith("caused by all-reduce 4.0 KiB over data at ")
     assert caused.endswith(':  h = jnp.einsum("bd,df->bf", x, w["up"])')
     assert hint == (
-        "hint: it lies where the compiler put it: pass out_shardings to jit, or constrain it where it is made"
+        "hint: the compiler chose this sharding: pass out_shardings to jit, or constrain the value where it is computed"
     )
     assert lost.program is not None
     assert any(one.of == "args[0]['down']" for one in lost.program.collectives)
@@ -196,8 +196,8 @@ def test_an_output_s_failure_tells_what_put_it_there(verify: Verify) -> None:
     assert ':  return jnp.einsum("bd,df->bf", x, w)' in message
     assert "hint: it lies where the compiler put it" in message
     message = asked.failures[0].text()
-    assert "2.0 KiB whole, more than replicated_bytes_max (100 B)" in message
-    assert "hint: the function's own out_shardings place it there" in message
+    assert "replicated: 2.0 KiB is more than replicated_bytes_max (100 B)" in message
+    assert "hint: the function's own out_shardings set this sharding" in message
 
 
 def test_the_largest_replicated_leaf_comes_first(verify: Verify) -> None:
@@ -365,7 +365,7 @@ def test_claims() -> None:
     many = tuple(collective(size=count) for count in range(1, 9))
     apart = tuple(dataclasses.replace(one, line=Line("a.py", at)) for at, one in enumerate(many))
     lines = largest_moves(dataclasses.replace(program, collectives=apart))
-    assert (len(lines), lines[0]) == (7, "moves 72 B a call on each device")
+    assert (len(lines), lines[0]) == (7, "moves 72 B per call on each device")
     assert lines[1].startswith("  16 B  all-gather 8 B x 2 over data at a.py:7")
     assert lines[-1] == "  12 B  at 3 more (all are in --output-format json)"
     assert largest_moves(Program({}, "cpu")) == []

@@ -205,7 +205,7 @@ def test_a_failed_self_test_is_an_error(run: Pytest, tmp_path: Path) -> None:
         def missed(runner):
             with Path("asked").open("a") as file:
                 file.write("once ")
-            raise CannotRun("self-test failed, so nothing this run says could be trusted:\\n  a fault was missed")
+            raise CannotRun("the self-test failed, so no result of this run can be trusted:\\n  a fault was missed")
 
         pytest_nodes.check_self = missed
         """
@@ -253,7 +253,7 @@ def test_wrong_options(run: Pytest) -> None:
         assert f"--shardlint-timeout: {seconds} is not a time limit; write seconds" in done.stderr
     done = run("-c", "other.ini", files={**FILES, "other.ini": "[pytest]\nshardlint_fixtures = nofile.py\n"})
     assert done.returncode == 4
-    assert "shardlint_fixtures: nofile.py names no file below" in done.stderr
+    assert "shardlint_fixtures: nofile.py matches no file below" in done.stderr
 
 
 def test_it_does_nothing_for_others(run: Pytest) -> None:

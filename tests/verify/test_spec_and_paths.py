@@ -58,7 +58,7 @@ def test_misfit() -> None:
     )
     with pytest.raises(ValueError, match="names axis 'expert', which mesh data=4,model=2 has not"):
         P("expert").misfit((8,), mesh)
-    with pytest.raises(ValueError, match="2 entries for an array of 1 dimensions"):
+    with pytest.raises(ValueError, match="2 entries, but the array has 1 dimensions"):
         P("data", None).misfit((8,), mesh)
 
 

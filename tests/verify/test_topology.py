@@ -41,10 +41,10 @@ def test_a_name_says_which_chips_lie_where(name: str, platform: str, wanted: str
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("v5litepod-16", "is not a topology known here; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
+        ("v5litepod-16", "is not a known topology; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
         ("a100:8", "is not a topology known here"),
         ("", "is not a topology known here"),
-        ("v5e", "does not say how many chips lie where; write v5e:4x4"),
+        ("v5e", "does not give the shape of the topology; write v5e:4x4"),
         ("v5e:", "does not say how many chips lie where"),
         ("v5e:4 x4", "does not say how many chips lie where"),
         ("v5e:0x4", "does not say how many chips lie where"),
@@ -161,7 +161,7 @@ def test_without_the_peak_of_a_tpu_only_what_is_held_throughout_is_known() -> No
     assert needs_bytes(program, V5E) == (15 * GIB, False)
     assert check_fits(program, V5E, None) == []
     assert [one.kind for one in check_fits(program, V5E, 14 * GIB)] == ["memory"]
-    assert "needs 15.0 GiB or more (this jaxlib gives no peak)" in memory_text(program, V5E)
+    assert "needs 15.0 GiB or more (this jaxlib reports no peak)" in memory_text(program, V5E)
 
 
 LISTED = {"axis_types": "auto", "processes": None, "execute": True, "reference": "", "topology": ["v5e:2x2"]}

@@ -59,7 +59,7 @@ def test_the_levels_above_say_why_they_cannot(verify: Verify) -> None:
     )
     assert traced.status == "pass"
     assert [compiled.status, executed.status] == ["skip", "skip"]
-    assert compiled.reason == "4096 devices: one process simulates 2048 at most"
+    assert compiled.reason == "4096 devices are too many: one process simulates at most 2048"
 
 
 def test_what_it_says_holds_where_there_are_devices(verify: Verify) -> None:

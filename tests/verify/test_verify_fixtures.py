@@ -100,7 +100,7 @@ def test_where_outputs_of_a_plain_function_lie_is_for_the_level_that_calls_it(ve
     compiled, executed = verify(source, "execute")
     assert (compiled.status, compiled.reason) == (
         "skip",
-        "fn is a plain function, and where its outputs lie is for level execute",
+        "fn is a plain function: level execute checks the shardings of its outputs",
     )
     assert kinds(executed) == ["sharding"]
 
@@ -167,7 +167,7 @@ def test_numbers_that_are_none_prove_nothing(verify: Verify) -> None:
     (_, result) = verify(
         "fx = Fixture(lambda x: x / 0 * 0, [MESH], [X], reference='single_device')", "execute"
     )
-    assert "there is no finite number to compare" in result.failures[0].message
+    assert "no finite number is left to compare" in result.failures[0].message
 
 
 def test_float64_that_a_program_refuses_is_said(verify: Verify) -> None:
@@ -220,7 +220,7 @@ def test_replicas_that_disagree(verify: Verify) -> None:
         "execute",
     )
     assert kinds(result) == ["replicas"]
-    assert "hold different numbers" in result.failures[0].message
+    assert "have different values" in result.failures[0].message
 
 
 def test_a_mesh_that_does_not_divide_is_skipped_never_passed(verify: Verify) -> None:
@@ -263,7 +263,7 @@ def test_unlisted_leaves_may_not_be_large_and_replicated(verify: Verify) -> None
     )
     assert [result.status for result in results] == ["fail", "pass", "pass"]
     assert results[0].failures[0].where == "out[1]"
-    assert "128 B whole, more than replicated_bytes_max (127 B)" in results[0].failures[0].message
+    assert "replicated: 128 B is more than replicated_bytes_max (127 B)" in results[0].failures[0].message
 
 
 def test_what_the_function_raises_names_its_line(verify: Verify) -> None:

@@ -84,7 +84,7 @@ def test_only_one_level(runner: Runner) -> None:
     results = prove(runner, {kind: PROOFS / kind for kind in ("sharding", "numbers", "warns")}, "compile")
     assert [(result.level, result.status) for result in results["sharding"]] == [("compile", "pass")]
     assert results["numbers"][0].status == "skip"
-    assert results["numbers"][0].reason == "main has no .lower: only running it can tell"
+    assert results["numbers"][0].reason == "main has no .lower: only level execute can check it"
     assert results["warns"][0].status == "skip"
 
 

@@ -67,7 +67,7 @@ def compare_with(
         together, lowest = on_mesh(hosts), ran.lowest
     notes += ran.notes
     if reference is None and not ran.returns_arrays:
-        notes.append("fn returns no arrays, so that the reference ran on one device cannot be seen from them")
+        notes.append("fn returns no arrays, so it is not known whether the reference ran on one device")
     got = compare.numbers(together)
     result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
     if result.failures and lowest == "float64":
@@ -75,7 +75,7 @@ def compare_with(
         wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
         lowest = _lowest(function, wide, made, mesh, kind)
         if lowest != "float64":
-            notes.append(f"fn computes in {lowest} whatever it is given")
+            notes.append(f"fn computes in {lowest}, whatever the dtype of its arguments")
             result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
         hosts = wide
     if result.failures and (unstable := _unstable(got, on_mesh, hosts, _tolerance(got, lowest))):
@@ -87,7 +87,7 @@ def compare_with(
         result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against, shaken)
         if len(result.failures) < before:
             notes.append(
-                "differences were left out that are no larger than what rounding the arguments makes"
+                "differences up to the effect of rounding the arguments were ignored"
             )
     return result, [*notes, *summary]
 
@@ -135,7 +135,7 @@ def _reference(
     if other:
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         notes.append(
-            f"{other[0]}{more} has other numbers where it is made on one device; both runs were given those"
+            f"{other[0]}{more} has other values if it is made on one device; both runs got those of one device"
         )
     return given, alone, notes
 
