@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import messages
 import pictures
 import recall
 
@@ -322,6 +323,7 @@ def documents() -> dict[Path, Callable[[], str]]:
     """Every generated file and what writes it."""
     found: dict[Path, Callable[[], str]] = {
         DOCS / "rules.md": rules_index,
+        DOCS / "messages.md": messages.page,
         DOCS / "settings.schema.json": settings_schema,
         EVALUATION / "precision.md": precision,
         EVALUATION / "recall.md": recall_page,

@@ -55,11 +55,11 @@ def rule_messages() -> list[Message]:
     for path in sorted(RULES.rglob("*.py")):
         module = _module(path)
         for call in module.calls("finding"):
-            message = _argument(call, 1, "message")
-            texts = module.texts(message, call)
-            advice = module.texts(_argument(call, None, "help"), call)
-            for code in _codes(path, call):
-                found += [Message(code, text, advice, module.place(call)) for text in texts]
+            for row in module.rows(call, message := _argument(call, 1, "message")):
+                texts = module.texts(_in(row, message), call)
+                advice = module.texts(_in(row, _argument(call, None, "help")), call)
+                for code in _codes(path, call):
+                    found += [Message(code, text, advice, module.place(call)) for text in texts]
     return _once(found)
 
 
@@ -71,19 +71,20 @@ def run_messages() -> list[Message]:
         module = _module(path)
         for name, (message_at, advice_at) in _FINDINGS.items():
             for call in module.calls(name):
-                for row in module.rows(call):
-
-                    def texts(argument: ast.expr | None, row: Row = row, call: ast.Call = call) -> tuple[str, ...]:
-                        if isinstance(argument, ast.Name):
-                            argument = row.get(argument.id, argument)
-                        return module.texts(argument, call)  # noqa: B023
-
-                    kinds = texts(_argument(call, 0, "kind")) if name == "Found" else ("exception",)
-                    advice = texts(_argument(call, advice_at, "advice" if name == "Found" else "help"))
-                    source = "/".join(kinds) or path.stem
-                    for text in texts(_argument(call, message_at, "message")):
-                        found.append(Message(source, text, advice, module.place(call)))
+                for row in module.rows(call, message := _argument(call, message_at, "message")):
+                    kind = _in(row, _argument(call, 0, "kind"))
+                    advice = _in(row, _argument(call, advice_at, "advice" if name == "Found" else "help"))
+                    kinds = module.texts(kind, call) if name == "Found" else ("exception",)
+                    found += [
+                        Message("/".join(kinds), text, module.texts(advice, call), module.place(call))
+                        for text in module.texts(_in(row, message), call)
+                    ]
     return _once(found)
+
+
+def _in(row: Row, argument: ast.expr | None) -> ast.expr | None:
+    """An argument, or what its name is in a row."""
+    return row.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
 
 
 @cache
@@ -248,20 +249,29 @@ class _Module:
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
 
-    def rows(self, call: ast.Call) -> list[Row]:
-        """The rows that `kind, message, advice = table[key]` or `= function(...)` gives the arguments of a call.
+    def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
+        """What the names in a call of a finding are together, if its message is a name: one row for each message.
 
-        One empty row if its arguments are not assigned in that way.
+        Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
+        function around the call. Otherwise there is one empty row.
         """
-        names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+        function = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), None)
+        if function is None or not isinstance(message, ast.Name):
+            return [{}]
+        parameters = [one.arg for one in function.args.args]
+        if message.id in parameters:
+            own = parameters[parameters[0] == "self" :]
+            return [
+                {**dict(zip(own, one.args, strict=False)), **{each.arg: each.value for each in one.keywords if each.arg}}
+                for one in self._calls[function.name]
+            ]
         found: list[Row] = []
-        scope = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), self.tree)
-        for node in ast.walk(scope):
+        for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Tuple):
                 targets = [getattr(one, "id", "") for one in target.elts]
-                if names.issuperset(targets[:1]):
-                    found += [dict(zip(targets, row.elts, strict=True)) for row in self._tuples(node.value, node)
-                              if len(row.elts) == len(targets)]  # fmt: skip
+                if message.id in targets:
+                    rows = (row.elts for row in self._tuples(node.value, node))
+                    found += [dict(zip(targets, row, strict=True)) for row in rows if len(row) == len(targets)]
         return found or [{}]
 
     def _tuples(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:

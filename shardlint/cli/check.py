@@ -87,12 +87,13 @@ def check(
     stdin_filename: Path | None,
     **kwargs: Any,
 ) -> None:
-    """Report sharding mistakes. Nothing of the checked project is run.
+    """Report sharding mistakes, without running the project.
 
-    PATHS are files and folders (default: this folder); "-" reads standard input. Of files that are named, findings in
-    other files of the project are reported too where they rest on what these files say.
-    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
-    that failed, nothing there to check.
+    PATHS are files and folders (default: this folder); "-" reads standard input. For files given explicitly, findings
+    that they cause in other files of the project are reported too.
+
+    Exit code: 0 no findings, 1 findings, 2 not everything was checked: a given file could not be read, a rule
+    failed, or there was nothing to check.
     """
     from shardlint.engine.progress import meter
     from shardlint.engine.run import check as run
@@ -194,11 +195,13 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
 @click.option("--add", is_flag=True, help="Also add findings that are new since the baseline was written.")
 @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:
-    """Record the findings there are, so that check reports new ones only.
+    """Record the present findings, so that check reports only new ones.
 
-    Writes .shardlint-baseline.json in the root of the project (setting: baseline), to be committed. Findings are
-    known by what they are about, not by their line. check takes out those that are gone; only --add adds any.
-    Exit code: 0 the baseline holds all findings, 1 there are new ones and no --add, 2 something could not be checked.
+    Writes .shardlint-baseline.json (setting: baseline) in the root of the project; commit it. An entry does not
+    depend on the line of its finding. check removes entries that no longer occur. Only --add adds entries.
+
+    Exit code: 0 the baseline contains all findings, 1 there are new ones and --add is missing, 2 not everything was
+    checked.
     """
     from shardlint.cli.baseline import record
     from shardlint.engine.progress import meter

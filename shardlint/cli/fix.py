@@ -49,11 +49,13 @@ def fix(
     stdin_filename: Path | None,
     **kwargs: Any,
 ) -> None:
-    """Rewrite what can be rewritten, and say what is left.
+    """Fix findings, and report the rest.
 
-    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
-    Exit code: 0 nothing is left but what the baseline knows, 1 findings are left (with --diff: or something would
-    change), 2 the run itself could not be done.
+    Each fix is checked before it is written. A fix that does not remove its finding, or that causes another one, is not
+    applied.
+
+    Exit code: 0 all findings are fixed or in the baseline, 1 some remain (with --diff: or files would change), 2
+    the run failed.
     """
     if interactive and show_diff:
         raise click.UsageError("--diff writes nothing, and --interactive writes: give one of them")

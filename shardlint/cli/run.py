@@ -92,13 +92,13 @@ def run(
     reports: tuple[Path, ...],
     keep_dumps: Path | None,
 ) -> None:
-    """Run a program unchanged on simulated devices and report its sharding mistakes when it ends.
+    """Run a program unchanged on simulated devices, and report its sharding mistakes at the end.
 
     COMMAND is any program: `python train.py`, `train.py`, `-m package.train`, `pytest tests`. Its output
-    passes through; the report goes to standard error.
+    is passed through; the report is written to standard error.
 
-    Exit code: that of the program (128 and the signal's number where one ended it, 124 at the time limit); with
-    --strict, 1 where it was 0 and something was found; 2 the program could not be started.
+    Exit code: that of the program; 128 plus the signal number if a signal ended it, 124 at the time limit, 1 under
+    --strict if there are findings and the program exits with 0, 2 if it could not be started.
     """
     words = launch.command_line(command)
     try:

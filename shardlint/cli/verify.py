@@ -175,14 +175,14 @@ def verify(
     junit: Path | None,
     output_format: str,
 ) -> None:
-    """Prove on simulated devices what programs declare about their shardings, donations and numbers.
+    """Prove on simulated devices what fixtures declare: shardings, donations, communication, numbers.
 
-    PATHS are Python files, settings files, FILE::NAME, or directories; the fixtures at module level and
-    in [[tool.shardlint.verify]] are verified (without PATHS and --rules: those below the working directory
-    and in its settings). With --rules, the proofs of rules are run.
+    PATHS are Python files, settings files, FILE::NAME, or directories. Fixtures are at module level and in
+    [[tool.shardlint.verify]]. Default: all fixtures below the current folder and in its settings. With --rules,
+    the proofs of rules run instead.
 
     Exit code: 0 something passed and nothing failed, 1 something failed or everything was skipped, 2 the run
-    itself could not be done.
+    failed.
     """
     if record or init_file:
         _init(paths, init_file, timeout, python, record=record)

@@ -80,9 +80,9 @@ def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]
 
 def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
     """Programs that are told a number of processes by themselves."""
-    for told in {one.get("processes") for each in events for one in each.of("initialize")}:
-        if told is not None and told != count:
-            yield f"{count} processes were started, but the program passes {told} to jax.distributed.initialize"
+    for passed in {one.get("processes") for each in events for one in each.of("initialize")}:
+        if passed is not None and passed != count:
+            yield f"{count} processes were started, but the program passes {passed} to jax.distributed.initialize"
 
 
 def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:

@@ -202,9 +202,7 @@ KEYS: dict[str, _Key] = {
     ),
     "out": _of_specs("The specs of outputs, by path glob."),
     "gradients": _of_specs("The specs of gradients, by path glob."),
-    "replicated_bytes_max": _of_size(
-        "The largest output that may be replicated, of those that out does not name."
-    ),
+    "replicated_bytes_max": _of_size("The largest output that may be replicated, if out does not name it."),
     "donate": _Key(
         "Indexes of arguments whose buffers must all be reused.",
         "a list of indexes such as [0]",

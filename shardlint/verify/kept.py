@@ -237,7 +237,7 @@ class _Now:
 
     def _uncommon(self, common: Mapping[str, Any] | None) -> str:
         if common is None:
-            return "the cache, of which a part is missing"
+            return "the cache, which is incomplete"
         for file, stamp in common["files"].items():
             if self.stamp(file) != stamp:
                 return f"{file}, or its package,"

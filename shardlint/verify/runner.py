@@ -182,7 +182,7 @@ class Runner:
         if self._answers.spoilt:
             children.kill(zygote)
         code = zygote.wait()
-        how = "sent an answer that nobody requested" if self._answers.spoilt else died(code) or "ended"
+        how = "sent an answer to no request" if self._answers.spoilt else died(code) or "ended"
         why = (
             f"ended with the process that starts the programs, which {how}: perhaps because of a program "
             "that ran then"

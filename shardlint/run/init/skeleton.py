@@ -138,8 +138,8 @@ def _written(reference: str, found: _Found) -> str:
         lines.append(f"donate=({', '.join(map(str, donate))}{',' if len(donate) == 1 else ''}),")
     lines.append('reference="single_device",')
     head = (
-        f'"""A fixture of {reference}, to be filled in: `shardlint verify --init` wrote it from its text.\n\n'
-        f'Write what stands where {FILL} does; until then it fails.\n"""\n\n'
+        f'"""An unfinished fixture of {reference}, written by `shardlint verify --init`.\n\n'
+        f'Replace each {FILL}; until then it fails.\n"""\n\n'
         "from shardlint.verify import Fixture, P, arg\n"
     )
     sizes = "".join(f"{size} = {_DEVICES * 2}  # {FILL}: a size that the mesh divides\n" for size in text.sizes)

@@ -48,13 +48,13 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
         total = sum(leaf["bytes"] for leaf in leaves)
         count = "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
         where = first(made or one["lines"])
-        lie = "they are on one device" if leaves[0]["devices"] else "they are numpy arrays"
+        placed = "they are on one device" if leaves[0]["devices"] else "they are numpy arrays"
         see = [("taken", first(one["lines"]))] if made else []
         see += [("called", line(place)) for place in (made or one["lines"])[1:2]]
         yield Found(
             "one-device", function((made or one["lines"])[0]), where,
             f"each call of {one['name']} copies {count} ({size_text(total)}) to all {one['devices']} devices: "
-            f"{lie}, and nothing places them",
+            f"{placed}, and nothing places them",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:12]),
             "place them once, with jax.device_put and a sharding" if leaves[0]["devices"] else
             (

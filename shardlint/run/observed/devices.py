@@ -253,7 +253,7 @@ def spelled(events: Events) -> Iterator[Found]:
         yield Found(
             "spelled", one["name"], place,
             f"jit does not find {one['name']} in its fast cache, though nothing moved: {name} was {then} and "
-            f"is now {now}. Both place it alike but do not compare equal",
+            f"is now {now}. Both are the same sharding, but do not compare equal",
             tuple(f"{name} {then} -> {now}" for name, then, now in arguments),
             "write the spec in one form, or place the arrays as the function returns them",
         )  # fmt: skip

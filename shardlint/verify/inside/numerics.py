@@ -19,8 +19,7 @@ from shardlint.verify.report import Failure
 # 3e-2; the smallest common mistake (a missing psum on two devices) gives 0.5.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2, "float8": 0.25}
 _OWN_MESH = (
-    "fn brings its own mesh. Let it take a `mesh` parameter or use the mesh of the context, or give the fixture "
-    "another reference"
+    "fn makes its own mesh. Take a `mesh` parameter, use the mesh in context, or declare another reference"
 )
 
 
@@ -174,9 +173,9 @@ def _unstable(
         return None
     how = odd[0] if worst is None else f"{worst.where} differs by {worst.size:.2g} relative"
     message = (
-        f"is not deterministic: called twice on the mesh with the same arguments, {how}. It reads something else "
-        "than its arguments, such as host randomness (np.random, random), the time, or state it keeps; what it returns "
-        "cannot be compared"
+        f"is not deterministic: two calls on the mesh with the same arguments differ ({how}). It depends on "
+        "something other than its arguments, such as host randomness (np.random, random), the time, or stored "
+        "state; so its result cannot be compared"
     )
     return Failure("numbers", message, "fn", "" if worst is None else worst.path)
 
