@@ -238,7 +238,7 @@ def test_an_update_keeps_what_was_not_run(made: Make) -> None:
     hold([made(), made(mesh=other)], STAMP, update=True)
     before = PATH.read_text()
     newer = {"jax": "0.13.0", "jaxlib": "0.13.0"}
-    assert hold([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 left as they were"]
+    assert hold([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 unchanged"]
     kept = read(PATH)
     assert kept is not None
     assert [(run.mesh, run.jax()) for run in kept.runs] == [
@@ -280,7 +280,7 @@ def test_what_fails_is_not_written(made: Make) -> None:
 def test_a_golden_of_no_fixture_is_told(made: Make) -> None:
     hold([made(), made(fixture="proj/fx.py::other")], STAMP, update=True)
     (said,) = hold([made()], STAMP, whole=True)
-    assert said.startswith("proj/fx.golden/other.toml is of no fixture")
+    assert said.startswith("proj/fx.golden/other.toml belongs to no fixture")
     assert hold([made()], STAMP) == []
 
 
@@ -320,7 +320,7 @@ def test_a_broken_golden_fails_and_can_be_renewed(made: Make, text: str, said: s
     PATH.parent.mkdir()
     PATH.write_bytes(text.encode(errors="surrogateescape"))
     (failure,) = drifts(made())
-    assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update writes it anew")
+    assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update rewrites it")
     hold([made()], STAMP, update=True)
     assert drifts(made()) == []
 

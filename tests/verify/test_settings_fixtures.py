@@ -281,7 +281,7 @@ def test_which_settings_count(
         fixture_files([])
     (tmp_path / "proj" / "fx.py").unlink()
     (tmp_path / "pyproject.toml").unlink()
-    with pytest.raises(CannotRun, match=r"mentions shardlint\.verify, and its settings declare no fixture"):
+    with pytest.raises(CannotRun, match=r"mentions shardlint\.verify, and the settings declare none"):
         fixture_files([])
 
 

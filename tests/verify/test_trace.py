@@ -155,7 +155,7 @@ def test_a_factory_that_cannot_be_traced_is_run_and_the_report_says_so(verify: V
     """
     (result,) = verify(source, "trace")
     assert result.status == "pass"
-    assert "was made on devices, for what makes it cannot be traced" in result.notes[0]
+    assert "was made on devices, because the function that makes it cannot be traced" in result.notes[0]
 
 
 def test_what_needs_devices_is_left_to_the_level_that_has_them(verify: Verify) -> None:

@@ -279,7 +279,7 @@ def test_what_the_function_raises_names_its_line(verify: Verify) -> None:
     )
     broken, unknown, missing, specs = results
     assert "in broken" in broken.failures[0].message
-    assert "names axis 'expert', which mesh data=4,model=2 has not" in unknown.failures[0].message
+    assert "mesh data=4,model=2 has no axis 'expert'" in unknown.failures[0].message
     assert "'proj.nowhere:step': no module 'proj'" in missing.failures[0].message
     assert "args[0] specs: 'v' matches no leaf; nearest: 'w'" in specs.failures[0].message
 
@@ -332,7 +332,7 @@ def test_equinox_modules(verify: Verify) -> None:
         ("pass", []),
     ]
     assert results[1].how.startswith("a plain function, wrapped in equinox.filter_jit")
-    assert "nor by a jit that it hands it to" in results[2].failures[0].message
+    assert "nor by a jit that it calls" in results[2].failures[0].message
     assert [failure.where for failure in results[3].failures] == ["args[0].w", "args[0].b"]
 
 
