@@ -29,7 +29,13 @@ COMMANDS = {
 }
 """The folders of `shardlint/` with messages, and what they belong to."""
 # Modules that write programs or SVG: their strings are code.
-_CODE = ("run/init/write.py", "run/startup/factories.py", "run/startup/written.py", "verify/boot.py", "engine/cache")
+_CODE = (
+    "run/init/write.py",
+    "run/startup/factories.py",
+    "run/startup/written.py",
+    "verify/boot.py",
+    "engine/cache",
+)
 _FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
 """Classes of findings of `shardlint run`: the positions of their message and their advice."""
 _MOST_TEXTS = 12
@@ -131,7 +137,12 @@ def page() -> str:
     ]
     for command in COMMANDS.values():
         own = [message for message in others if message.source == command]
-        lines += ["", f"### {command[0].upper()}{command[1:]}", "", *(f"- {_escaped(one.text)}" for one in own)]
+        lines += [
+            "",
+            f"### {command[0].upper()}{command[1:]}",
+            "",
+            *(f"- {_escaped(one.text)}" for one in own),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -139,7 +150,9 @@ def _table(messages: Iterable[Message], linked: bool = False) -> Iterator[str]:
     yield "| from | message | what to write |"
     yield "|---|---|---|"
     for one in messages:
-        source = f"[{one.source}](rules/{one.source}.md)" if linked and one.source.startswith("SL") else one.source
+        source = (
+            f"[{one.source}](rules/{one.source}.md)" if linked and one.source.startswith("SL") else one.source
+        )
         yield f"| {source} | {_escaped(one.text)} | {_escaped('; or '.join(one.advice))} |"
 
 
@@ -181,7 +194,11 @@ class _Module:
     def _assign(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self._assigned[target.id].append((node, value))
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(value.elts) == len(target.elts)
+        ):
             for one, each in zip(target.elts, value.elts, strict=True):
                 self._assign(node, one, each)
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
@@ -232,7 +249,10 @@ class _Module:
                 for one in node.values:
                     yield from self._texts(one, at, depth + 1)
             case ast.BinOp(op=ast.Add()):
-                sides = [self.texts(side, at, depth + 1) or (f"{{{_name(side)}}}",) for side in (node.left, node.right)]
+                sides = [
+                    self.texts(side, at, depth + 1) or (f"{{{_name(side)}}}",)
+                    for side in (node.left, node.right)
+                ]
                 yield from ("".join(pair) for pair in itertools.product(*sides))
             case ast.Subscript(value=ast.Name()):
                 yield from self._texts(node.value, at, depth + 1)
@@ -262,7 +282,8 @@ class _Module:
         if message.id in parameters:
             own = parameters[parameters[0] == "self" :]
             return [
-                {**dict(zip(own, one.args, strict=False)), **{each.arg: each.value for each in one.keywords if each.arg}}
+                dict(zip(own, one.args, strict=False))
+                | {each.arg: each.value for each in one.keywords if each.arg}
                 for one in self._calls[function.name]
             ]
         found: list[Row] = []
@@ -271,7 +292,9 @@ class _Module:
                 targets = [getattr(one, "id", "") for one in target.elts]
                 if message.id in targets:
                     rows = (row.elts for row in self._tuples(node.value, node))
-                    found += [dict(zip(targets, row, strict=True)) for row in rows if len(row) == len(targets)]
+                    found += [
+                        dict(zip(targets, row, strict=True)) for row in rows if len(row) == len(targets)
+                    ]
         return found or [{}]
 
     def _tuples(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:
@@ -320,7 +343,9 @@ class _Module:
         """The module that defines a function of this name: this one, or one that it is imported from."""
         yield self
         for node in self.nodes:
-            if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == name for one in node.names):
+            if isinstance(node, ast.ImportFrom) and any(
+                (one.asname or one.name) == name for one in node.names
+            ):
                 if path := _file_of(node.module or ""):
                     yield _module(path)
 
@@ -345,7 +370,9 @@ def _imports(path: Path) -> tuple[_Module, ...]:
     """The modules of the built-in pack, or of `shardlint run`, that a module imports."""
     found = []
     for node in _module(path).nodes:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("shardlint_rules", "shardlint.run")):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("shardlint_rules", "shardlint.run")
+        ):
             for name in (node.module or "", *(f"{node.module}.{one.name}" for one in node.names)):
                 if file := _file_of(name):
                     found.append(_module(file))
@@ -384,7 +411,11 @@ def _users() -> dict[Path, list[Path]]:
 
 def _code_of(node: ast.ClassDef) -> str:
     for one in node.body:
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id == "code":
+        if (
+            isinstance(one, ast.Assign)
+            and isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id == "code"
+        ):
             return str(getattr(one.value, "value", ""))
     return ""
 
@@ -423,7 +454,9 @@ def _name(node: ast.expr) -> str:
         case ast.Subscript():
             inner = _name(node.slice)
             return _name(node.value) if inner.isdigit() or isinstance(node.slice, ast.Slice) else inner
-        case ast.Call() if node.args and not isinstance(node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp):
+        case ast.Call() if node.args and not isinstance(
+            node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp
+        ):
             return _name(node.args[0] if getattr(node.func, "attr", "") != "map" else node.args[-1])
         case ast.Call():
             return _name(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
@@ -437,7 +470,9 @@ def _name(node: ast.expr) -> str:
 def _is_prose(text: str) -> bool:
     """Whether a literal is a sentence or a part of one: three words that are no code, pattern or list of names."""
     bare = re.sub(r"`[^`]*`|\{[^}]*\}", " ", text)
-    if re.search(r"\(\?|\\[bwsdA]|\[\^|\]\*|[\w)]\{\d", text) or text.lstrip().startswith(("def ", "from ", "import ")):
+    if re.search(r"\(\?|\\[bwsdA]|\[\^|\]\*|[\w)]\{\d", text) or text.lstrip().startswith(
+        ("def ", "from ", "import ")
+    ):
         return False
     words = re.findall(r"(?<![\w./-])[A-Za-z][a-z'’-]*(?![\w/(=])", bare)
     return len(words) >= 3 and sum(word in _COMMON for word in words) > 0

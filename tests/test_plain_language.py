@@ -13,7 +13,7 @@ from shardlint.rules_api.registry import entries, rules
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import messages
+import messages  # noqa: E402
 
 MESSAGES = [*messages.rule_messages(), *messages.run_messages(), *messages.other_messages()]
 MOST_GUIDES, MOST_BYTES = 14, 130_000
@@ -72,9 +72,13 @@ def test_messages_are_plain() -> None:
 
 def test_the_first_line_of_a_message_is_short() -> None:
     """It ends at the first full stop, colon or semicolon, or with its line. A placeholder is a word, and so is code."""
-    first = [(one, _END.split(_CODE.sub("X", _PLACEHOLDER.sub("X", one.text)).strip())[0]) for one in MESSAGES]
+    first = [
+        (one, _END.split(_CODE.sub("X", _PLACEHOLDER.sub("X", one.text)).strip())[0]) for one in MESSAGES
+    ]
     assert [
-        f"{one.place}: {len(line.split())} words: {line}" for one, line in first if len(line.split()) > MOST_WORDS
+        f"{one.place}: {len(line.split())} words: {line}"
+        for one, line in first
+        if len(line.split()) > MOST_WORDS
     ] == []
 
 
@@ -86,7 +90,7 @@ def test_every_rule_and_command_has_messages() -> None:
 
 
 def test_messages_are_read_from_literals_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = '''
+    text = """
 def _why(one, effect):
     message = f"{size_text(effect)}: "
     return message + f"because of {one.name!r}", "write P()"
@@ -99,7 +103,7 @@ def check(found, total):
 def explain(found, total):
     message, advice = _why(found, total)
     yield Explanation(message, help=advice)
-'''
+"""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lost.py").write_text(text)
     monkeypatch.setattr(messages, "PACKAGE", tmp_path)

@@ -83,7 +83,9 @@ def test_an_editor_has_them_as_related_information(report: Report) -> None:
     path = Path(os.path.realpath(file.path))
     shown = Shown(Buffer(path.as_uri(), path, file.source, 1), tuple(file.findings))
     (one,) = diagnostics(shown, "utf-16")[path.as_uri()]
-    assert [(each.location.uri, each.location.range.start.line) for each in one.related_information or ()] == [
+    assert [
+        (each.location.uri, each.location.range.start.line) for each in one.related_information or ()
+    ] == [
         (path.as_uri(), 9),
         ((path.parent / "main.py").as_uri(), 6),
         ((path.parent / "main.py").as_uri(), 4),
@@ -111,4 +113,9 @@ def test_several_lines_cells_and_lines_of_files_are_told_apart(report: Report) -
     (file,) = report.reports
     why = "lines 3, 5 and 8; line 4 of main.py; line 2 of cell 3; notes.ipynb:cell 2:1"
     finding = replace(file.findings[0], message="", why=why)
-    assert [place.name for place in related_places(finding, file.path)] == ["line 3", "line 5", "line 8", "main.py:4"]
+    assert [place.name for place in related_places(finding, file.path)] == [
+        "line 3",
+        "line 5",
+        "line 8",
+        "main.py:4",
+    ]

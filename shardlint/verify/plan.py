@@ -135,12 +135,12 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
             meshes = [request.mesh] if request.mesh else one["meshes"]
             jobs += [job for mesh in meshes for job in fixture_jobs(file, one, mesh, request, runner.seconds)]
     if jobs or results:
-        empty = Failure("empty", "has no fixture: a fixture is a shardlint.verify.Fixture at module level")
+        empty = Failure("empty", "has no fixture; define a shardlint.verify.Fixture at module level")
         for file, (listed, broken) in zip(request.files, collected, strict=True):
             if file in request.named and not listed and broken is None:
                 results.append(Result(str(file), "", FAIL, failures=[empty]))
     if request.files and not (jobs or results or request.proofs):
-        raise CannotRun("no fixture found: a fixture is a shardlint.verify.Fixture at module level")
+        raise CannotRun("no fixture found; define a shardlint.verify.Fixture at module level")
     if request.shard is None:
         found = run_jobs(runner, jobs, request)
         results += [result for group in found for result in group]

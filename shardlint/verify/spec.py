@@ -29,7 +29,7 @@ class P:
                 isinstance(names, tuple) and all(isinstance(name, str) for name in names)
             ):
                 raise TypeError(
-                    f"an entry of P is an axis name, a tuple of axis names or None, not {entry!r}"
+                    f"an entry of P must be an axis name, a tuple of axis names or None, not {entry!r}"
                 )
             for name in names or ():
                 if name in seen:

@@ -76,7 +76,7 @@ def test_the_page_has_all_there_is(model: Path) -> None:
         "all-gather of args[0]['w'][0]",
         "96.0 MiB",  # (8 + 16) MiB, four times
         "1 of them run in loops of unknown length",
-        "2 products, 1 of them naturally sharded",
+        "2 products, 1 of them without communication",
         "made whole to go from",
         'h = jnp.einsum("bsd,df->bsf", x, p["w1"])',
         "not executed",

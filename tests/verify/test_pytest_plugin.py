@@ -236,7 +236,7 @@ def test_broken_files_are_errors_of_collection(run: Pytest) -> None:
     done = run("--continue-on-collection-errors", files=files)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 passed, 2 errors" in done.stdout
-    assert "raised TypeError: Fixture meshes is a list such as" in done.stdout
+    assert "raised TypeError: Fixture meshes must be a list such as" in done.stdout
     assert "at test_raises.py:3 in <module>" in done.stdout
     assert "SyntaxError" in done.stdout
     assert "test_syntax.py, line 2" in done.stdout

@@ -184,8 +184,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "norm-of-part": (
-            "norm-of-part", "each device scales its shard by another norm: the norm is that of one device's "
-            f"shard along {axes}",
+            "norm-of-part", f"each device scales its shard by a different norm: each norm is of one shard along {axes}",
             f"sum the squares over the devices before the root: jax.lax.psum(squares, {axis})", "",
         ),
         "first-rows": (
@@ -204,11 +203,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"leave {axes} out of the sum: sum over the axes that shard the data", "SL404",
         ),
         "left-out": (
-            "left-out", f"{_devices(seen)} along {axes} get zeros: the pairs of this shift leave them out",
+            "left-out", f"this shift sends zeros to {_devices(seen)} along {axes}: its pairs leave them out",
             f"make the pairs from jax.lax.axis_size({axis}), the size of the axis",
         ),
         "open-ring": (
-            "left-out", f"{_devices(seen)} gets zeros in the first round, and its neighbours later: the ring "
+            "left-out", f"zeros reach {_devices(seen)} in the first round, and the next devices later: the ring "
             f"over {axes} is open, and the loop uses these values",
             "close it: [(i, (i + 1) % n) for i in range(n)]",
         ),
