@@ -34,7 +34,7 @@ def test_importing_it_imports_no_jax() -> None:
         ({"out": P("data")}, "write a spec for each path"),
         ({"donate": (0,)}, "donate names argument 0"),
         ({"context": "mesh"}, "context must be one of"),
-        ({"reference": "two_devices"}, "reference is"),
+        ({"reference": "two_devices"}, "reference must be"),
         ({"replicated_bytes_max": "1 potato"}, "not a size"),
         ({"out": {"": "data"}}, "expected a spec"),
     ],

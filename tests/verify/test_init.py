@@ -124,7 +124,7 @@ def test_fixtures_of_a_run(tmp_path: Path) -> None:
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
     assert ended.returncode == 0, ended.stderr
     assert "wrote sharding_fixtures.py: 4 fixtures (update, forward, mean, count), which pass" in ended.stdout
-    assert "main.<locals>.<lambda> is left out: it is not kept under a name" in ended.stdout
+    assert "main.<locals>.<lambda> is not included: it has no name" in ended.stdout
     assert "apply is not included: its arguments contain a Holder, which cannot be written as code" in ended.stdout
     written = (tmp_path / "sharding_fixtures.py").read_text()
     assert 'fn="steps:update"' in written
@@ -162,7 +162,7 @@ def test_nothing_to_write(tmp_path: Path) -> None:
     ended = shardlint(tmp_path, "--init", "--", PYTHON, "train.py")
     assert ended.returncode == 2
     assert "no fixture was written: no jitted function of the program can be declared" in ended.stderr
-    assert "train.py:2: <lambda> is left out" in ended.stderr
+    assert "train.py:2: <lambda> is not included" in ended.stderr
     assert not (tmp_path / "sharding_fixtures.py").exists()
 
 

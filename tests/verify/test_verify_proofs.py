@@ -153,7 +153,7 @@ BAD = '[bad]\nshows = "raises"\nerror = "E"\n'
         (BAD + '[good]\nout = { "" = "data" }\n', "is not a spec"),
         (BAD + 'message = "("\n[good]\n', "not a regular expression"),
         ('donate = ["x"]\n' + BAD + "[good]\n", "donate must list"),
-        (BAD + 'when = "new"\n[good]\n', "when is a dict"),
+        (BAD + 'when = "new"\n[good]\n', "when must be of type dict"),
         ('devices = "8"\n' + BAD + "[good]\n", "devices must be of type int"),
     ],
 )
