@@ -21,6 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import messages
 import pictures
 import recall
 
@@ -56,17 +57,17 @@ FIXES = {"none": "", "safe": "safe", "unsafe": "unsafe", "both": "safe or unsafe
 SETTINGS = {
     "select": "Only these rules: codes, prefixes (SL2), names, harms, or all.",
     "ignore": "Leave out these rules.",
-    "certainty": "The least certainty that is reported: proven, likely (the default) or possible.",
+    "certainty": "Least certainty to report: proven, likely (default) or possible.",
     "pedantic": 'The same as certainty = "possible".',
     "exclude": "Paths to leave out: patterns as in .gitignore, relative to the settings file.",
-    "targets": "The release of each package the code runs on; without it, it is found in the project.",
+    "targets": "Release of each package that the code runs on. Default: found in the project.",
     "per-file-ignores": "Rules to leave out in some files: pattern to rules.",
-    "extend-select": "Also these rules, besides those that are on.",
-    "extend": "Another settings file, whose settings hold where this one says nothing; paths count from this one.",
-    "baseline": "The file of known findings, relative to the settings file; .shardlint-baseline.json without.",
-    "jit-decorators": "Dotted names of the project's own functions that trace what they are given.",
+    "extend-select": "Also these rules, in addition to the enabled ones.",
+    "extend": "Another settings file, for settings that this one does not have. The path is relative to this file.",
+    "baseline": "File of known findings, relative to the settings file. Default: .shardlint-baseline.json.",
+    "jit-decorators": "Dotted names of the project's own functions that trace the functions passed to them.",
     "axis-names": "The names of all mesh axes of the project: see SL340.",
-    "banned-calls": "Full names, or module.* for all that a module has, and what to write instead: see SL005.",
+    "banned-calls": "Full names, or module.* for everything in a module, and what to write instead: see SL005.",
     "mesh-makers": "Dotted names of the project's own functions that return a mesh, and its axes in order.",
 }
 
@@ -322,6 +323,7 @@ def documents() -> dict[Path, Callable[[], str]]:
     """Every generated file and what writes it."""
     found: dict[Path, Callable[[], str]] = {
         DOCS / "rules.md": rules_index,
+        DOCS / "messages.md": messages.page,
         DOCS / "settings.schema.json": settings_schema,
         EVALUATION / "precision.md": precision,
         EVALUATION / "recall.md": recall_page,

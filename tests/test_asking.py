@@ -96,7 +96,7 @@ def test_a_diff_is_of_one_fix_alone(write: Write) -> None:
     said = piped(root, "n\nn\nn\n").stdout
     assert said.count("@@ ") == 3
     assert re.findall(r"^-np\.square\((\d)\)$", said, re.MULTILINE) == ["1", "2", "3"]
-    assert "not fixed: the answer was no" in said
+    assert "not fixed: you declined it" in said
     assert "(1 of 3)" in said and "(3 of 3)" in said
 
 
@@ -109,7 +109,7 @@ def test_what_rests_on_a_refused_one_is_not_asked(write: Write) -> None:
 def test_an_end_of_the_answers_ends_the_questions(write: Write) -> None:
     root = write({"x.py": THREE, "y.py": THREE})
     ran = piped(root, "y\n")
-    assert "the questions ended before it" in ran.stdout
+    assert "input ended before this question" in ran.stdout
     assert (root / "x.py").read_text().count("** 2") == 1 and (root / "y.py").read_text() == THREE
 
 

@@ -301,7 +301,7 @@ def test_excluded_files_are_not_checked(write: Write) -> None:
         (b"import jax\nprint jax.device_put\n", "cannot parse line 2", 2),
         (b"import jax\njax.device_put('\xff')\n", "Line 2 is not utf-8", 1),
         (b"# coding: klingon\nimport jax\njax.device_put(1)\n", "Cannot tell the encoding", 1),
-        (b"import jax\njax.device_put(1)\0\n", "Line 2 holds a NUL byte", 1),
+        (b"import jax\njax.device_put(1)\0\n", "Line 2 contains a NUL byte", 1),
         (b"import jax\njax.device_put(" + b"(" * 3000 + b")" * 3000 + b")\n", "", None),
         (b"import jax\njax.device_put(" + b"-" * 100_000 + b"1)\n", "nested too deeply", 1),
     ],
@@ -334,7 +334,7 @@ def test_syntax_of_a_newer_python_is_told_from_broken_syntax(
     monkeypatch.setattr(ast, "parse", old)
     (file,) = run(write({"x.py": "import jax\ntype X = jax.device_put\n"})).reports
     assert (
-        "a newer Python can parse it: run shardlint with the Python the project uses"
+        "a newer Python can parse it: run shardlint with the project's Python"
         in file.findings[0].message
     )
     (file,) = run(write({"x.py": "import jax\ntype X = = jax.device_put\n"})).reports
@@ -403,7 +403,7 @@ def test_a_rule_with_a_bug_stops_nothing_else(write: Write) -> None:
     assert reason.startswith(
         "XT206 (rule pack 'shardlint_testpack' of shardlint-testpack 1.0) failed at line 2: "
     )
-    assert "KeyError: 'a bug in a rule'; what it finds in this file is missing" in reason
+    assert "KeyError: 'a bug in a rule'. Its findings in this file are missing" in reason
     assert report.failed and not report.skipped
 
 
@@ -486,7 +486,7 @@ def test_a_rule_without_end_is_stopped_in_that_file_only(
     assert found(report) == ["a.py:3 XT102", "b.py:2 XT206"]
     ((path, (code, reason)),) = report.faults
     assert (path.name, code) == ("a.py", "XT206")
-    assert "was stopped at line 4: it took more than 0.2 seconds" in reason
+    assert "was stopped at line 4 after 0.2 seconds" in reason
     assert report.failed and report.undone
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
@@ -697,8 +697,8 @@ def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, settin
         ("a.py", b"import jax\ndef f():\n    return jax.device_put(1, (\n", "cannot parse line 3"),
         ("script", b"#!/bin/sh\necho one two\n", "cannot parse line 2"),
         ("a.py", b"\n\nx = '\xff'\n", "line 3 is not utf-8"),
-        ("a.py", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
-        ("program", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
+        ("a.py", b"\x7fELF\0\1", "line 1 contains a NUL byte"),
+        ("program", b"\x7fELF\0\1", "line 1 contains a NUL byte"),
         ("a.ipynb", b"{", "is not a notebook"),
         ("README.md", b"jax\n", "it is text, not Python"),
         ("data.JSON", b"{}", "it is data, not Python"),
@@ -765,7 +765,7 @@ def test_a_pipe_is_read_once(write: Write, start: Callable[..., object]) -> None
 
 def test_releases_that_nothing_pins_are_said_to_be_assumed(write: Write, run: Callable[..., Ran]) -> None:
     root = write({"a/setup.cfg": "", "a/x.py": PUT, "b/setup.cfg": "", "b/x.py": PUT})
-    line = f"Checked for jax {KNOWN['jax'][-1]} (assumed: nothing pins it)"
+    line = f"Checked for jax {KNOWN['jax'][-1]} (assumed: no file pins it)"
     assert f"{line}; --target says another release.\n" in run("check", "a", cwd=root).out
     assert f"{line} in a, b; --target" in run("check", "a", "b", cwd=root).out
     (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
@@ -781,7 +781,7 @@ def test_what_was_assumed_is_said_in_one_line_where_nothing_is_found(
     root = write(
         {"a/setup.cfg": "", "a/x.py": clean, "b/setup.cfg": "", "b/x.py": clean, "b/y.py": "y = 1\n"}
     )
-    assumed = f"for jax {KNOWN['jax'][-1]} (assumed: nothing pins it"
+    assumed = f"for jax {KNOWN['jax'][-1]} (assumed: no file pins it"
     for _ in range(2):  # with what the first run found
         assert run("check", "a", "b", cwd=root).out == f"No findings {assumed}) in 3 files.\n"
         assert run("check", "b/y.py", cwd=root).out == "No findings in 1 file.\n", "jax is no matter there"
@@ -799,7 +799,7 @@ def test_json_has_the_releases_of_each_project(write: Write, run: Callable[..., 
     (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
     ranged = {"release": "0.8.3", "source": "newest that <0.9 in requirements.txt allows", "assumed": False}
     told = json.loads(run("check", "--output-format", "json", ".", cwd=root).out)["targets"]
-    newest = {"release": KNOWN["jax"][-1], "source": "assumed: nothing pins it", "assumed": True}
+    newest = {"release": KNOWN["jax"][-1], "source": "assumed: no file pins it", "assumed": True}
     pinned = {"release": "0.6.2", "source": "pinned in requirements.txt", "assumed": False}
     assert {folder: targets["jax"] for folder, targets in told.items()} == {
         ".": ranged,

@@ -32,7 +32,7 @@ x.py:2:1: XT103 zeros-changed  [cost, proven]
     2 | jax.numpy.zeros(1)
       | ^^^^^^^^^^^^^^^^^^ here
    Write jax.numpy.ones   (unsafe fix: the numbers change)
-   `shardlint fix --unsafe-fixes` does it."""
+   `shardlint fix --unsafe-fixes` fixes it."""
 SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read_text("utf-8"))
 
 
@@ -251,7 +251,7 @@ def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data:
 def test_standard_input_is_not_checked_with_files(write: Write, run: Run, arguments: list[str]) -> None:
     ran = run("check", *arguments, cwd=write({"x.py": "x = 1\n"}))
     assert (ran.code, ran.out) == (2, "")
-    assert "standard input is read alone: give - and no other path" in ran.err
+    assert "- (standard input) was given with other paths: give only one of them" in ran.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")
@@ -330,14 +330,14 @@ def test_fixing(
     ("files", "arguments", "code", "says"),
     [
         ({"x.py": FIXABLE}, ["no.py"], 2, "no.py: no such file or directory"),
-        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 1, "Ruin; not fixed: it would break the file"),
+        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 1, "Ruin; not fixed: the file would not be valid"),
         ({"x.py": "import numpy as np\nnp.square(\n"}, [], 1, "x.py: not fixed: Python"),
         ({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, "x.py: not complete: XT206 (rule pack"),
         (
             {"x.py": "# coding: latin-1\nimport numpy as np\nnp.tan(1)\n"},
             [],
             1,
-            "does not fit the file's encoding",
+            "cannot be written in the file's encoding",
         ),
     ],
 )

@@ -427,7 +427,7 @@ def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
     report = fix_all(root)
     assert (root / "x.py").read_bytes() == data
     ((_, reason),) = report.skipped
-    assert reason == "written as utf-7 it would be other bytes throughout; save it as UTF-8"
+    assert reason == "its encoding utf-7 would change every byte; save it as UTF-8"
 
 
 def test_rules_that_undo_each_other_end(write: Write) -> None:
@@ -441,7 +441,7 @@ def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.sin(1)\n", "y.py": "import numpy as np\nnp.square(1)\n"})
     report = fix_all(root)
     (left,) = report.fixed[0].left
-    assert left.help.startswith("ruin; not fixed: it would break the file (Python")
+    assert left.help.startswith("ruin; not fixed: the file would not be valid (Python")
     assert not report.fixed[0].done
     assert (root / "x.py").read_text() == "import numpy as np\nnp.sin(1)\n"
     assert (root / "y.py").read_text() == "import numpy as np\n(1) ** 2\n"
@@ -468,7 +468,7 @@ def test_a_fix_may_not_end_in_what_parses_and_is_no_program(after: str, wrong: s
     [
         (
             "import jax\ng = jax.jit(f, static_argnums=0, static_argnums=1)\ny = jax.tree_map(f, x)\n",
-            "Python cannot compile it: line 2: keyword argument repeated: static_argnums",
+            "Python cannot compile the result: line 2: keyword argument repeated: static_argnums",
         ),
         (
             "from jax.experimental.shard_map import shard_map\ng = shard_map(f, mesh, s, t, out_specs=s)\n",
@@ -493,14 +493,14 @@ def test_what_is_no_program_or_no_call_is_left_as_it_is(
         (b"# shardlint: ignore[XT101] coding: latin-1\nx = '\xe9'\n", "cannot tell the encoding"),
         (
             b"# shardlint: ignore[XT101]\n# about\n# coding: latin-1\nprint('\xc3\xa9')\n",
-            "Python would read it as iso-8859-1, and it is written as utf-8",
+            "Python would read the result as iso-8859-1, but it is written as utf-8",
         ),
     ],
 )
 def test_a_fix_that_would_change_the_encoding_is_not_made(write: Write, data: bytes, why: str) -> None:
     root = write({"x.py": data})
     (outcome,) = fix_all(root).fixed
-    assert any(f"not fixed: it would break the file ({why}" in finding.help for finding in outcome.left)
+    assert any(f"not fixed: the file would not be valid ({why}" in finding.help for finding in outcome.left)
     assert (root / "x.py").read_bytes() == data
 
 
@@ -513,7 +513,7 @@ def test_a_fix_that_leaves_its_finding_is_taken_back(write: Write) -> None:
     assert (root / "x.py").read_text() == "import numpy as np\nnp.sinh(1)\n(1) ** 2\n"
     assert [finding.rule.code for finding in outcome.done] == ["XT201"]
     assert [finding.help for finding in outcome.left] == [
-        "add nothing; not fixed: checked again, the finding would still be there"
+        "add nothing; not fixed: the finding would remain after the fix"
     ]
 
 
@@ -523,7 +523,7 @@ def test_a_fix_that_brings_a_finding_is_taken_back(write: Write) -> None:
     (outcome,) = fix_all(root).fixed
     assert (root / "x.py").read_text() == "import jax\nimport numpy as np\n2\nnp.cosh(1)\n"
     assert [finding.help for finding in outcome.left] == [
-        "write jax.device_put(1); not fixed: it would bring XT101 at line 4"
+        "write jax.device_put(1); not fixed: it would cause XT101 at line 4"
     ]
     assert fix_all(root, ignore=("XT101",)).fixed[0].done, "of a rule that is not selected nothing is asked"
 
@@ -535,7 +535,7 @@ def test_a_fix_that_brings_a_finding_to_another_file_is_taken_back(write: Write)
     first = fix_all(root).fixed[0]
     assert (root / "a.py").read_text() == a
     assert [finding.help for finding in first.left] == [
-        "write jax.device_put; not fixed: it would bring XT101 to b.py"
+        "write jax.device_put; not fixed: it would cause XT101 in b.py"
     ]
     assert (root / "c.py").read_text() == "import numpy as np\n(1) ** 2\n"
 
@@ -694,7 +694,7 @@ def test_text_that_does_not_fit_the_encoding_is_not_written(write: Write) -> Non
     data = b"# coding: latin-1\nimport numpy as np\nnp.tan('\xe4')\n"
     root = write({"x.py": data, "y.py": b"import numpy as np\nnp.tan(1)\n"})
     report = fix_all(root)
-    assert "does not fit the file's encoding" in report.fixed[0].left[0].help
+    assert "cannot be written in the file's encoding" in report.fixed[0].left[0].help
     assert (root / "x.py").read_bytes() == data
     assert (root / "y.py").read_text("utf-8") == "import numpy as np\n'→'\n"
 
@@ -770,7 +770,7 @@ def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.Mon
         return outcome
 
     monkeypatch.setattr(fixing, "carry_out", slow)
-    assert "changed while it was being fixed" in fix_all(root).fixed[0].problem
+    assert "the file changed in the meantime" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == "# theirs\n"
 
 
@@ -821,7 +821,7 @@ def test_a_full_disk_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> N
 def test_writing_checks_what_was_read(tmp_path: Path) -> None:
     path = tmp_path / "x.py"
     path.write_bytes(b"new")
-    with pytest.raises(OSError, match="changed while"):
+    with pytest.raises(OSError, match="changed in the meantime"):
         write_atomically(path, b"fixed", expected=b"old")
     write_atomically(path, b"fixed", expected=b"new")
     assert path.read_bytes() == b"fixed"
@@ -859,7 +859,7 @@ def test_what_could_not_be_written_over_a_file_is_beside_it(
     status = path.stat()
     monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old, path: False)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device; what it should hold is in") as error:
+    with pytest.raises(OSError, match="No space left on device; its new content is in") as error:
         replace_file(path, b"new")
     (copy,) = (other for other in tmp_path.iterdir() if other != path)
     assert str(copy) in str(error.value)

@@ -49,7 +49,7 @@ def test_names_that_came_later_are_refused_with_the_bound(tmp_path: Path, requir
     text, left = fixed(project(tmp_path, requirement))
     assert "from jax.experimental.shard_map import shard_map" in text and "check_rep" in text
     assert ("jax.tree.map(" in text) == (requirement in ("jax>=0.4.30", "jax>0.4.37,<1"))  # it came with 0.4.25
-    assert any("pyproject.toml allows 0." in one and "jax.shard_map came with jax" in one for one in left), left
+    assert any("pyproject.toml allows 0." in one and "jax.shard_map is new in jax" in one for one in left), left
 
 
 @pytest.mark.parametrize("requirement", ["jax>=0.8", "jax", "jax<0.13", "jax==0.12.0", "numpy"])
@@ -64,7 +64,7 @@ def test_names_that_no_finding_tells_are_refused(tmp_path: Path, lower: str) -> 
     """No rule reports `jax.tree.map` on a release that does not have it: the fix says what it needs."""
     text, left = fixed(project(tmp_path, f"jax>={lower}"))
     assert ("jax.tree.map(" in text) == (lower == "0.4.25")
-    assert any("allows 0.4.24, and jax.tree.map came with jax 0.4.25" in one for one in left) == (lower == "0.4.24")
+    assert any("allows 0.4.24, and jax.tree.map is new in jax 0.4.25" in one for one in left) == (lower == "0.4.24")
 
 
 CLIP = "import jax.numpy as jnp\n\n\ndef f(x):\n    return jnp.clip(x, a_min=0, a_max=1)\n"
@@ -86,7 +86,7 @@ ERROR = "import jax\nfrom jax.lib import xla_client\n\nERROR = xla_client.XlaRun
 def test_keywords_and_attributes_are_refused(tmp_path: Path, text: str, since: str, before: str, needs: str) -> None:
     kept, left = fixed(project(tmp_path / "older", f"jax>={before}", text))
     assert kept == text
-    assert any(f"allows {before}, and {needs} came with jax {since}" in one for one in left), left
+    assert any(f"allows {before}, and {needs} is new in jax {since}" in one for one in left), left
     changed, left = fixed(project(tmp_path / "newer", f"jax>={since}", text))
     assert changed != text and not left
 
@@ -109,7 +109,7 @@ def test_a_lock_file_takes_no_release_from_others(tmp_path: Path) -> None:
 
 def test_a_bound_older_than_what_is_known_is_said(tmp_path: Path) -> None:
     _, left = fixed(project(tmp_path / "older", "jax>=0.2"))
-    assert any("jax>=0.2 in pyproject.toml allows 0.3.25, the oldest that shardlint knows, " in one for one in left)
+    assert any("jax>=0.2 in pyproject.toml allows 0.3.25, the oldest release that shardlint knows, " in one for one in left)
     _, left = fixed(project(tmp_path / "known", "jax>=0.3.25"))
     assert left and not any("the oldest that" in one for one in left)
 
@@ -188,7 +188,7 @@ def test_a_mesh_context_stays_where_the_oldest_release_has_no_set_mesh(tmp_path:
     )
     after, left = fixed(project(tmp_path, "jax>=0.4.30", text))
     assert after == text
-    assert any("`jax.set_mesh` came with jax" in one for one in left), left
+    assert any("`jax.set_mesh` is new in jax" in one for one in left), left
 
 
 def test_standard_input_and_diff_refuse_alike(tmp_path: Path) -> None:

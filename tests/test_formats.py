@@ -260,7 +260,7 @@ def test_a_file_in_place_of_standard_output(run: Run, root: Path) -> None:
         (["--output-format", "json=a", "--output-format", "sarif=a"], "go to the same file"),
         (["--output-format", "json=a", "--output-file", "b"], "of several write each as FORMAT=FILE"),
         (["--output-format", "json=no/such/folder"], "no/such/folder: cannot be written: No such file"),
-        (["--output-format", "json", "--statistics"], "--statistics goes with the formats full"),
+        (["--output-format", "json", "--statistics"], "--statistics works only with the formats full"),
     ],
 )
 def test_what_cannot_be_done_is_told(run: Run, root: Path, arguments: list[str], says: str) -> None:

@@ -91,12 +91,12 @@ def test_tests_may_have_axes_of_their_own_that_look_like_none_of_the_project(wri
         ("#\n\nbanned-calls = ['jax.jit']", "toml:3: banned-calls is ['jax.jit']; write a table such as"),
         ("[banned-calls]\n'jax.jit' = 'no'\n'jax.pmap' = 3", "toml:3: banned-calls.jax.pmap is 3; write what to use"),
         ("[banned-calls]\n'jax.pmap' = ' '", "toml:2: banned-calls.jax.pmap is ' '; write what to use instead"),
-        ("[banned-calls]\njax.pmap = 'no'", "banned-calls.jax is no full name; write a full name such as jax.device_put"),
-        ("[banned-calls]\n'device_put' = 'no'", "toml:2: banned-calls.device_put is no full name"),
-        ("[banned-calls]\n'jax.device_put()' = 'no'", "banned-calls.jax.device_put() is no full name"),
+        ("[banned-calls]\njax.pmap = 'no'", "banned-calls.jax is not a full name; write a full name such as jax.device_put"),
+        ("[banned-calls]\n'device_put' = 'no'", "toml:2: banned-calls.device_put is not a full name"),
+        ("[banned-calls]\n'jax.device_put()' = 'no'", "banned-calls.jax.device_put() is not a full name"),
         (
             "axis-names = ['data', 'model']\nmesh-makers = {'a.b' = ['modle']}",
-            "mesh-makers.a.b names the axis 'modle', which is not among axis-names; did you mean model?",
+            "mesh-makers.a.b names the axis 'modle', which axis-names does not contain; did you mean model?",
         ),
     ],
 )

@@ -58,7 +58,7 @@ FILES: dict[str, tuple[bytes, list[int] | str]] = {
     "no_newline.py": (BAD.rstrip(), [9]),
     "tabs.py": (BAD.replace(b"    ", b"\t"), [9]),
     "tabs_and_blanks.py": (changed(b"    return", b"\treturn"), "inconsistent use of tabs"),
-    "nul.py": (changed(b"mesh = ", b"m\0sh = "), "Line 4 holds a NUL byte"),
+    "nul.py": (changed(b"mesh = ", b"m\0sh = "), "Line 4 contains a NUL byte"),
     "latin_1.py": (b"# coding: latin-1\nx = '\xe4\xff'\n" + BAD, [11]),
     "wrong_cookie.py": (b"# coding: utf-8\nx = '\xe4\xff'\n" + BAD, "Line 2 is not utf-8 (byte 0xe4)"),
     "no_cookie.py": (b"\n\nx = '\xe4\xff'\n" + BAD, "Line 3 is not utf-8"),
@@ -312,7 +312,7 @@ def test_two_runs_at_once_disturb_nobody(write: Write) -> None:
     for process, (_, errors) in zip(running, said, strict=True):
         # One may come while the other writes: then it says so, and loses nothing.
         assert process.returncode in (0, 2), errors
-        assert all(b"changed while it was being fixed" in line for line in errors.splitlines())
+        assert all(b"the file changed in the meantime" in line for line in errors.splitlines())
     for path in root.glob("m*.py"):
         assert path.read_bytes() == changed(b"jax.device_put", b"jax.lax.with_sharding_constraint")
     assert not list(root.glob(".*.shardlint"))
@@ -511,7 +511,7 @@ def test_where_the_current_folder_is_gone_absolute_paths_are_checked(write: Writ
     for command in (["check", "."], ["check", "a.py"], ["check", "-"], ["fix", "."]):
         done = ran(*command)
         assert (done.returncode, done.stdout) == (2, b"")
-        assert done.stderr.startswith(b"shardlint: the current folder is no longer there")
+        assert done.stderr.startswith(b"shardlint: the current folder was deleted")
     done = ran("check", "--exclude=b", root / "a.py")
     assert (done.returncode, done.stdout) == (2, b"")
 
@@ -595,6 +595,6 @@ def test_half_a_character_is_told_and_the_others_are_checked(write: Write, start
     for command in (["check", "--output-format=concise"], ["fix", "--diff", "--unsafe-fixes"]):
         ran = start(*command, "--select=SL201,SL001", ".", cwd=root)
         assert ran.returncode == 1 and b"Traceback" not in ran.stderr, ran.stderr
-        assert b"holds half of a character" in ran.stdout + ran.stderr
+        assert b"contains half of a character" in ran.stdout + ran.stderr
         assert b"m.py" in ran.stdout
     assert start("check", name, cwd=root).returncode == 2

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
 
 from shardlint.rules_api.registry import entries, rules
-from shardlint.rules_api.rule import Rule
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import messages  # noqa: E402
+
+MESSAGES = [*messages.rule_messages(), *messages.run_messages(), *messages.other_messages()]
 MOST_GUIDES, MOST_BYTES = 14, 130_000
 FORBIDDEN = re.compile(
     r"\b(so (it|they) (do|does)\b|so (it|they) (is|are)(?=[.,;:)])|what is said|where that is|told as|of those that"
@@ -30,10 +33,21 @@ OLD_STYLE = re.compile(
     r"|stands? (there|here)|is known of|what is there)\b",
     re.IGNORECASE,
 )
+# And in messages: words that need a second reading.
+IN_MESSAGES = re.compile(
+    FORBIDDEN.pattern
+    + r"|\b(anew|told|lies?|lain|otherwise|beside|alike|nobody|no one|stands?|in sight|made whole|lies whole|whole on"
+    r"|come to (its|their) end|what is (there|said|given|made)|where that|of those that|hand(s|ed)? (it )?on|has not"
+    r"|is had|so many|dearest|by what|with what)\b(?! been| called| yet)",
+    re.IGNORECASE,
+)
+MOST_WORDS = 20
+_END = re.compile(r"(?<=[.:;?!])\s|\n")
+_PLACEHOLDER = re.compile(r"\{[^}]*\}")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.DOTALL | re.MULTILINE)
-RULES = [rule for rule in rules() if rule.code.startswith("SL") and not rule.code.startswith("SL0")]
 GENERATED = (
     "rules.md",
+    "messages.md",
     "recall.md",
     "precision.md",
     "speed.md",
@@ -47,25 +61,58 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_a_page_and_its_messages_are_plain(rule: type[Rule]) -> None:
-    module = Path(__import__(rule.__module__, fromlist=["_"]).__file__ or "")
-    for text in _strings(module):
-        assert not (odd := FORBIDDEN.search(text)), f"{odd and odd[0]!r} in {text!r}"
+def test_messages_are_plain() -> None:
+    assert [
+        f"{one.place}: {odd[0]!r} in {text!r}"
+        for one in MESSAGES
+        for text in (one.text, *one.advice)
+        if (odd := IN_MESSAGES.search(_CODE.sub("X", _PLACEHOLDER.sub("X", text))))
+    ] == []
 
 
-def _strings(path: Path) -> Iterator[str]:
-    """The string constants of a module that are prose, docstrings of helpers left out."""
-    tree = ast.parse(path.read_text("utf-8"))
-    helpers = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.FunctionDef) and node.body and isinstance(node.body[0], ast.Expr)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            if id(node) not in helpers:
-                yield node.value
+def test_the_first_line_of_a_message_is_short() -> None:
+    """It ends at the first full stop, colon or semicolon, or with its line. A placeholder is a word, and so is code."""
+    first = [
+        (one, _END.split(_CODE.sub("X", _PLACEHOLDER.sub("X", one.text)).strip())[0]) for one in MESSAGES
+    ]
+    assert [
+        f"{one.place}: {len(line.split())} words: {line}"
+        for one, line in first
+        if len(line.split()) > MOST_WORDS
+    ] == []
+
+
+def test_every_rule_and_command_has_messages() -> None:
+    codes = {rule.code for rule in rules() if rule.code.startswith("SL") and not rule.code.startswith("SL0")}
+    assert codes == {one.source for one in messages.rule_messages()}
+    assert {one.source for one in messages.other_messages()} == set(messages.COMMANDS.values())
+    assert len({one.source for one in messages.run_messages()}) > 40
+
+
+def test_messages_are_read_from_literals_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+def _why(one, effect):
+    message = f"{size_text(effect)}: "
+    return message + f"because of {one.name!r}", "write P()"
+
+def check(found, total):
+    table = {"a": ("a", "`x` is lost", "keep it"), "b": ("b", f"{len(found)} are lost", "keep them")}
+    kind, message, advice = table[found]
+    yield Found(kind, "f", 1, message, (), advice)
+
+def explain(found, total):
+    message, advice = _why(found, total)
+    yield Explanation(message, help=advice)
+"""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lost.py").write_text(text)
+    monkeypatch.setattr(messages, "PACKAGE", tmp_path)
+    monkeypatch.setattr(messages, "ROOT", tmp_path)
+    assert [(one.source, one.text, one.advice) for one in messages.run_messages.__wrapped__()] == [
+        ("a", "`x` is lost", ("keep it",)),
+        ("b", "{found} are lost", ("keep them",)),
+        ("exception", "{effect}: because of {name}", ("write P()",)),
+    ]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -77,7 +124,7 @@ def test_a_guide_is_plain(path: Path) -> None:
 
 def test_the_guides_are_few_and_short() -> None:
     guides = [
-        path for path in (ROOT / "docs").glob("*.md") if path.name not in ("rules.md", "retired-rules.md")
+        path for path in (ROOT / "docs").glob("*.md") if path.name not in ("rules.md", "messages.md", "retired-rules.md")
     ]
     assert len(guides) <= MOST_GUIDES
     assert sum(path.stat().st_size for path in guides) <= MOST_BYTES

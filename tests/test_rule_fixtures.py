@@ -141,7 +141,8 @@ def test_the_examples_of_a_page_are_short_and_show_the_mistake(rule: type[Rule])
 @pytest.mark.parametrize("code", [code for code in entries() if code.startswith("SL0")])
 def test_a_page_of_the_engine_has_its_own_examples(code: str) -> None:
     text = (DOCS / f"{code}.md").read_text("utf-8")
-    assert "## Use instead" in text
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings[:3] == ["Reports", "Example", "Write instead"] and set(headings) <= set(HEADINGS)
     assert "shardlint verify" not in text
 
 

@@ -104,7 +104,7 @@ def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: s
         ("select = [", "not valid TOML"),
         (b"select = ['\xff']", "not valid TOML"),
         ("select = ['SL2']".encode("utf-16"), "byte 1 is not UTF-8; save it as UTF-8"),
-        ("select = ['SL2']".encode("utf-16-le"), "it holds NUL, as UTF-16 does; save it as UTF-8"),
+        ("select = ['SL2']".encode("utf-16-le"), "it contains NUL, as UTF-16 does; save it as UTF-8"),
         ("selct = ['SL2']", "unknown setting 'selct'; did you mean select?"),
         ("per_file_ignores = {}", "unknown setting 'per_file_ignores'; did you mean per-file-ignores?"),
         ("Exclude = []", "unknown setting 'Exclude'; did you mean exclude?"),
@@ -121,7 +121,7 @@ def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: s
         ("certainty = ['likely']", "write one of proven, likely, possible"),
         (
             "certainty = 'proven'\npedantic = true",
-            'pedantic means certainty = "possible"; leave one of the two out',
+            'pedantic means certainty = "possible"; remove one of the two',
         ),
         ("targets = ['jax']", "targets is ['jax']; write a table such as {jax = \"0.8\"}"),
         ("targets = {jax = 0.8}", 'targets.jax is 0.8; the value must be a string, as in {jax = "0.8"}'),

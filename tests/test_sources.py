@@ -70,7 +70,7 @@ def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
         pytest.param(b"# coding: rot13\n", "rot13", id="cookie-that-is-no-text-encoding"),
         pytest.param(b"# coding: idna\nx = '\xff..'\n", "", id="codec-with-errors-of-its-own"),
         pytest.param(b"# coding: unicode_escape\nx = '\\x'\n", "", id="escape-codec"),
-        pytest.param(b"a\nb\0c\n", "line 2 holds a NUL byte", id="nul"),
+        pytest.param(b"a\nb\0c\n", "line 2 contains a NUL byte", id="nul"),
         pytest.param("x = 1\n".encode("utf-16"), "NUL", id="utf-16"),
         pytest.param(b"#" * (MAX_BYTES + 1), "8,000,001 bytes", id="too-large"),
         pytest.param(b"x = 1\n\n\nx = '\xe2\x82", "line 4 is not utf-8", id="cut-in-a-character"),
@@ -85,7 +85,7 @@ def test_what_is_not_text_is_told_in_one_line(data: bytes, says: str) -> None:
 
 def test_text_that_does_not_fit_the_encoding_is_not_written() -> None:
     source = decode(HERE, b"# coding: latin-1\nx = 1\n")
-    with pytest.raises(Unreadable, match="does not fit the file's encoding iso-8859-1"):
+    with pytest.raises(Unreadable, match="cannot be written in the file's encoding iso-8859-1"):
         source.replaced("# coding: latin-1\nx = '→'\n").encode()
 
 

@@ -28,7 +28,7 @@ def target(root: Path, package: str = "jax") -> tuple[str, str]:
     return show(found.release), found.source
 
 
-NEWEST = (KNOWN["jax"][-1], "assumed: nothing pins it")
+NEWEST = (KNOWN["jax"][-1], "assumed: no file pins it")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_what_keeps_a_project_is_told_once(write: Write) -> None:
     out = upgrade("--to", "jax=0.12", str(root)).stdout
     assert out.count("a mesh is or may be entered") == 1, out
     sections = out.split("\n### ")
-    title = "What keeps SL315 legacy-mesh-context in "
+    title = "Why SL315 legacy-mesh-context is not rewritten in "
     assert sections[-1].startswith(title) and "train.py:16: a mesh is or may be entered" in sections[-1]
     pointed = [one for one in sections if f'See "{title}' in one]
     assert [one.splitlines()[0].rpartition("/")[2] for one in pointed] == ["train.py`", "user.py`"], out

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     "formats",
     multiple=True,
     metavar="FORMAT[=FILE]",
-    help="full (default), concise, grouped, json, jsonl, sarif, github, gitlab, junit, rdjson or markdown; may be "
-    "given several times, with a file for all but one.",
+    help="full (default), concise, grouped, json, jsonl, sarif, github, gitlab, junit, rdjson or markdown; "
+    "repeatable, with a file for all but one.",
 )
 @click.option(
     "--output-file", type=Given(path_type=Path, dir_okay=False), help="Write the report to this file."
@@ -45,30 +45,31 @@ if TYPE_CHECKING:
     "colour",
     type=OneOf(["auto", "always", "never"]),
     default="auto",
-    help="Colours and links; auto looks at NO_COLOR, FORCE_COLOR and whether a terminal shows them.",
+    help="Colours and links. auto: by NO_COLOR, FORCE_COLOR and the terminal.",
 )
-@click.option("--statistics", is_flag=True, help="Say how often each rule found something, and not where.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 also where something was found.")
-@click.option("--no-baseline", is_flag=True, help="Report the findings that the baseline knows too.")
+@click.option(
+    "--statistics", is_flag=True, help=("Report the number of findings of each rule, not their places.")
+)
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("--no-baseline", is_flag=True, help="Also report the findings in the baseline.")
 @click.option(
     "--add-suppressions",
     "reason",
     metavar="REASON",
-    help="Write `# shardlint: ignore[CODE] REASON` at each finding, and report what is left.",
+    help="Write `# shardlint: ignore[CODE] REASON` at each finding, and report what remains.",
 )
 @click.option(
     "--diff-base",
     metavar="REV",
-    help="Only what changed since this git revision: findings in changed files, and new ones elsewhere because of "
-    "them.",
+    help="Report findings in files changed since this git revision, and new ones that they cause elsewhere.",
 )
 @click.option(
     "--no-elsewhere",
     is_flag=True,
-    help="Of files that are named, leave out what rests on them in other files.",
+    help="Do not report findings in files that were not given.",
 )
-@click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
-@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
+@click.option("--profile", is_flag=True, help="Print on standard error where the time went.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @STDIN
 def check(
     paths: tuple[Path, ...],
@@ -86,12 +87,13 @@ def check(
     stdin_filename: Path | None,
     **kwargs: Any,
 ) -> None:
-    """Report sharding mistakes. Nothing of the checked project is run.
+    """Report sharding mistakes, without running the project.
 
-    PATHS are files and folders (default: this folder); "-" reads standard input. Of files that are named, findings in
-    other files of the project are reported too where they rest on what these files say.
-    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
-    that failed, nothing there to check.
+    PATHS are files and folders (default: this folder); "-" reads standard input. For files given explicitly, findings
+    that they cause in other files of the project are reported too.
+
+    Exit code: 0 no findings, 1 findings, 2 not everything was checked: a given file could not be read, a rule
+    failed, or there was nothing to check.
     """
     from shardlint.engine.progress import meter
     from shardlint.engine.run import check as run
@@ -100,14 +102,14 @@ def check(
 
     asked_for = outputs(formats, output_file)
     if statistics and not any(output.format in FOR_PEOPLE for output in asked_for):
-        raise click.UsageError(f"--statistics goes with the formats {', '.join(FOR_PEOPLE)}")
+        raise click.UsageError(f"--statistics works only with the formats {', '.join(FOR_PEOPLE)}")
     if profile:
         clock.start()
     options = options_of(kwargs)
     stdin = standard_input(paths, stdin_filename)
     if stdin is not None:
         if reason is not None or diff_base is not None:
-            raise click.UsageError("--add-suppressions and --diff-base are for files, not for standard input")
+            raise click.UsageError("--add-suppressions and --diff-base need files, not standard input")
     if reason is not None:
         _check_reason(reason)
     since = _since(diff_base)
@@ -138,9 +140,7 @@ def _since(said: str | None) -> str | None:
     if said is None:
         return None
     if not said or said.startswith("-"):
-        raise click.UsageError(
-            f"--diff-base is {said!r}; write a revision that git knows, such as origin/main"
-        )
+        raise click.UsageError(f"--diff-base is {said!r}; write a git revision, such as origin/main")
     from shardlint.engine.changes.before import base_of
 
     return base_of(said)
@@ -169,9 +169,7 @@ def _nothing_changed(report: Report) -> bool:
 
 def _check_reason(reason: str) -> None:
     if not reason.strip() or "\n" in reason or reason.lstrip().startswith(("#", "[")):
-        raise click.UsageError(
-            '--add-suppressions wants one line that says why, such as "known, see issue 12"'
-        )
+        raise click.UsageError('--add-suppressions needs a reason on one line, such as "known, see issue 12"')
 
 
 def _silenced(report: Report, options: Options, reason: str) -> int:
@@ -184,8 +182,8 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
     for path, problem in done.problems:
         click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
-        f"Suppressed {count(done.findings, 'finding')} in {count(done.files, 'file')}; `shardlint check` tells of "
-        "comments that are no longer needed.",
+        f"Suppressed {count(done.findings, 'finding')} in {count(done.files, 'file')}; `shardlint check` "
+        "reports comments that are no longer needed.",
         err=True,
     )
     return len(done.problems)
@@ -194,14 +192,16 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
 @click.command()
 @PATHS
 @shared
-@click.option("--add", is_flag=True, help="Also add what is new since the baseline was made.")
-@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
+@click.option("--add", is_flag=True, help="Also add findings that are new since the baseline was written.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:
-    """Record the findings there are, so that check reports new ones only.
+    """Record the present findings, so that check reports only new ones.
 
-    Writes .shardlint-baseline.json in the root of the project (setting: baseline), to be committed. Findings are
-    known by what they are about, not by their line. check takes out those that are gone; only --add adds any.
-    Exit code: 0 the baseline holds all findings, 1 there are new ones and no --add, 2 something could not be checked.
+    Writes .shardlint-baseline.json (setting: baseline) in the root of the project; commit it. An entry does not
+    depend on the line of its finding. check removes entries that no longer occur. Only --add adds entries.
+
+    Exit code: 0 the baseline contains all findings, 1 there are new ones and --add is missing, 2 not everything was
+    checked.
     """
     from shardlint.cli.baseline import record
     from shardlint.engine.progress import meter

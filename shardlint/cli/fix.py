@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 @PATHS
 @shared
 @click.option(
-    "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
+    "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change numerics, memory or communication."
 )
-@click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
-@click.option("--verify", is_flag=True, help="Take back what makes a fixture of the project worse.")
-@click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to make it.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print the changes and write nothing.")
+@click.option("--verify", is_flag=True, help="Undo fixes that make a verify fixture fail.")
+@click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to apply it.")
 @click.option(
     "--python",
     type=Given(path_type=Path, exists=True, dir_okay=False),
-    help="With --verify, the project's own Python; default: as `shardlint verify` finds it.",
+    help="The project's own Python, for --verify. Default: as for `shardlint verify`.",
 )
 @STDIN
 def fix(
@@ -49,20 +49,22 @@ def fix(
     stdin_filename: Path | None,
     **kwargs: Any,
 ) -> None:
-    """Rewrite what can be rewritten, and say what is left.
+    """Fix findings, and report the rest.
 
-    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
-    Exit code: 0 nothing is left but what the baseline knows, 1 findings are left (with --diff: or something would
-    change), 2 the run itself could not be done.
+    Each fix is checked before it is written. A fix that does not remove its finding, or that causes another one, is not
+    applied.
+
+    Exit code: 0 all findings are fixed or in the baseline, 1 some remain (with --diff: or files would change), 2
+    the run failed.
     """
     if interactive and show_diff:
-        raise click.UsageError("--diff writes nothing, and --interactive asks what to write: give one of them")
+        raise click.UsageError("--diff writes nothing, and --interactive writes: give one of them")
     if python is not None and not verify:
-        raise click.UsageError("--python is for the fixtures that --verify runs")
+        raise click.UsageError("--python needs --verify, whose fixtures it runs")
     text = standard_input(paths, stdin_filename)
     if text is not None:
         if interactive or verify:
-            raise click.UsageError("--interactive and --verify are for files, not for standard input")
+            raise click.UsageError("--interactive and --verify need files, not standard input")
         _fix_text(*text, options_of(kwargs), unsafe_fixes, show_diff)
     gates: list[Gate] = []
     with contextlib.ExitStack() as stack:
@@ -145,7 +147,7 @@ def _said_left(
         return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
 
     def note(finding: Finding) -> str:
-        return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
+        return "`shardlint fix --unsafe-fixes` fixes it." if waits(finding) else ""
 
     outcomes = [outcome for outcome in report.fixed if not outcome.problem]
     every = [outcome.report(written=not show_diff) for outcome in outcomes]
@@ -157,7 +159,7 @@ def _said_left(
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
     verb = verb or ("would fix" if show_diff else "fixed")
-    known = f" Known in the baseline: {report.known}." if report.known else ""
+    known = f" In the baseline: {report.known}." if report.known else ""
     click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{known}{hint}", err=show_diff)
     return fixed, left
 

@@ -86,7 +86,7 @@ def rules() -> None:
 @click.argument("path", default=".", type=click.Path(path_type=Path, exists=True))
 @click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told)
 def targets(path: Path, target: tuple[str, ...]) -> None:
-    """Show which releases a project is checked for, and why."""
+    """Show the releases that a project is checked for, and their sources."""
     from shardlint.config.targets import parse_targets
     from shardlint.config.versions import show
     from shardlint.engine.one_file import Checker
@@ -101,9 +101,9 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("place", metavar="PATH:LINE")
 def explain(place: str) -> None:
-    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are.
+    """Show what shardlint knows about a line: what traces it, its mesh, and the values of its names.
 
-    In a notebook PLACE is PATH:cell N:LINE, as `check` says it.
+    In a notebook, PLACE is PATH:cell N:LINE, as in the output of `check`.
     """
     from shardlint.engine.explain import explain as run
     from shardlint.output.printable import printable
@@ -175,11 +175,11 @@ def main() -> None:
         if _cannot_be_done_as_asked(error):
             _fail(str(error))
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _fail(f"{error.strerror}: {error.filename or 'the output is not whole'}")
+            _fail(f"{error.strerror}: {error.filename or 'the output is incomplete'}")
         import traceback
 
         traceback.print_exc()  # Python would end with 1, which says "findings"
-        _fail("shardlint itself failed; please report the lines above")
+        _fail("shardlint failed; please report the lines above")
 
 
 def _cannot_be_done_as_asked(error: Exception) -> bool:

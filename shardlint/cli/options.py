@@ -51,14 +51,14 @@ def standard_input(paths: tuple[Path, ...], name: Path | None) -> tuple[Path, by
     if Path("-") not in paths and name is None:
         return None
     if paths not in ((), (Path("-"),)):
-        raise click.UsageError("standard input is read alone: give - and no other path")
+        raise click.UsageError("- (standard input) was given with other paths: give only one of them")
     from shardlint.source.text import MAX_BYTES
 
     if sys.stdin is None:
         raise click.UsageError("standard input is closed")
     data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
     if len(data) > MAX_BYTES:
-        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
+        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes, the limit of shardlint")
     return name or Path("stdin.py"), data
 
 
@@ -66,13 +66,13 @@ def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
     """A list with commas between. One that says nothing, as of a variable that is not set, would choose everything."""
     for value in values:
         if not value.replace(",", "").strip():
-            raise click.BadParameter("it is empty; leave the option out, or say what is meant", ctx, param)
+            raise click.BadParameter("it is empty; write a value, or leave the option out", ctx, param)
     return values
 
 
 def shared(command: Any) -> Any:
     """Options that choose rules and releases."""
-    said = "Release the code runs on, as in jax=0.12."
+    said = "Release that the code runs on, as in jax=0.12."
     option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told, help=said)
     return of_rules(option(command))
 
@@ -85,20 +85,20 @@ def of_rules(command: Any) -> Any:
             "--config",
             metavar="FILE",
             type=Given(path_type=Path, exists=True, dir_okay=False),
-            help="Take the settings from this file, in place of the nearest shardlint.toml or pyproject.toml.",
+            help="Read the settings from this file, not from the nearest shardlint.toml or pyproject.toml.",
         ),
-        click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
+        click.option("--pedantic", is_flag=True, help="Same as --certainty possible."),
         click.option(
             "--certainty",
             type=OneOf([one.value for one in Certainty]),
-            help="Only findings that are at least this sure (default: likely, so also proven).",
+            help="Least certainty to report: proven, likely (default) or possible.",
         ),
         click.option(
             "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."
         ),
         click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
         click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
-        click.option("--extend-select", **many, help="Also these rules, besides those that are on."),
+        click.option("--extend-select", **many, help="Also these rules, in addition to the enabled ones."),
         click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
     ):
         command = option(command)
@@ -113,7 +113,9 @@ def split(values: tuple[str, ...]) -> tuple[str, ...]:
 def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
     """The least certainty asked for; None where the settings decide."""
     if pedantic and said not in (None, Certainty.POSSIBLE):
-        raise click.UsageError(f"--pedantic means --certainty possible; leave it or --certainty {said} out")
+        raise click.UsageError(
+            f"--pedantic means --certainty possible; leave one of --pedantic and --certainty {said} out"
+        )
     return Certainty.POSSIBLE if pedantic else None if said is None else Certainty(said)
 
 

@@ -31,7 +31,7 @@ _DEFAULT = 8
 def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
     for path in value:
         if path.suffix not in (".html", ".json"):
-            raise click.BadParameter(f"{path} ends neither in .html nor in .json")
+            raise click.BadParameter(f"{path} ends in neither .html nor .json")
     return value
 
 
@@ -40,29 +40,31 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
 @click.option(
     "--devices",
     type=click.IntRange(1, 2048),
-    help=f"Simulated devices. Default: what XLA_FLAGS or the program itself says, else {_DEFAULT}.",
+    help=f"Number of simulated devices. Default: what XLA_FLAGS or the program says, else {_DEFAULT}.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(2, 64),
     metavar="N",
-    help="Start the program N times, joined by jax.distributed, and compare what each did.",
+    help="Start the program N times, joined by jax.distributed, and compare the processes.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 when something is found and the program with 0.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with 1 if there are findings and the program exits with 0."
+)
 @click.option(
     "--large",
     callback=read(parse_bytes),
     metavar="SIZE",
-    help="The least array to report on. Default: a 64th of the program's largest, 1 MiB at most.",
+    help="Smallest array to report. Default: a 64th of the program's largest, 1 MiB at most.",
 )
 @click.option(
-    "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Kill the program then."
+    "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Time limit for the program."
 )
 @click.option(
     "--memory",
     callback=read(parse_bytes),
     metavar="SIZE",
-    help="Memory each of its processes may take, as in 16GiB.",
+    help="Memory limit for each process, as in 16GiB.",
 )
 @click.option(
     "--report",
@@ -77,7 +79,7 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
     "--keep-dumps",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Keep what the compiler wrote, in an empty or new folder.",
+    help="Keep the compiler's dumps in this folder, which is empty or new.",
 )
 def run(
     command: tuple[str, ...],
@@ -90,19 +92,19 @@ def run(
     reports: tuple[Path, ...],
     keep_dumps: Path | None,
 ) -> None:
-    """Run a program unchanged on simulated devices and report its sharding mistakes when it ends.
+    """Run a program unchanged on simulated devices, and report its sharding mistakes at the end.
 
     COMMAND is any program: `python train.py`, `train.py`, `-m package.train`, `pytest tests`. Its output
-    passes through; the report goes to standard error.
+    is passed through; the report is written to standard error.
 
-    Exit code: that of the program (128 and the signal's number where one ended it, 124 at the time limit); with
-    --strict, 1 where it was 0 and something was found; 2 the program could not be started.
+    Exit code: that of the program; 128 plus the signal number if a signal ended it, 124 at the time limit, 1 under
+    --strict if there are findings and the program exits with 0, 2 if it could not be started.
     """
     words = launch.command_line(command)
     try:
         for path in reports:
             if not path.parent.is_dir():
-                raise CannotRun(f"--report {path}: there is no folder {path.parent}")
+                raise CannotRun(f"--report {path}: the folder {path.parent} does not exist")
         root = working_directory()  # now, for the program may remove it
         with launch.dump_folder(keep_dumps) as folder, launch.scratch() as raised:
             given = dict(os.environ)

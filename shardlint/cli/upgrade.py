@@ -24,17 +24,19 @@ from shardlint.rewrite.fix import fix
     required=True,
     metavar="PKG=VERSION",
     callback=told,
-    help="Release the code shall run on, as in jax=0.12; repeatable.",
+    help="Release that the code will run on, as in jax=0.12; repeatable.",
 )
 @of_rules
 @click.option(
-    "--diff", "show_diff", is_flag=True, help="Report what would change, with the diffs; write nothing."
+    "--diff", "show_diff", is_flag=True, help="Report the changes with their diffs, and write nothing."
 )
 def upgrade(paths: tuple[Path, ...], to: tuple[str, ...], show_diff: bool, **kwargs: Any) -> None:
-    """Carry projects to a release: all fixes, safe and unsafe, then a report in Markdown of what is left.
+    """Move projects to a newer release: apply all fixes, and report the rest in Markdown.
 
-    Mesh contexts and what must move with them move together, or not at all. The report goes by file, as a pull request
-    takes it. Exit code: 0 nothing is left, 1 something is (with --diff: or would change), 2 the run could not be done.
+    Safe and unsafe fixes are applied. Mesh contexts and the code that depends on them are migrated together or not
+    at all. The report is grouped by file, for use in a pull request.
+
+    Exit code: 0 nothing is left to do, 1 something is (with --diff: or files would change), 2 the run failed.
     """
     targets = parse_targets(split(to))
     options = replace(options_of({**kwargs, "target": ()}), targets=targets)

@@ -43,7 +43,14 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
         yield f"### {_kept_title(group)}\n"
         yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
         asked = dict.fromkeys(_asked(one, group) for file in files for one in file.left)
-        yield "\n".join(["Once nothing of this is left, or by hand:", "", *filter(None, asked), ""])
+        yield "\n".join(
+            [
+                "After you remove these obstacles, run `shardlint upgrade` again; or write by hand:",
+                "",
+                *filter(None, asked),
+                "",
+            ]
+        )
     yield from _unread(report, {file.path for file in files})
 
 
@@ -80,7 +87,7 @@ def _pins(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
             if release is not None and not allows(f"=={version}.*", release):
                 lines.append(f"- [ ] {_code(file)}{where} pins {package} {show(release)}")
             elif release is None and spec and not allows(spec, parse(version)):
-                lines.append(f"- [ ] {_code(other)}{where} asks for {package} {_code(spec)}")
+                lines.append(f"- [ ] {_code(other)}{where} requires {package} {_code(spec)}")
     if lines:
         yield "\n".join(["### Releases", "", *lines, ""])
 
@@ -142,7 +149,7 @@ def _kept(report: FixReport, files: Iterable[FixedFile], written: bool) -> list[
 
 def _kept_title(group: by_project.Group) -> str:
     first = group.found[0].rule
-    return f"What keeps {first.code} {first.name} in {_code(shown_folder(group.root))}"
+    return f"Why {first.code} {first.name} is not rewritten in {_code(shown_folder(group.root))}"
 
 
 def _told(reasons: str, group: by_project.Group) -> bool:

@@ -44,10 +44,10 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     Raises `CannotRun` for a code that selects nothing, and without packaging.
     """
     if importlib.util.find_spec("packaging") is None:
-        raise CannotRun('reading proofs needs packaging: pip install "shardlint[verify]"')
+        raise CannotRun('proofs need the package packaging: pip install "shardlint[verify]"')
     for code in codes:
         if code != "all" and not any(known.startswith(code) for known in folders):
-            raise CannotRun(f"no rule with a proof has a code that begins with {code!r}")
+            raise CannotRun(f"no rule with a code that begins with {code!r} has a proof")
     found, failures = [], []
     for known, folder in sorted(folders.items()):
         if "all" in codes or known.startswith(tuple(codes)):
@@ -68,7 +68,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     "levels",
     multiple=True,
     type=OneOf(LEVELS),
-    help="Only this level; repeatable. Without, all that each fixture declares.",
+    help="Only this level; repeatable. Default: all levels that a fixture declares.",
 )
 @click.option(
     "--mesh",
@@ -79,7 +79,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 @click.option(
     "--processes",
     type=click.IntRange(min=2),
-    help="Also run fixtures as so many jax.distributed processes.",
+    help="Also run fixtures as this many jax.distributed processes.",
 )
 @click.option(
     "--topology",
@@ -87,10 +87,13 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     multiple=True,
     callback=read(lambda name: parse_topology(name).name),
     metavar="NAME",
-    help="Also compile fixtures for it, such as v5e:4x4; repeatable.",
+    help="Also compile fixtures for this topology, such as v5e:4x4; repeatable.",
 )
 @click.option(
-    "--timeout", callback=read(time_limit), default=SECONDS, show_default=True, help="Seconds a program."
+    "--timeout", callback=read(time_limit), default=SECONDS, show_default=True, help=(
+        "Time limit per program, "
+        "in seconds."
+    )
 )
 @click.option(
     "--memory",
@@ -98,55 +101,55 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     metavar="SIZE",
     default=MEMORY,
     show_default=True,
-    help="Memory a program may take.",
+    help="Memory limit per program.",
 )
 @click.option(
-    "--python", default=sys.executable, help="Run the programs with another interpreter, which has jax."
+    "--python", default=sys.executable, help="Run the programs with this interpreter, which has jax."
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=lambda: min(os.cpu_count() or 1, 4),
-    show_default="processors, at most 4",
-    help="Programs side by side.",
+    show_default="number of processors, at most 4",
+    help="Number of programs that run at the same time.",
 )
 @click.option(
     "--cache-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where to keep what compilers answer; without, the platform's folder for caches.",
+    help="Folder for the compilers' results. Default: the platform's cache folder.",
 )
-@click.option("--no-cache", is_flag=True, help="Run everything, ask the compiler again, and keep nothing.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @click.option(
-    "--fresh", is_flag=True, help="Run everything, also fixtures of which nothing has changed since they passed."
+    "--fresh", is_flag=True, help="Run everything, including fixtures that passed and have not changed."
 )
 @click.option(
     "--shard",
     callback=read(Shard.parse),
     metavar="I/N",
-    help="Do part I of N of the work: for the jobs of a CI matrix.",
+    help="Do part I of N of the work, for the jobs of a CI matrix.",
 )
 @click.option(
     "--since",
     metavar="REV",
-    help="Only the fixtures that what changed since this git revision can touch: by their files and what they import.",
+    help="Only fixtures that depend on files changed since this git revision, directly or through imports.",
 )
 @click.option(
-    "--update", is_flag=True, help="Write the goldens of fixtures that pass, in place of comparing with them."
+    "--update", is_flag=True, help="Write the goldens of fixtures that pass, and do not compare with them."
 )
 @click.option(
     "--init",
     "record",
     is_flag=True,
-    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called; or, "
-    "of `--init module:function`, a fixture to be filled in, and run nothing.",
+    help="Run a program (`--init -- python train.py`) and write fixtures of the functions that it calls. Or "
+    "write one unfinished fixture and run nothing (`--init module:function`).",
 )
 @click.option(
     "--init-file",
     type=_FILE,
     metavar="FILE",
-    help="Where --init writes; else sharding_fixtures.py beside the program.",
+    help="File for --init to write. Default: sharding_fixtures.py next to the program.",
 )
-@click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write one self-contained HTML page.")
+@click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write an HTML page.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Also write JUnit XML.")
 @click.option("--output-format", type=OneOf(["text", "json"]), default="text", show_default=True)
 def verify(
@@ -172,22 +175,22 @@ def verify(
     junit: Path | None,
     output_format: str,
 ) -> None:
-    """Prove on simulated devices what programs declare about their shardings, donations and numbers.
+    """Prove on simulated devices what fixtures declare: shardings, donations, communication, numbers.
 
-    PATHS are Python files, settings files, FILE::NAME, or directories; the fixtures at module level and
-    in [[tool.shardlint.verify]] are verified (without PATHS and --rules: those below the working directory
-    and in its settings). With --rules, the proofs of rules are run.
+    PATHS are Python files, settings files, FILE::NAME, or directories. Fixtures are at module level and in
+    [[tool.shardlint.verify]]. Default: all fixtures below the current folder and in its settings. With --rules,
+    the proofs of rules run instead.
 
     Exit code: 0 something passed and nothing failed, 1 something failed or everything was skipped, 2 the run
-    itself could not be done.
+    failed.
     """
     if record or init_file:
         _init(paths, init_file, timeout, python, record=record)
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
-        raise click.UsageError("--mesh is for fixtures; a proof brings its own mesh")
+        raise click.UsageError("--mesh applies to fixtures; a proof has its own mesh")
     if since and codes:
-        raise click.UsageError("--since is for fixtures; it says nothing of which rules to prove")
+        raise click.UsageError("--since applies to fixtures, not to proofs of rules")
     try:
         here = working_directory()
         if html and junit and os.path.realpath(html) == os.path.realpath(junit):
@@ -220,7 +223,7 @@ def verify(
         )
         for file in (html, junit):
             if file is not None and not (here / file).parent.is_dir():
-                raise CannotRun(f"{file}: there is no folder {file.parent}")
+                raise CannotRun(f"{file}: the folder {file.parent} does not exist")
         cache = None if no_cache else cache_dir or cache_folder("verify")
         runner = Deferred(python, timeout, memory, jobs, cache=cache, fresh=fresh or update)
         run = run_request(request, runner, results, update)
@@ -247,12 +250,12 @@ def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path,
 
     found = touched(files, since, here)
     if found.why:
-        tell(f"shardlint verify: all fixtures, for since {since} this changed: {found.why}")
+        tell(f"shardlint verify: all fixtures run, because this changed since {since}: {found.why}")
     if found.left:
         more = f" and {len(found.left) - 3} more" if len(found.left) > 3 else ""
-        tell(f"shardlint verify: what changed since {since} cannot touch {', '.join(found.left[:3])}{more}")
+        tell(f"shardlint verify: changes since {since} do not affect {', '.join(found.left[:3])}{more}")
     if not found.files:
-        click.echo(f"no fixture can be touched by what changed since {since}")
+        click.echo(f"no fixture is affected by the changes since {since}")
         sys.exit(0)
     return found.files
 
@@ -264,7 +267,7 @@ def _init(
     from shardlint.run.init.start import init
 
     if not record:
-        raise click.UsageError("--init-file is for --init")
+        raise click.UsageError("--init-file needs --init")
     try:
         lines, complete = init(command, into, timeout, python)
     except CannotRun as error:

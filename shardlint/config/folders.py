@@ -130,5 +130,5 @@ def real(path: Path | str) -> str:
         return os.path.realpath(path)
     except FileNotFoundError:
         raise BadSettings(
-            "the current folder is no longer there; go to another one, or write absolute paths"
+            "the current folder was deleted; go to another one, or write absolute paths"
         ) from None

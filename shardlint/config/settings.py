@@ -135,12 +135,12 @@ def _table(path: Path) -> dict[str, Any] | None:
 def _settings(path: Path, table: dict[str, Any]) -> Settings:
     values: dict[str, Any] = {**_extended(path, table, ()), "path": path}
     if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
-        raise BadSettings(f'{path}: pedantic means certainty = "possible"; leave one of the two out')
+        raise BadSettings(f"{path}: pedantic means certainty = \"possible\"; remove one of the two")
     axes = values.get("axis_names", ())
     for name, made in values.get("mesh_makers", {}).items() if axes else ():
         strange = next((axis for axis in made if axis not in axes), None)
         if strange is not None:
-            said = f"mesh-makers.{name} names the axis {strange!r}, which is not among axis-names"
+            said = f"mesh-makers.{name} names the axis {strange!r}, which axis-names does not contain"
             raise BadSettings(f"{path}: {said}; {meant(strange, axes)}")
     return Settings(**values)
 
@@ -149,7 +149,7 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
     """The values of a file over those of the file it extends."""
     here = os.path.realpath(path)
     if here in below or len(below) > _DEEPEST:
-        raise BadSettings(f"{path}: extend leads round in a circle, or through too many files")
+        raise BadSettings(f"{path}: extend is circular, or reads too many files")
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key == EXTEND:
@@ -157,7 +157,7 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
                 raise BadSettings(f"{path}: {key} is {value!r}; write a path such as {_EXAMPLES[EXTEND]}")
             base = path.parent / os.path.expanduser(value)
             if not os.path.isfile(base):
-                raise BadSettings(f"{path}: extend names {value!r}, and there is no such file")
+                raise BadSettings(f"{path}: extend names {value!r}, which does not exist")
             values = {**_extended(base, _table(base) or {}, (*below, here)), **values}
         elif key in _KEYS:
             try:
@@ -222,8 +222,8 @@ def _banned(path: Path, key: str, name: str, said: object) -> str:
     """What to write in place of a name that is banned."""
     parts = name.removesuffix(".*").split(".")
     if not all(part.isidentifier() for part in parts) or (len(parts) == 1 and not name.endswith(".*")):
-        shown = "write a full name such as jax.device_put, or jax.experimental.* for all that a module has"
-        raise BadSettings(f"{path}: {key} is no full name; {shown}, in quotes")
+        shown = "write a full name such as jax.device_put, or jax.experimental.* for everything in a module"
+        raise BadSettings(f"{path}: {key} is not a full name; {shown}, in quotes")
     if isinstance(said, str) and said.strip():
         return said.strip()
     raise BadSettings(
@@ -261,5 +261,5 @@ def _text(path: Path) -> str:
             f"{path}: not valid TOML: byte {error.start + 1} is not UTF-8; save it as UTF-8"
         ) from None
     if "\0" in text:
-        raise BadSettings(f"{path}: not valid TOML: it holds NUL, as UTF-16 does; save it as UTF-8")
+        raise BadSettings(f"{path}: not valid TOML: it contains NUL, as UTF-16 does; save it as UTF-8")
     return text

@@ -32,7 +32,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "einshard": ("0.1.1", "0.2.0"),
 }
 PACKAGES = tuple(KNOWN)
-_ASSUMED = "assumed: nothing pins it"
+_ASSUMED = "assumed: no file pins it"
 
 
 class BadTarget(Exception):

@@ -49,9 +49,9 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     if cell is not None or source.in_cells:
         line = source.line_of(cell, line) or 0
         if not line:
-            raise LookupError("no cell with code has this line; a line of a notebook is PATH:cell N:LINE")
+            raise LookupError("this line is in no code cell; write a line of a notebook as PATH:cell N:LINE")
     if not 1 <= line <= len(source.line_starts):
-        raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
+        raise LookupError(f"{path} has no line {line}: it has {len(source.line_starts)}")
     settings = find_settings(absolute.parent)
     root = project_root(absolute)
     program = Program(root, own=settings.own_names)
@@ -156,12 +156,12 @@ def _holds(node: ast.expr, line: int, column: int) -> bool:
 
 def _region(region: Region, facts: FileFacts) -> str:
     if region.scope is None or region.scope.kind == "module":
-        return "the module, run when it is imported"
+        return "the module, at import"
     words = {
         "always": "traced, always",
-        "sometimes": "traced on some ways, not on others",
+        "sometimes": "traced by some callers, not by others",
         "never": "not traced",
-        "unknown": "not known to be traced: it may be called from code that is not here",
+        "unknown": "may be called from code outside the project, so it is not known to be traced",
     }
     if region.steps:
         return f"{words[region.traced]}: {region.describe(facts)}"
@@ -173,14 +173,14 @@ def _context(context: Context, facts: FileFacts) -> Iterator[str]:
         where = f"line {found.place.line}"
         if found.place.file is not facts:
             where = f"{found.place.file.path.name}:{found.place.line}"
-        mesh = _mesh(found.mesh) if found.mesh is not None else "a mesh that is not known"
+        mesh = _mesh(found.mesh) if found.mesh is not None else "an unknown mesh"
         yield f"  mesh      {found.kind} at {where}: {mesh}"
     if context.never:
-        yield "  mesh      none is in context, on any way here"
+        yield "  mesh      none is in context, by any caller"
     elif context.bare and context.contexts:
-        yield "  mesh      none is in context on other ways here"
+        yield "  mesh      none is in context by other callers"
     if not context.complete:
-        yield "  mesh      there may be others: not every caller or context manager is known"
+        yield "  mesh      there may be others: not all callers or context managers are known"
 
 
 def describe(value: Value, program: Program) -> str:
@@ -227,7 +227,7 @@ def axes_of(mesh: Mesh, between: str = ", ") -> str:
 
 def _mesh(mesh: Mesh) -> str:
     if mesh.axis_names is None:
-        return "a mesh whose axes are not known"
+        return "a mesh with unknown axes"
     axes = axes_of(mesh)
     kind = "" if mesh.axis_types in ("default", "unknown") else f", {mesh.axis_types} axes"
     return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"

@@ -244,7 +244,7 @@ class Look:
         """Look; yields the rules that failed, of which nothing more is asked."""
         needs = self.program.needs
         outer, needs.now = needs.now, set()
-        with timed("finding what triggers rules"):
+        with timed("searching for triggers of rules"):
             triggered = [site for part, inside in self._asked(words) for site in self._sites(part, inside)]
         failed: set[Rule] = set()
         for site in sorted(triggered, key=in_order):

@@ -317,7 +317,7 @@ class Checker:
             return self._not_parsed(scope, path, source, NotParsed("the file is nested too deeply to check"))
         except Exception as error:
             return Outcome(
-                path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
+                path, None, f"shardlint failed here, please report it: {error!r}", failed=True
             )
         unparsed = self._left_out(scope, path, source)
         if not words and not commented and not unparsed:
@@ -393,7 +393,8 @@ class Checker:
         return [
             Finding(
                 FileNotParsed, at, at, "",
-                f"{reason[0].upper()}{reason[1:]}. The cell was left out; what it defines is not known to the others.",
+                f"{reason[0].upper()}{reason[1:]}. The cell was left out, and the other cells do not know its "
+                "definitions.",
                 harm=FileNotParsed.harm,
             )
             for at, _, reason in source.left_out()
@@ -519,7 +520,7 @@ def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
             findings = list(site.findings())
         for finding in findings:
             if not isinstance(finding, Finding):
-                raise TypeError(f"{finding!r} is no Finding")
+                raise TypeError(f"{finding!r} is not a Finding")
             if not 0 <= finding.start <= finding.end <= len(site.file.untold.text):
                 raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
         return findings
@@ -528,15 +529,15 @@ def _checked(site: Site, unfit: Mapping[str, str]) -> list[Finding]:
     except TookTooLong:
         raise RuleStopped(
             rule.code,
-            f"{rule.code} ({pack}) was stopped at line {line}: it took more than {SECONDS:g} seconds; "
-            "what it finds in this file is missing, please report it to its authors",
+            f"{rule.code} ({pack}) was stopped at line {line} after {SECONDS:g} seconds: its findings in this "
+            "file are missing; please report it to its authors",
         ) from None
     except BaseException as error:  # of a pack: pyo3 panics are no `Exception`, nor is GeneratorExit
         if isinstance(error, RecursionError) and entries()[rule.code].ours:
             raise  # the file is nested too deeply: our rules are not recursive for other reasons
         raise RuleFailed(
-            f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}; "
-            "what it finds in this file is missing, please report it to its authors"
+            f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}. Its findings in "
+            "this file are missing; please report it to its authors"
         ) from error
 
 

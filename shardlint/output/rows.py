@@ -79,9 +79,8 @@ class Row:
 
     @property
     def uri(self) -> str:
-        """The path as a relative reference, or a file's URI where it is absolute."""
-        path = Path(self.path)
-        return path.as_uri() if path.is_absolute() else quote(self.path)
+        """The file as a relative reference or a URI."""
+        return uri(self.path)
 
 
 def rows(report: Report) -> Iterator[Row]:
@@ -107,6 +106,11 @@ def relative(path: Path) -> str:
     except (OSError, ValueError):  # the current folder is gone, or on another drive
         return path.as_posix()
     return path.as_posix() if os.pardir in Path(below).parts else Path(below).as_posix()
+
+
+def uri(path: str) -> str:
+    """A path as a relative reference, or as the URI of a file if it is absolute."""
+    return Path(path).as_uri() if Path(path).is_absolute() else quote(path)
 
 
 def left_out(report: Report) -> Iterator[tuple[str, str]]:

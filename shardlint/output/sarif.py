@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
-from shardlint.output.rows import Row, left_out, rows, span
+from shardlint.output.related import RelatedPlace, related_places
+from shardlint.output.rows import Row, left_out, relative, rows, span, uri
 
 if TYPE_CHECKING:
     from shardlint.engine.results import Report
@@ -78,10 +79,13 @@ def _result(row: Row, index: int) -> dict[str, Any]:
         "ruleIndex": index,
         "level": row.level,
         "message": {"text": row.whole},
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(row), "region": region}}],
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(row.uri), "region": region}}],
         "partialFingerprints": {_FINGERPRINT: row.fingerprint},
         "properties": {"harm": row.finding.harm.value, "certainty": row.finding.certainty.value},
     }
+    places = () if row.file.source.in_cells else related_places(row.finding, row.file.path)
+    if places:
+        result["relatedLocations"] = [_related(place, number) for number, place in enumerate(places, 1)]
     if row.finding.fix is not None and not row.file.source.in_cells:
         result["fixes"] = [_fix(row, row.finding.fix)]
     return result
@@ -96,9 +100,14 @@ def _fix(row: Row, fix: Fix) -> dict[str, Any]:
     note = "" if fix.safety == "safe" else f" (unsafe fix{f': {fix.why}' if fix.why else ''})"
     return {
         "description": {"text": f"{row.advice}{note}"},
-        "artifactChanges": [{"artifactLocation": _artifact(row), "replacements": replacements}],
+        "artifactChanges": [{"artifactLocation": _artifact(row.uri), "replacements": replacements}],
     }
 
 
-def _artifact(row: Row) -> dict[str, str]:
-    return {"uri": row.uri} if row.uri.startswith("file:") else {"uri": row.uri, "uriBaseId": "%SRCROOT%"}
+def _related(place: RelatedPlace, number: int) -> dict[str, Any]:
+    location = {"artifactLocation": _artifact(uri(relative(place.path))), "region": {"startLine": place.line}}
+    return {"id": number, "physicalLocation": location, "message": {"text": place.name}}
+
+
+def _artifact(address: str) -> dict[str, str]:
+    return {"uri": address} if address.startswith("file:") else {"uri": address, "uriBaseId": "%SRCROOT%"}

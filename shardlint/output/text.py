@@ -95,7 +95,7 @@ def assumed(report: Report) -> Iterator[str]:
     messages = " ".join(f"{finding.message} {finding.why}" for file in told for finding in file.findings)
     for root, targets in projects.items():
         releases = [
-            f"{package} {release} (assumed: nothing pins it)"
+            f"{package} {release} (assumed: no file pins it)"
             for package, release in targets.assumed().items()
             if package == "jax" or f"{package} {release}" in messages
         ]
@@ -117,7 +117,7 @@ def _assumed_for(report: Report) -> str:
         return ""
     where = [printable(shown_folder(root)) for root, release in assumed.items() if release]
     them = f" in {_some(where)}" if len(where) < len(assumed) else ""
-    return f" for jax {', '.join(releases)} (assumed: nothing pins it{them})"
+    return f" for jax {', '.join(releases)} (assumed: no file pins it{them})"
 
 
 def _some(names: list[str]) -> str:

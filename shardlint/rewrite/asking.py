@@ -15,9 +15,12 @@ from shardlint.rewrite.unused import dropped
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import NotParsed, read_facts
 
-_NO, _STOPPED = "the answer was no", "the questions ended before it"
+_NO, _STOPPED = "you declined it", "input ended before this question"
 _ONLY_TOGETHER = "; it works only together with "
-_HELP = "y: make it; n: leave it; a: it and all others of {codes}; q: leave it and all to come, keep what was accepted"
+_HELP = (
+    "y: apply it; n: leave it; a: apply it and all others of {codes}; q: leave it and the rest, keep what "
+    "was accepted"
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Asking:
             self._tell(line)
         codes = ", ".join(unit.codes)
         while True:
-            answer = self._answer(f"Make this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
+            answer = self._answer(f"Apply this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
             if answer in ("y", "yes"):
                 self._yes.add(unit.key)
                 return True
@@ -130,7 +133,7 @@ def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
         for line in diff(alone):
             yield printable(line.expandtabs(4))
         if _leaves_an_import(alone, made):
-            yield "   An import that nothing uses any more goes with it."
+            yield "   It also removes an import that becomes unused."
 
 
 def _why(unit: Unit, made: AppliedFix) -> str:

@@ -157,7 +157,7 @@ class Attempt:
             missing = [path for path in made.together if path not in changed[made.together]]
             if missing:
                 name = Path(missing[0]).name
-                yield made, f"{name} has to change with it, and is left out, not selected or suppressed"
+                yield made, f"{name} must change with it, but is excluded, not selected or suppressed"
 
     def overlay(self) -> dict[Path, Source]:
         """The changed texts, by the files' real paths."""
@@ -217,7 +217,7 @@ class Attempt:
         """Nothing may be done to a file: what is right only with its part is not done elsewhere either."""
         for finding in findings:
             if finding.fix is not None and finding.fix.together:
-                why = f"{work.path.name} would have to change with it: {work.reason}"
+                why = f"{work.path.name} must change with it: {work.reason}"
                 self.refused.groups.setdefault(finding.fix.together, why)
 
     def _one(self, work: Work, chosen: list[Finding], wrong: str) -> tuple[list[Finding], Layer]:
@@ -228,7 +228,7 @@ class Attempt:
             if alone is None:
                 return some, layer
             made = AppliedFix(work.path, finding, len(work.layers), work.origin(finding))
-            self.refused.add(made, f"it would break the file ({alone})")
+            self.refused.add(made, f"the file would not be valid ({alone})")
         return [], Layer(())
 
     def left(self, work: Work, findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -281,12 +281,12 @@ def _dropped(work: Work, text: str, project: Project, length: int | None) -> Lay
 def _untouchable(source: Source, path: Path) -> str:
     """Why a file is not to be rewritten at all; empty where it may be."""
     if not source.exact:
-        return f"written as {source.encoding} it would be other bytes throughout; save it as UTF-8"
+        return f"its encoding {source.encoding} would change every byte; save it as UTF-8"
     try:  # a file in which only comments were looked at need not be Python
         broken = _not_compiled(read_facts(source, path))
     except NotParsed as error:
         return str(error)
-    return f"Python cannot compile it: {broken}" if broken is not None else ""
+    return f"Python cannot compile the result: {broken}" if broken is not None else ""
 
 
 def _broken_by(before: Source, layer: Layer) -> str | None:
@@ -305,7 +305,7 @@ def _wrong(after: Source) -> str | None:
     except (NotParsed, Unreadable) as error:
         return str(error)
     if read.text != after.text:  # a coding cookie came or went
-        return f"Python would read it as {read.encoding}, and it is written as {after.encoding}"
+        return f"Python would read the result as {read.encoding}, but it is written as {after.encoding}"
     return _not_compiled(facts)
 
 

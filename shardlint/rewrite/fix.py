@@ -212,7 +212,7 @@ def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     for work in attempt.works.values():
         joined = [made for made in work.made if made.together]
         if joined and not os.access(work.path, os.W_OK):
-            why = f"{work.path.name}, which would have to change with it, is read-only"
+            why = f"{work.path.name}, which must change with it, is read-only"
             yield from ((made, why) for made in joined)
 
 
@@ -294,7 +294,7 @@ def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
     except TooLarge:
         same = False
     if not same:
-        raise OSError("the file changed while it was being fixed; run fix again")
+        raise OSError("the file changed in the meantime; run fix again")
     if not os.access(real, os.W_OK):
         raise PermissionError("permission denied: the file is read-only")
     replace_file(real, data)

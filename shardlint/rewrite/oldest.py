@@ -37,7 +37,7 @@ class Floor:
     @property
     def allows(self) -> str:
         """What the requirement allows, in words."""
-        known = ", the oldest that shardlint knows" if self.older else ""
+        known = ", the oldest release that shardlint knows" if self.older else ""
         return f"{self.where} allows {show(self.release)}{known}"
 
 
@@ -110,7 +110,10 @@ def _broken(
             claim = f"{finding.message} {finding.why}"
             floor = next((one for one in older if f"On {one.package} " in claim), older[0])
             said = finding.message.rpartition(": ")[2].rstrip(".")
-            why = f"{floor.allows}, where line {line} would be {finding.rule.code} ({said}); {_way_out(floor, now)}"
+            why = (
+                f"{floor.allows}, where {finding.rule.code} would report line {line} ({said}); "
+                f"{_way_out(floor, now)}"
+            )
             yield from ((made, work.after.told(why)) for made in _makers(work, finding.start, line))
 
 
@@ -124,12 +127,12 @@ def _lacking(
         for one in made.finding.fix.needs:
             floor = next((floor for floor in older if floor.package == one.package), None)
             if floor is not None and compare(floor.release, parse(one.since)) < 0:
-                came = f"{one.what} came with {one.package} {one.since}"
+                came = f"{one.what} is new in {one.package} {one.since}"
                 yield made, f"{floor.allows}, and {came}; {_way_out(floor, now)}"
 
 
 def _way_out(floor: Floor, now: Targets) -> str:
-    return f"raise that bound, or give --target {floor.package}={show(now.release(floor.package))}"
+    return f"raise that bound, or pass --target {floor.package}={show(now.release(floor.package))}"
 
 
 def _makers(work: Work, place: int, line: int) -> list[AppliedFix]:

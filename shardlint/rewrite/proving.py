@@ -141,8 +141,8 @@ class Proving:
             if (copy.folder, file) not in self._told_of:
                 self._told_of.add((copy.folder, file))
                 self._tell(printable(
-                    f"{file}: what says context=\"with\" was run under jax.set_mesh after the fixes, as the project "
-                    'then is: write context="set_mesh" there'
+                    f"{file}: fixtures with context=\"with\" ran under jax.set_mesh, as the fixed project "
+                    'does; write context="set_mesh" there'
                 ))  # fmt: skip
 
     def _copy(self, root: Path) -> _Copy:
@@ -159,9 +159,9 @@ class Proving:
             copy = _Copy(root.resolve(), there, runner)
             copy.before = copy.verify({})
             if not copy.before:
-                self._tell(printable(f"{root}: it has no fixtures, so nothing was verified"))
+                self._tell(printable(f"{root} has no fixtures, so nothing was verified"))
             for name, why in not_run(copy.before).items():
-                self._tell(printable(f"{name}: it cannot be run as it is, so it was not verified: {why}"))
+                self._tell(printable(f"{name} cannot run before the fixes, so it was not verified: {why}"))
             self._copies[root] = copy
         return self._copies[root]
 
@@ -192,7 +192,7 @@ def _with(attempt: Attempt, without: Sequence[Unit]) -> Attempt:
     )
     some.refused = attempt.refused.copy()
     for made in (one for unit in without for one in unit.made):
-        some.refused.add(made, "to see what it does")
+        some.refused.add(made, "to see the failures")
     some.run()
     return some
 

@@ -69,17 +69,17 @@ def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[AppliedF
         now = again.report.findings if again.report is not None else []
         if again.reason is not None and again.reason != outcome.reason:
             made = work.made if work is not None else []
-            yield from ((one, f"checked again, {again.reason}") for one in made)
+            yield from ((one, f"after the fixes, {again.reason}") for one in made)
             continue
         if work is None:
             for finding in now:
                 yield from _from_elsewhere(attempt, again, finding)
             continue
         kept, new = _compared(work, now)
-        yield from ((made, "checked again, the finding would still be there") for made in kept)
+        yield from ((made, "the finding would remain after the fix") for made in kept)
         for finding in new:
             line = work.after.position(finding.start)[0]
-            why = work.after.told(f"it would bring {finding.rule.code} at line {line}")
+            why = work.after.told(f"it would cause {finding.rule.code} at line {line}")
             near = _culprits(attempt, outcome, work, finding)
             yield from ((made, why) for made in near)
             if not near:
@@ -143,7 +143,7 @@ def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) 
         alone.wanted, alone.make_checker = attempt.wanted, attempt.make_checker
         alone.refused = attempt.refused.copy()
         for made in part:
-            alone.refused.add(made, "to see what it does")
+            alone.refused.add(made, "to see the failures")
         alone.run()
         left = alone.works[outcome.path]
         if not any(_alike(work, left, finding, one) for one in left.findings):
@@ -175,7 +175,7 @@ def _nearest_first(work: Work, finding: Finding) -> list[list[AppliedFix]]:
 
 def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes of other files that bring a finding to a file: those of one that does it alone, else all."""
-    why = f"it would bring {finding.rule.code} to {again.path.name}"
+    why = f"it would cause {finding.rule.code} in {again.path.name}"
     changed = [work for work in attempt.works.values() if work.changed]
     for work in changed[:_TRIED_ALONE]:
         alone = attempt.checker({**attempt.beside, work.path.resolve(): work.after})

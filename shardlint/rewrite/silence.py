@@ -46,7 +46,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
             after = source.replaced(with_comments(file, reason))
             left = _left(file.path, after, options, Path(report.root(file.path)))
             if left:
-                raise Unreadable(f"no comment at these places silences {', '.join(left)}")
+                raise Unreadable(f"no comment can suppress {', '.join(left)} here")
             write_atomically(file.path, after.encode(), expected=source.encode())
         except (OSError, Unreadable) as error:
             done.problems.append((file.path, str(error)))

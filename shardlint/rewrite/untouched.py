@@ -23,7 +23,7 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
     for edit in layer.edits:
         if (edit.start, edit.end) in replaced and not _is_read_as_one(layer, edit, expressions):
             line = before.source.position(edit.start)[0]
-            return f"Python would not read what replaces the expression at line {line} as one"
+            return f"the replacement at line {line} would not be one expression"
     statements = {after.span(node)[0]: (path, node) for path, node in _statements(after, after.tree, ())}
     for path, node in _statements(before, before.tree, ()):
         start, end = before.span(node)
@@ -33,7 +33,7 @@ def misread(before: FileFacts, layer: Layer, after: FileFacts) -> str | None:
         found = statements.get(layer.forward(start))
         around = tuple(layer.forward(one) for one in path)
         if found is None or found[0] != around or ast.dump(found[1]) != ast.dump(node):
-            return f"the statement at line {node.lineno}, which it does not edit, would become another"
+            return f"the statement at line {node.lineno}, outside the fix, would change"
     return None
 
 

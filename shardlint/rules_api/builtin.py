@@ -25,15 +25,24 @@ class _Own(Rule):
 class FileNotParsed(_Own):
     """A file that shardlint could not read.
 
-    ## What it does
-    Reports a file with a syntax error, or with bytes that are not text in its encoding.
+    No rule checks the file. In a notebook, only the cell that cannot be parsed is left out.
 
-    ## Why it hurts
-    Nothing in such a file was checked; of a notebook, all but the cell that cannot be parsed. When a newer Python can
-    parse it, the message says so: run shardlint there.
+    ## Reports
+    - proven: a file with a syntax error, or a notebook cell with one.
+    - proven: a file with bytes that are not text in its encoding.
 
-    ## Use instead
-    Fix the file, or leave it out with `exclude`.
+    ## Example
+    ```python
+    mesh = jax.make_mesh((8,), ("data",)
+    ```
+
+    ## Write instead
+    ```python
+    mesh = jax.make_mesh((8,), ("data",))
+    ```
+
+    If the file is not meant to be Python, exclude it with the setting `exclude`. If only a newer Python can parse it,
+    the message says so: run shardlint with that Python.
     """
 
     code = "SL001"
@@ -44,25 +53,24 @@ class FileNotParsed(_Own):
 class UnusedSuppression(_Own):
     """A suppression that suppresses nothing.
 
-    ## What it does
-    Reports `# shardlint: ignore[...]` where no finding of that code is. A comment that is not written as a
-    suppression, or names a code that no rule has, silences nothing; it is told and left for you to fix.
-
-    ## Why it hurts
     It hides the next mistake on that line.
+
+    ## Reports
+    - proven: `# shardlint: ignore[...]` on a line without a finding of that code.
+    - proven: a comment that begins like a suppression and is not one, or that names an unknown code.
 
     ## Example
     ```python
     x = jax.device_put(x, sharding)  # shardlint: ignore[SL201]
     ```
 
-    ## Use instead
+    ## Write instead
     ```python
     x = jax.device_put(x, sharding)
     ```
 
-    ## Fix safety
-    Safe: only the comment, or the code in it, is removed.
+    ## Fix
+    Safe: it removes the comment, or the code from it. A comment with a wrong form or an unknown code has no fix.
     """
 
     code = "SL002"
@@ -73,21 +81,23 @@ class UnusedSuppression(_Own):
 class SuppressionWithoutReason(_Own):
     """A suppression that does not say why.
 
-    ## What it does
-    Reports `# shardlint: ignore[...]` with nothing after the bracket. Off unless selected.
+    Without the reason, nobody can tell later whether the suppression is still needed.
 
-    ## Why it hurts
-    Nobody can tell later whether it still holds.
+    ## Reports
+    - proven: `# shardlint: ignore[...]` with nothing after the bracket.
 
     ## Example
     ```python
     x = jax.device_put(x, sharding)  # shardlint: ignore[SL201]
     ```
 
-    ## Use instead
+    ## Write instead
     ```python
     x = jax.device_put(x, sharding)  # shardlint: ignore[SL201] runs eagerly, see tests/test_put.py
     ```
+
+    ## Limits
+    The rule is off by default. `select = ["SL003"]` turns it on.
     """
 
     code = "SL003"
@@ -98,19 +108,16 @@ class SuppressionWithoutReason(_Own):
 class BannedCall(Rule):
     """A name that the project's settings ban.
 
-    ## What it does
-    Reports each call of, and each reference to, what the setting `banned-calls` names, with what it says to write
-    instead. A name is the full one of a library (`jax.device_put`) or of a module of the project (`acme.old.place`);
-    `jax.experimental.*` bans all that the module and those in it have. Aliases, `from` imports, other spellings
-    of the same name and modules of the project that hand it on are followed. An import is reported where the file
-    itself does not use what it takes, so also where a module hands a name on under another one, by which it is not
-    followed. Without the setting nothing is reported.
+    The authors of the project decide which names are banned. The finding shows their advice.
 
-    Where the name may be used after all, as in the module that wraps it, leave the rule out with `per-file-ignores`, or
-    say `# shardlint: ignore[SL005]` with the reason.
+    ## Reports
+    - proven: a call of, or another reference to, a name in the setting `banned-calls`.
+    - proven: an import of such a name in a file that does not use it, because other files can import it from there.
+    - possible: a reference that may be the banned name or another value.
 
-    ## Why it hurts
-    Nothing is claimed of what the program does: the project's authors have decided it.
+    A name is the full name of a library's function (`jax.device_put`) or of one of the project's modules
+    (`acme.old.place`). `jax.experimental.*` bans the module and its submodules with everything in them. The rule
+    follows aliases, `from` imports, other names of the same function, and modules of the project that re-export it.
 
     ## Example
     ```toml
@@ -123,12 +130,17 @@ class BannedCall(Rule):
     x = put(x, sharding)
     ```
 
-    ## Use instead
+    ## Write instead
     ```python
     import acme
 
     x = acme.place(x, sharding)
     ```
+
+    ## Limits
+    Without the setting, nothing is reported. To allow the name in one module, such as its wrapper, use
+    `per-file-ignores` or `# shardlint: ignore[SL005]` with a reason. A re-export under a new name is reported at the
+    import; uses of the new name are not.
     """
 
     code = "SL005"

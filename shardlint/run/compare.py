@@ -60,8 +60,8 @@ def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]
     joined = [any(each.of("initialize")) for each in events]
     if not any(joined):
         return [*_hang(ran, events)], [
-            f"the program never calls jax.distributed.initialize(): each of the {count} processes ran alone, and "
-            "nothing was compared"
+            f"nothing is compared: the program never calls jax.distributed.initialize(), so the {count} "
+            "processes run independently"
         ]
     started = [launches(one.folder) for one in ran.processes]
     notes = []
@@ -80,9 +80,9 @@ def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]
 
 def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
     """Programs that are told a number of processes by themselves."""
-    for told in {one.get("processes") for each in events for one in each.of("initialize")}:
-        if told is not None and told != count:
-            yield f"the program asks jax.distributed.initialize for {told} processes, and {count} were started"
+    for passed in {one.get("processes") for each in events for one in each.of("initialize")}:
+        if passed is not None and passed != count:
+            yield f"{count} processes were started, but the program passes {passed} to jax.distributed.initialize"
 
 
 def _said(events: Sequence[Events]) -> list[dict[str, Any] | None]:
@@ -106,9 +106,9 @@ def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     rest = "; ".join(_waited(at, ran, said[at]) for at in others)
     yield Found(
         "one-raised", function(told["line"]), line(told["line"]),
-        f"process {own[0]} raised {told['said'].splitlines()[0]}, and no other did: {rest}",
-        advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all "
-        "raise or none",
+        f"process {own[0]} raises {told['said'].splitlines()[0]}, and the others wait for it: {rest}",
+        advice="share the condition with every process (multihost_utils.broadcast_one_to_all), so that all of "
+        "them raise or none",
     )  # fmt: skip
 
 
@@ -122,14 +122,15 @@ def _hang(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
     waiting = sorted({*gave_up, *killed})
     places = {at: line(one["line"]) if (one := said[at]) else ran.processes[at].at for at in waiting}
     texts = [_waited(at, ran, said[at]) for at in waiting]
-    texts += [f"process {at} had come to its end" for at in range(len(said)) if at not in places]
+    texts += [f"process {at} had already finished" for at in range(len(said)) if at not in places]
     known = [at for at in waiting if places[at].file]
     place = places[known[0]] if known else Line()
     yield Found(
         "hang", place.function.replace("<module>", "the program") or "the program", place,
-        "the processes wait for what never comes: " + "; ".join(texts),
-        advice="each process must come to the same barriers, collectives and messages, in the same order: look for "
-        "what only some of them do (a condition on their number, a loop with more rounds, a peer that is not started)",
+        "the processes wait for each other forever: " + "; ".join(texts),
+        advice="every process must reach the same barriers, collectives and messages in the same order: look "
+        "for one that only some reach (under a condition on the process index, in a longer loop, for a peer "
+        "that is not started)",
         see=tuple((f"process {at}", places[at]) for at in known[1:]),
     )  # fmt: skip
 
@@ -172,16 +173,19 @@ def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
         return Found(
             "other-program", mine.name, mine.line,
             f"processes 0 and {other} compiled different programs for this call"
-            + ("" if parts else ": their arguments have the same shapes, so a value that the trace reads differs"),
+            + ("" if parts else (
+                ": their arguments have the same shapes, so another value that the trace reads "
+                "differs"
+            )),
             tuple(parts),
-            advice="what is traced (shapes, static arguments, Python numbers, closures) must not depend on "
-            f"`{_INDEX}`, on the time or on what one process has read",
+            advice="make what is traced (shapes, static arguments, Python numbers, closures) independent of "
+            f"`{_INDEX}`, the time and the data of one process",
         )  # fmt: skip
     return Found(
         "other-order", mine.name, mine.line,
-        f"process 0 starts `{mine.name}` here where process {other} starts `{theirs.name}`: "
-        "programs over all processes must be started by each of them in the same order",
-        advice=f"call both on every process, and keep only what the host does under `if {_INDEX} == 0`",
+        f"the processes run programs in different orders: process 0 starts `{mine.name}` here, and process "
+        f"{other} starts `{theirs.name}`",
+        advice=f"call both on every process; put only host work under `if {_INDEX} == 0`",
         code="SL809",
         see=((f"process {other}", theirs.line),),
     )  # fmt: skip
@@ -191,15 +195,15 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
     """One process started a program that another never did."""
     extra = started[more][len(started[less])]
     behind = ran.processes[less]
-    stood = f"stood at {behind.line}" if behind.line else "had come to its end"
+    stood = f"was at {behind.line}" if behind.line else "had finished"
     waits = ran.processes[more]
-    end = f"waited at {waits.line}" if waits.killed and waits.line else "went on without it"
+    end = f"waited at {waits.line}" if waits.killed and waits.line else "continued without it"
     return Found(
         "not-all", extra.name, extra.line,
-        f"process {more} starts `{extra.name}` over all processes, and process {less} does not: process {more} {end}, "
-        f"process {less} {stood} ({len(started[more])} programs started against {len(started[less])})",
-        advice="call it on every process; keep only what the host does with the result under "
-        f"`if {_INDEX} == 0`, and give each process as many steps",
+        f"only process {more} starts `{extra.name}`, a program over all processes: process {more} {end}, "
+        f"process {less} {stood} ({len(started[more])} programs against {len(started[less])})",
+        advice="call it on every process, with the same number of steps; put only host work with the result "
+        f"under `if {_INDEX} == 0`",
         code="SL809",
     )  # fmt: skip
 
@@ -222,11 +226,11 @@ def _values(started: list[list[Launch]]) -> Iterator[Found]:
                 told |= set(parts)
                 yield Found(
                     "not-equal", mine.name, mine.line,
-                    f"processes 0 and {other} hold different numbers in "
-                    f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` that "
-                    "must be the same on all: nothing tells jax, and each computes with its own",
+                    f"processes 0 and {other} compute with different values: "
+                    f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` must "
+                    "be equal on all processes, and jax does not check this",
                     tuple(parts),
-                    advice="make it from the same seed on every process, or send that of process 0: "
+                    advice="make it from the same seed on every process, or broadcast it: "
                     "multihost_utils.broadcast_one_to_all(value)",
                     code="SL813" if any("key" in part for part in parts) else "",
                 )  # fmt: skip
@@ -249,8 +253,8 @@ def _files(events: Sequence[Events]) -> Iterator[Found]:
         place = by[min(by)]
         yield Found(
             "same-file", function(place), line(place),
-            f"{len(by)} processes write the same file here: who is last wins, or what they write is mixed",
+            f"{len(by)} processes write the same file here: the last one wins, or their output is mixed",
             tuple(paths),
-            advice="write it under `if jax.process_index() == 0:`, or put the number of the process into its name",
+            advice="write it under `if jax.process_index() == 0:`, or put the process index into its name",
             code="SL814",
         )  # fmt: skip

@@ -141,7 +141,7 @@ def _compiled(path: Path) -> Compiled | None:
     final = _header(end) if end is not None else ""
     leaves = tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
     if replicas > 1:
-        leaves = tuple(replace(leaf, spec="its own on each device") for leaf in leaves)
+        leaves = tuple(replace(leaf, spec="different on each device") for leaf in leaves)
     program = Program(
         mesh=mesh,
         backend="cpu",
@@ -347,7 +347,7 @@ def _spec(pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[s
     if partitions == 1:
         return "one device"
     if copies == partitions:
-        return f"whole on each of {partitions} devices"
+        return f"replicated on {partitions} devices"
     if splits is None:
         return "split " + " x ".join(map(str, pieces)) + (f", {copies} copies" if copies > 1 else "")
     parts = [

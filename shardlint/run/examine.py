@@ -97,7 +97,7 @@ def _with_donations(compiled: Sequence[Compiled], events: Events) -> Iterator[Co
 def _notes(events: Events) -> Iterator[str]:
     """What the reader has to know of what was seen, and of what was not."""
     if events.failed:
-        yield f"not all of the program could be looked into, so mistakes may be missing here: {events.failed[0]}"
+        yield f"findings may be missing: shardlint could not observe part of the program: {events.failed[0]}"
     built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
     if built:
         size, one = max(built, key=lambda each: each[0])
@@ -106,8 +106,8 @@ def _notes(events: Events) -> Iterator[str]:
         if size < one["of"] and not one.get("short"):
             where = seen.line(one["line"])
             yield (
-                f"the largest mesh, of {where}, and all else use {size} of the {one['of']} devices: the others stay "
-                "idle"
+                f"{one['of'] - size} of {one['of']} devices stay idle: the largest mesh, at {where}, uses "
+                f"{size}"
             )
 
 
@@ -183,7 +183,7 @@ class _Lines:
         tests = self._tests.get((found.line.file, found.line.line), ())
         retyped = self._retyped.get((found.line.file, found.line.line))
         if found.kind == "donation" and retyped is not None:
-            known = [("of another type", retyped), *known]
+            known = [("result of another dtype", retyped), *known]
         at = [line for word, line in known if word == "jitted"]
         if found.kind == "donation" and len(at) == 1:  # what is donated is said where the function is jitted
             found = replace(found, line=at[0], see=(("defined", found.line), *found.see))

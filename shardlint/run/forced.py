@@ -37,7 +37,9 @@ def forced(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tu
             own, inner = lines.of(constraint)
             names, _ = axes.of_groups(groups(one))
             shape = shapes.arrays(one.shape)[0]
-            text = f"{shape} whole along {' and '.join(map(repr, names))}" if names else f"{shape} whole"
+            text = (
+                f"{shape}, replicated along {' and '.join(map(repr, names))}" if names else f"{shape} whole"
+            )
             yield text, own or inner or Line(), shape.bytes
 
 

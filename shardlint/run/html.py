@@ -41,7 +41,7 @@ def html_report(report: Report, version: str) -> str:
             for index, each in enumerate([each for each in facts.functions if _shown(each)][:_FUNCTIONS])
         ),
     ]
-    footer = f"shardlint {version}; arrays of less than {report.large:,} bytes are left alone."
+    footer = f"shardlint {version}; arrays of less than {report.large:,} bytes are not reported."
     return document("shardlint run", body, verdict=verdict, footer=footer)
 
 
@@ -104,7 +104,7 @@ def _moved(report: Report, sources: Lines) -> Html | None:
         Column("Kind"),
         Column("Over"),
         Column("Arrays"),
-        Column("Moved", number=True, help="bytes a device in one call"),
+        Column("Moved", number=True, help="bytes per device in one call"),
     ]
     return element(
         "section",
@@ -112,7 +112,7 @@ def _moved(report: Report, sources: Lines) -> Html | None:
         table(
             columns,
             [_moved_row(one, report) for one in moved[:_ROWS]],
-            caption="Bytes a device, by line",
+            caption="Bytes per device, by line",
             sorted_by=5,
             long=len(moved) > 20,
         ),
@@ -158,14 +158,14 @@ def _functions(report: Report) -> Html | None:
         Column("Devices", number=True),
         Column("Compiled", number=True, help="how often"),
         Column("Took", number=True),
-        Column("Arguments", number=True, help="bytes a device"),
-        Column("Results", number=True, help="bytes a device"),
+        Column("Arguments", number=True, help="bytes per device"),
+        Column("Results", number=True, help="bytes per device"),
         Column("Changed between compilations"),
     ]
     return element(
         "section",
         element("h2", "Functions"),
-        table(columns, rows, caption="What was compiled", long=len(rows) > 20),
+        table(columns, rows, caption="Compiled programs", long=len(rows) > 20),
     )
 
 

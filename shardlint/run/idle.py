@@ -110,8 +110,8 @@ def _over_another(one: dict[str, Any], compiled: Compiled, free: Mapping[str, in
     over, idle_axes = " and ".join(map(repr, axes)), " and ".join(map(repr, free))
     return Found(
         "replicated", one["name"], first(one["lines"]),
-        f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {idle_axes}, and "
-        f"{leaves[0]['name']} {array(leaves[0])} is split over {over} instead",
+        f"{copies} devices do the same work: no input of {one['name']} is sharded over {idle_axes}, and "
+        f"{leaves[0]['name']} {array(leaves[0])} is sharded over {over} instead",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
         f"name {idle_axes} in the sharding of the batch", sum(leaf["bytes"] for leaf in leaves),
         see=(("defined", line(one["defined"])),),
@@ -144,10 +144,10 @@ def _copies_of_groups(one: dict[str, Any], compiled: Compiled, made: set[str]) -
     called = first(one["lines"])
     return Found(
         "replicated", one["name"], decided if decided.file else called,
-        f"{leaves[0]['name']} {array(leaves[0])} is split over {over} alone, and nothing that {one['name']} multiplies "
-        f"is split over {axes}: {copies} groups of devices do the same work",
+        f"{copies} groups of devices do the same work: {leaves[0]['name']} {array(leaves[0])} is sharded over "
+        f"{over} only, and no input of {one['name']} over {axes}",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"split the batch over both: P({(*free, *sorted(rows[leaves[0]['name']]))})",
+        f"shard the batch over both: P({(*free, *sorted(rows[leaves[0]['name']]))})",
         sum(leaf["bytes"] for leaf in leaves),
         see=(("called", called), ("defined", line(one["defined"]))),
     )  # fmt: skip
@@ -191,10 +191,11 @@ def _gathered_batch(
     axis = " and ".join(map(repr, sorted(names)))
     return Found(
         "gathered", one["name"], moved[0].line,
-        f"{largest['name']} {array(largest)} comes split over {axis} and is gathered here: each device works on all "
-        f"rows, and what {one['name']} multiplies is split along the weights alone",
+        f"each device works on all rows: {largest['name']} {array(largest)}, sharded over {axis}, is gathered "
+        f"here, and {one['name']} shards only its weights",
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:6]),
-        f"keep {axis} in the sharding of what is made of the batch: jax.lax.with_sharding_constraint, or out_sharding",
+        f"keep {axis} in the sharding of values computed from the batch: use jax.lax.with_sharding_constraint "
+        "or out_sharding",
         sum(leaf["bytes"] for leaf in leaves), see=(("called", first(one["lines"])), ("defined", line(one["defined"]))),
     )  # fmt: skip
 
@@ -232,15 +233,15 @@ def _found(
     see = [("defined", line(one["defined"]))] if one["defined"] else []
     see += [("mapped", line(facts["made"]))] if facts.get("made") else []
     advice = (
-        "give each device its own part: x.reshape(devices, -1, *x.shape[1:])" if pmap else
+        "give each device its own rows: x.reshape(devices, -1, *x.shape[1:])" if pmap else
         f"name {name} in the in_specs of the batch" if facts else
         f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
     )  # fmt: skip
     message = (
-        f"no device has its own part of the batch: {leaves[0]['name']} {array(leaves[0])} comes whole to each, and "
-        f"what {one['name']} multiplies is split over {axes} along the weights alone" if batch else
-        f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {axes}, and "
-        f"{leaves[0]['name']} {array(leaves[0])} comes {'the same' if pmap else 'whole'} to each"
+        f"every device gets the whole batch: {leaves[0]['name']} {array(leaves[0])} is replicated, and "
+        f"{one['name']} shards only its weights over {axes}" if batch else
+        f"{copies} devices do the same work: no input of {one['name']} is sharded over {axes}, and each device "
+        f"gets {'the same' if pmap else 'all of'} {leaves[0]['name']} {array(leaves[0])}"
     )  # fmt: skip
     return Found(
         "replicated", one["name"], first(one["lines"]), message,

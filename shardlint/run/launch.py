@@ -141,7 +141,7 @@ def _run(
 ) -> Ended:
     options: dict[str, Any] = {"env": env}
     if memory is not None and os.name != "posix":
-        raise CannotRun("--memory: no memory limit on this system")
+        raise CannotRun("--memory: this system has no memory limit")
     if os.name == "posix":
         options["start_new_session"] = True
         options["preexec_fn"] = lambda: begin(memory, devices)
@@ -196,7 +196,7 @@ def _wait(
     notes = []
     if not _until(lambda: not _group_lives(process)):
         _signal(process, _KILL)
-        notes.append("processes it had started and left behind were killed")
+        notes.append("processes that the program left running were killed")
     if over:
         return None, notes
     return (code if code >= 0 else 128 - code), notes
@@ -282,4 +282,8 @@ def sweep(folder: Path, older: float) -> None:
 def remarks(given: Mapping[str, str]) -> list[str]:
     """What of the environment this run had to overrule."""
     theirs = [flag for flag in given.get("XLA_FLAGS", "").split() if flag.startswith("--xla_dump_")]
-    return [f"XLA_FLAGS asks for dumps ({' '.join(theirs)}): this run took them"] if theirs else []
+    return (
+        [f"this run uses the dumps that XLA_FLAGS asks for ({' '.join(theirs)}): your folder stays empty"]
+        if theirs
+        else []
+    )

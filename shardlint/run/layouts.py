@@ -49,18 +49,19 @@ def _moved(one: Compiled, least: int) -> Iterator[Found]:
             along = f" along {axes}" if axes else ""
             yield Found(
                 "exchanged", one.function.name, warned.line,
-                f"this uses {shown} otherwise than it lies{along}: at each call devices exchange "
-                f"{size_text(warned.bytes)} for it",
-                advice="split both sides along one dimension: that which the product or the cut leaves alone (heads, "
-                "and not what a head holds), or a dimension of its own for what is cut apart", bytes=warned.bytes,
+                f"devices exchange {size_text(warned.bytes)} at each call: this uses {shown} with another "
+                f"sharding than it has{along}",
+                advice="shard both operands along the same dimension: one that the product or slice does not "
+                "change (heads, not the features of a head), or a separate dimension for the sliced parts",
+                bytes=warned.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
         elif warned.kind == "row":
             yield Found(
                 "scanned", one.function.name, warned.line,
-                f"each round of this loop takes a row of {shown}, which is split over {axes} along the rows: all of it "
-                "is gathered for that",
-                advice="leave the dimension that is looped over whole, and split another: for microbatches reshape to "
+                f"all of {shown} is gathered: each round of this loop takes a row, and the rows are sharded "
+                f"over {axes}",
+                advice="leave the loop dimension unsharded, and shard another: for microbatches reshape to "
                 "(batch // n, n, ...) and swap the first two", bytes=warned.bytes,
             )  # fmt: skip
         elif warned.kind in ("gathered-result", "gathered-inside"):
@@ -79,9 +80,9 @@ def _reordered(one: Compiled, least: int) -> Iterator[Found]:
             continue
         yield Found(
             "exchanged", one.function.name, warned.line,
-            f"{where} lies as {leaf.spec} and is used with its parts on other devices: at each call all of them are "
-            f"sent along {axes} ({size_text(warned.bytes)} a device)",
-            texts([leaf]), "name the axes of one dimension in the same order wherever it is placed and constrained",
+            f"all shards of {where} are sent along {axes} at each call ({size_text(warned.bytes)} a device): "
+            f"it is used with its shards on other devices than {leaf.spec} puts them",
+            texts([leaf]), "write the axes of one dimension in the same order in all shardings",
             bytes=warned.bytes, see=(("function", one.function.line),),
         )  # fmt: skip
 
@@ -140,12 +141,15 @@ def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
         return None
     if leaf.copies != one.partitions and not all(DATA.match(name) for name in _named(axes)):
         return None
-    whole = f"whole on each of {one.partitions} devices" if leaf.copies == one.partitions else "each row on several"
+    whole = f"replicated on {one.partitions} devices" if leaf.copies == one.partitions else (
+        "each row on "
+        "several devices"
+    )
     return Found(
         "gathered", one.function.name, warned.line,
-        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: {whole} "
-        f"({size_text(leaf.bytes)})",
-        texts([leaf]), f"name {axes} in its out_shardings, or in the constraint that gives it",
+        f"{leaf.where} {leaf.array} is gathered for the caller ({whole}, {size_text(leaf.bytes)}): it is "
+        f"computed sharded over {axes}",
+        texts([leaf]), f"name {axes} in its out_shardings, or in the constraint on it",
         leaf.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
@@ -169,14 +173,15 @@ def _rows_inside(one: Compiled, warned: Warned) -> Found | None:
     if any(_ORDERED.match(name) for name in names):
         return None
     rows = max(taken, key=lambda leaf: leaf.bytes_whole)
-    how = "it lies split" if of else "it was computed split"
+    how = "is sharded" if of else "was computed sharded"
     return Found(
         "gathered", one.function.name, warned.line,
-        f"{f'{of} ' if of else ''}{array} is made whole on each device here: {how} over {axes} along {min(lengths)}"
-        f"{'' if of else f', as {rows.where} lies'}, and is gathered at each call ({size_text(warned.bytes)})",
+        f"{f'{of} ' if of else ''}{array} is gathered on every device at each call "
+        f"({size_text(warned.bytes)}): it {how} over {axes} along "
+        f"{min(lengths)}{'' if of else f', like {rows.where}'}",
         texts([rows]),
-        "work on the part of each device: keep the split dimension in front where dimensions are joined, choose among "
-        "each part first and then among what was chosen, or constrain the result",
+        "compute on each device's shard: keep the sharded dimension first in reshapes, select within each "
+        "shard before selecting among shards, or constrain the result",
         warned.bytes, see=(("function", one.function.line),),
     )  # fmt: skip
 
@@ -210,11 +215,12 @@ def _stored_only(one: Compiled, least: int) -> Iterator[Found]:
         largest = max(batch, key=lambda leaf: leaf.bytes_whole)
         yield Found(
             "gathered", one.function.name, place,
-            f"{count_text(gathered)} split over {axis!r} {'is' if len(gathered) == 1 else 'are'} gathered along it at "
-            f"each call ({size_text(total)}), and nothing else that it takes is split over it: {largest.where} "
-            f"{largest.array} lies as {largest.spec}, so devices along {axis!r} do the same work",
+            f"devices along {axis!r} do the same work: {count_text(gathered)} sharded over {axis!r} "
+            f"{'is' if len(gathered) == 1 else 'are'} gathered at each call ({size_text(total)}), and no other "
+            f"argument is sharded over it. {largest.where} {largest.array} is {largest.spec}",
             texts(gathered[:6]),
-            f"split the batch over {axis!r} too, P((..., {axis!r})), and constrain what is computed alike", total,
+            f"shard the batch over {axis!r} too, P((..., {axis!r})), and constrain the intermediate values in "
+            "the same way", total,
             see=(("function", one.function.line),),
         )  # fmt: skip
 
@@ -230,10 +236,10 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
             most = max(mine, key=lambda warned: warned.bytes)
             yield Found(
                 "gathered", one.function.name, most.line,
-                f"{leaf.where} {leaf.array} lies whole on each of {one.partitions} devices and is updated with what is "
-                f"split over {most.message.partition('|')[2]}: at each call all of it is gathered "
-                f"({size_text(most.bytes)})",
-                texts([leaf]), "split it as what is written to it, where it is made and in out_shardings", most.bytes,
+                f"all updates of {leaf.where} {leaf.array} are gathered at each call "
+                f"({size_text(most.bytes)}): it is replicated on {one.partitions} devices, and its updates are "
+                f"sharded over {most.message.partition('|')[2]}",
+                texts([leaf]), "shard it like its updates, where it is created and in out_shardings", most.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
             return
@@ -257,10 +263,11 @@ def _put_into_whole(one: Compiled) -> Iterator[Found]:
         array, axes = warned.message.split("|")[1:3]
         yield Found(
             "replicated", one.function.name, warned.line,
-            f"{count_text(leaves)} whole on each of {one.partitions} devices ({size_text(held(leaves))} a device), and "
-            f"what is written here is computed split over {axes} and gathered for it: {array}",
-            texts(leaves[:6]), f"split {'it' if len(leaves) == 1 else 'them'} over {axes} as what is written, where "
-            f"{'it is' if len(leaves) == 1 else 'they are'} made", held(leaves), see=(("function", one.function.line),),
+            f"{count_text(leaves)} replicated on {one.partitions} devices ({size_text(held(leaves))} a "
+            f"device): the values written here are sharded over {axes} and gathered first ({array})",
+            texts(leaves[:6]), f"shard {'it' if len(leaves) == 1 else 'them'} over {axes} like these values, "
+                               f"where {'it is' if len(leaves) == 1 else 'they are'} created",
+            held(leaves), see=(("function", one.function.line),),
         )  # fmt: skip
 
 
@@ -275,10 +282,10 @@ def _written(one: Compiled, least: int) -> Iterator[Found]:
             at = next(at for at, names in enumerate(leaf.axes) if _named(axes) & set(names))
             yield Found(
                 "gathered", one.function.name, warned.line,
-                f"this writes a part of {shown}, as {leaf.where} is that lies split over {axes} along dimension {at}: "
-                f"all of it is gathered on every device for that ({size_text(warned.bytes)} at each call)",
+                f"all of {shown} is gathered on every device ({size_text(warned.bytes)} at each call): this "
+                f"writes a part of it, and it is sharded like {leaf.where} over {axes} along dimension {at}",
                 texts([leaf]),
-                f"choose the elements by their number: jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), shaped "
+                f"select the elements by index: jnp.where(jnp.arange({leaf.shape[at]}) < k, new, old), shaped "
                 f"along dimension {at}; or write the part inside shard_map", warned.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
@@ -301,12 +308,12 @@ def _flattened(one: Compiled, least: int) -> Iterator[Found]:
             over = " and ".join(map(repr, sorted(axes)))
             yield Found(
                 "gathered", one.function.name, place,
-                f"this makes one row of numbers of arrays that lie split over {over}, as {leaves[0].where} "
-                f"{leaves[0].array}: {len(lost)} array{' is' if len(lost) == 1 else 's are'} gathered whole on every "
-                f"device for it ({size_text(total)} at each call)",
+                f"{len(lost)} array{' is' if len(lost) == 1 else 's are'} gathered on every device "
+                f"({size_text(total)} at each call): this flattens sharded arrays into one. {leaves[0].where} "
+                f"{leaves[0].array} is sharded over {over}",
                 texts(leaves[:6]),
-                "work on each array as it is and add up what comes of them: optax.global_norm(tree), or "
-                "jax.tree.map and sum", total, see=(("function", one.function.line),),
+                "compute per array and add up the results: optax.global_norm(tree), or jax.tree.map and sum",
+                total, see=(("function", one.function.line),),
             )  # fmt: skip
 
 
@@ -332,8 +339,8 @@ def _rows_whole(one: Compiled, least: int) -> Iterator[Found]:
         most = max(gathers, key=lambda moved: moved.moved).line
         yield Found(
             "exchanged", one.function.name, most,
-            f"{lost[0].where} {lost[0].array} lies as {lost[0].spec}: each device has a part of every row, and what is "
-            f"computed along the rows is gathered at each call ({size_text(total)})",
-            texts(lost), f"split the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
+            f"each device has a part of every row of {lost[0].where} {lost[0].array} ({lost[0].spec}): results "
+            f"along the rows are gathered at each call ({size_text(total)})",
+            texts(lost), f"shard the first dimension over {' and '.join(map(repr, sorted(split)))}", total,
             see=(("function", one.function.line),),
         )  # fmt: skip

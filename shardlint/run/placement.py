@@ -25,8 +25,7 @@ def nothing_split(run: Run) -> Iterator[Found]:
                 "replicated",
                 one.function.name,
                 one.function.line,
-                f"the program runs on {one.partitions} devices and splits no array over them: each does all "
-                "of the work",
+                f"each of {one.partitions} devices does all the work: the program shards no array over them",
                 texts(leaves),
                 "place the arguments with shardings that name mesh axes",
                 held(leaves),
@@ -60,9 +59,12 @@ def unused_axes(run: Run) -> Iterator[Found]:
             "unused-axis",
             one.function.name,
             one.function.line,
-            f"nothing is split over mesh axis {' and '.join(map(repr, free))}: {copies} devices hold and do the "
-            "same",
-            advice=f"name {'it' if len(free) == 1 else 'them'} in a sharding, or make the mesh without",
+            f"{copies} devices hold and compute the same: no array is sharded over mesh axis "
+            f"{' and '.join(map(repr, free))}",
+            advice=(
+                f"name {'it' if len(free) == 1 else 'them'} in a sharding, or make the mesh without "
+                f"{'it' if len(free) == 1 else 'them'}"
+            ),
             bytes=held(leaf for each, leaf in large if each is one),
         )
 
@@ -84,9 +86,9 @@ def used_in_part(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[
             shown = " and ".join(map(repr, free))
             yield Found(
                 "replicated", one.function.name, one.function.line,
-                f"{count_text(state)} whole along {shown} ({size_text(held(state))} a device), over which the products "
-                f"with them are split: a device uses a part of what it holds, and {copies} hold the same",
-                texts(state[:6]), f"name {shown} in their specs, along the dimension that the products split",
+                f"{count_text(state)} replicated along {shown} ({size_text(held(state))} a device), though the "
+                f"products with them are sharded over it: each device uses a part, and {copies} hold the same",
+                texts(state[:6]), f"name {shown} in their specs, along the dimension that the products shard",
                 held(state),
             )  # fmt: skip
 
@@ -121,11 +123,11 @@ def from_one_device(
                     "one-device",
                     maker.function.name,
                     maker.function.line,
-                    f"makes {count_text(taken)} whole on one device ({size_text(whole(taken))}); "
-                    f"{one.function.name} takes {them} from there and splits {them}",
+                    f"{count_text(taken)} created in full on one device ({size_text(whole(taken))}): "
+                    f"{one.function.name} takes {them} from there and shards {them}",
                     texts(taken),
-                    f"{give}, or make {them} in a function that has" if maker.function.own else
-                    f"make {them} under jax.jit with out_shardings, or place {them} with jax.device_put",
+                    f"{give}, or create {them} in a function that has them" if maker.function.own else
+                    f"create {them} under jax.jit with out_shardings, or place {them} with jax.device_put",
                     whole(taken),
                 )  # fmt: skip
                 break
@@ -164,8 +166,8 @@ def on_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator
                     "one-device",
                     one.function.name,
                     one.function.line,
-                    f"runs on one of {other.partitions} devices, with {count_text(taken)} "
-                    f"({size_text(whole(taken))}) whose like {other.function.name} keeps split",
+                    f"runs on one of {other.partitions} devices, with full copies of {count_text(taken)} "
+                    f"({size_text(whole(taken))}): {other.function.name} keeps such arrays sharded",
                     texts(taken),
                     "pass the sharded arrays themselves",
                     whole(taken),

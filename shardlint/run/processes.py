@@ -86,7 +86,7 @@ def run(
     program that it will never start, the others get a few seconds.
     """
     if os.name != "posix":
-        raise CannotRun("--processes: not on this system")
+        raise CannotRun("--processes is not supported on this system")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -114,13 +114,13 @@ def run(
     notes = [f"killed at the time limit of {seconds:g} s"] if why == "time" else []
     if why == "time" and all(one.ended() for one in processes):
         notes.append(
-            "every process had come to its end and waited in the shutdown of jax: "
-            "wait for the last results (jax.block_until_ready) before it"
+            "every process had finished its code and hung in the shutdown of jax: wait for the last results "
+            "first (jax.block_until_ready)"
         )
     if why == "stuck":
-        notes.append("killed: a process waited for one that had come to its end")
+        notes.append("killed: a process waited for one that had finished")
     if why == "idle":
-        notes.append(f"killed: nothing that was left of it did anything for {_IDLE:g} s")
+        notes.append(f"killed: no process did anything for {_IDLE:g} s")
     notes += [_stood(one) for one in processes if one.killed and one.stack]
     return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why, idle)
 
@@ -245,7 +245,7 @@ def _stop(processes: Sequence[Process]) -> None:
 def _stood(one: Process) -> str:
     """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
     frames = [text.strip() for text in one.stack.splitlines()[1:] if "/shardlint/run/observe/" not in text]
-    where = f"stood at {one.line}" if one.line else "stood in no line of the program"
+    where = f"was at {one.line}" if one.line else "was in no line of the program"
     return f"process {one.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
 
 

@@ -30,6 +30,6 @@ def without_jax(words: Sequence[str], place: Path) -> str:
     which = own if own and not own.startswith("PATH/") else "PATH/TO/project/.venv/bin/python"
     rest = " ".join(words[1:])
     return (
-        f"it ran with {found}, which has no jax: name the Python of the project (-- {which} {rest}), or none "
-        f"(-- {rest}) for shardlint's own"
+        f"{found}, which ran the program, has no jax: name the Python of the project (-- {which} {rest}), or "
+        f"none (-- {rest}) for shardlint's own"
     )

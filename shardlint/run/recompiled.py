@@ -34,13 +34,13 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
         cost = sum(one.size for one in mine[1:])
         what = _placed_anew(mine, cost, run)
         if what:
-            why = ": the same shapes came placed differently"
-            advice = "place the arrays before the first call as the function returns them"
+            why = ": the arguments had the same shapes and other shardings"
+            advice = "place the arrays before the first call with the shardings that the function returns"
             if any(_UNNAMED in text for text in what):
-                advice = "give each `jax.pmap` the same axis_name: one without has an axis of its own"
+                advice = "pass the same axis_name to each `jax.pmap`: without one, each has its own axis"
             elif all(_AHEAD in text for text in what):
                 advice = (
-                    "place them so for the first call, too; to compile ahead, say how they lie: "
+                    "place them like this before the first call, too; to compile ahead of time, pass "
                     "jax.ShapeDtypeStruct(shape, dtype, sharding=...)"
                 )
         elif cost >= _COSTLY or _in_a_loop(mine, made) or _by_a_number(mine) or _by_a_length(mine):
@@ -53,7 +53,7 @@ def recompiled(each: Sequence[Compiled], run: Run, made: int = 0) -> Iterator[Fo
                 "recompiled",
                 mine[0].function.name,
                 mine[0].function.line,
-                f"compiled {len(mine)} times ({cost:,} operations more than once){why}",
+                f"compiled {len(mine)} times ({cost:,} operations in extra compilations){why}",
                 tuple(dict.fromkeys(what)),
                 advice,
             )
@@ -116,7 +116,7 @@ def _placed_anew(mine: Sequence[Compiled], cost: int, run: Run) -> list[str]:
             continue
         moved = changed(before, after)
         # Plain data parallelism: what is on every device after the first step was given from the host.
-        whole = all(text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved)
+        whole = all(text.partition(" not placed -> ")[2].startswith("replicated on") for text in moved)
         if whole and not all("[] " in text for text in moved) and not _rest_is_placed(before, after, moved):
             continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
@@ -147,19 +147,19 @@ def _again(mine: Sequence[Compiled], made: int) -> tuple[str, str]:
     if same >= _AGAIN:
         mapped = mine[0].function.mapped
         if mapped and made < same:
-            advice = "give each `jax.pmap` the same axis_name, and place arrays over it"
+            advice = "pass the same axis_name to each `jax.pmap`, and place arrays on it"
             return f", {same} times to the same program", advice
         maker = "jax.pmap" if mapped else "jax.jit"
         return (
             f", {same} times to the same program",
-            f"call {maker} once, outside of the loop or function that calls it again",
+            f"call {maker} once, outside of the loop or function",
         )
     if shapes >= _CHURN:
         return f", for {shapes} different shapes", "pad to a few sizes"
     if len(mine) >= _CHURN and shapes == 1:
         return (
-            " for the same shapes: a static argument or a value it closes over changes",
-            "pass what changes as an array",
+            " for the same shapes: a static argument or a closed-over value changes",
+            "pass the changing value as an array",
         )
     return "", ""
 

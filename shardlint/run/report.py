@@ -56,14 +56,12 @@ class Report:
         """One line: what was compiled, over what."""
         facts = self.facts
         if not facts.compiled:
-            return "no jax program was compiled: there is nothing to report on"
+            return "nothing to report: no jax program was compiled"
         programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
         if facts.devices < 2:
             built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
             return f"{programs}, each for one device: " + (
-                f"the mesh {built} is built and nothing lies on it"
-                if built
-                else "no mesh, nothing to say of shardings"
+                f"no array is placed on the mesh {built}" if built else "there is no mesh"
             )
         meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes or facts.built]
         over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"
@@ -77,7 +75,7 @@ def text_report(report: Report, colour: bool = False) -> str:
     for found in facts.found:
         lines += _found_lines(found, report, colour)
     if report.moved:
-        lines.append("bytes moved in one call, a device:")
+        lines.append("bytes moved in one call, per device:")
         lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
         if len(report.moved) > _LINES:
             lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")

@@ -67,10 +67,10 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             "replicated",
             one.function.name,
             one.function.line,
-            f"{count_text(told)} whole on each of {one.partitions} devices ({size_text(held(told))} a "
+            f"{count_text(told)} replicated on {one.partitions} devices ({size_text(held(told))} a "
             f"device){text}",
             texts(told),
-            advice if told[0].role == "out" else "place it as its like",
+            advice if told[0].role == "out" else "place it like that array",
             held(told),
         )
         return
@@ -96,9 +96,9 @@ def _given_back(each: Sequence[Compiled], run: Run) -> Found | None:
             leaf = split[lost[0].array, last_key(lost[0].where)]
             return Found(
                 "replicated", one.function.name, one.function.line,
-                f"{count_text(lost)} given back whole on each of {one.partitions} devices ({size_text(held(lost))} a "
-                f"device); {leaf.where}, of the same shape, comes as {leaf.spec}",
-                texts(lost), "give its shardings to jax.jit as out_shardings, as it comes", held(lost),
+                f"{count_text(lost)} returned replicated on {one.partitions} devices ({size_text(held(lost))} "
+                f"a device): the argument {leaf.where}, of the same shape, is {leaf.spec}",
+                texts(lost), "pass its sharding to jax.jit as out_shardings", held(lost),
             )  # fmt: skip
     return None
 
@@ -120,9 +120,10 @@ def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 "donation",
                 one.function.name,
                 one.function.line,
-                f"{count_text(leaves)} donated in vain ({size_text(held(leaves))} a device): {lost[0][1]}",
+                f"{count_text(leaves)} donated without effect ({size_text(held(leaves))} a device): "
+                f"{lost[0][1]}",
                 texts(leaves),
-                "return it with the shape, type and sharding it came with, or do not donate it",
+                "return it with the shape, dtype and sharding of the argument, or do not donate it",
                 held(leaves),
             )
             return
@@ -145,9 +146,10 @@ def donated_beside(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             if held(leaves) > held(donors) and all(is_state(leaf, one) for leaf in leaves):
                 yield Found(
                     "donation", one.function.name, one.function.line,
-                    f"{' and '.join(sorted(names))} is donated, which no result can take, and {name} is not "
-                    f"({size_text(held(leaves))} a device), which the function gives back",
-                    texts(leaves), f"donate {name}; donate_argnums counts the parameters that a partial leaves",
+                    f"donating {' and '.join(sorted(names))} has no effect, since no result can reuse it: "
+                    f"{name} ({size_text(held(leaves))} a device), which the function returns, is not donated",
+                    texts(leaves), f"donate {name}; donate_argnums counts the parameters that remain after a "
+                                   "partial",
                     held(leaves), code="SL223",
                 )  # fmt: skip
                 return
@@ -164,8 +166,8 @@ def _why(leaf: Array, one: Compiled) -> str:
     if free[leaf.array] > 0:
         result = next(result for result in one.results if result.array == leaf.array)
         if result.bytes != leaf.bytes:
-            return f"given as {leaf.spec}, {result.where} lies as {result.spec}"
-        return f"{result.where} took a new buffer"
+            return f"the argument is {leaf.spec}, and {result.where} is {result.spec}"
+        return f"{result.where} got a new buffer"
     for result in one.results:
         if result.shape == leaf.shape and result.array != leaf.array and free[result.array] > 0:
             return f"{result.where} is {result.array.partition('[')[0]}"
@@ -183,9 +185,9 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                     "rematerialised",
                     one.function.name,
                     warned.line,
-                    f"the compiler makes {warned.message} whole on every device ({size_text(warned.bytes)}) "
-                    "only to cut it another way",
-                    advice="constrain what comes before it, or after, so that one axis moves at a time",
+                    f"the compiler replicates {warned.message} on every device ({size_text(warned.bytes)}) to "
+                    "shard it in another way",
+                    advice="constrain the value before or after it, so that one axis moves at a time",
                     bytes=warned.bytes,
                 )
 
@@ -204,8 +206,8 @@ def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found
                     "gathered",
                     one.function.name,
                     warned.line,
-                    f"this constraint makes {warned.message} on each device ({size_text(warned.bytes)}), and the next "
-                    "operation cuts it again",
-                    advice="name the axes it is split over before and after in the constraint",
+                    f"this constraint gathers {warned.message} on each device ({size_text(warned.bytes)}), and "
+                    "the next operation shards it again",
+                    advice="name in the constraint the axes that shard it before and after",
                     bytes=warned.bytes,
                 )

@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.option("--stdio", is_flag=True, help="Talk over standard input and output: the only way there is.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output, which is the default.")
 def server(stdio: bool) -> None:
     """Serve an editor: findings as one types, fixes, what is known at a place.
 

@@ -12,6 +12,7 @@ from lsprotocol import types as lsp
 from shardlint.engine.explain import about, axes_of
 from shardlint.model import Program
 from shardlint.output.printable import sentence
+from shardlint.output.related import related_places
 from shardlint.rules_api.registry import entries, page_address
 from shardlint.rules_api.rule import Finding
 from shardlint.server.session import STALE, Session, Shown
@@ -49,6 +50,7 @@ def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
     for finding in shown.carried:
         one = _mark(found, finding, shown, encoding)
         one.message = f"{one.message}\n{STALE}" if shown.broken else one.message
+        one.related_information = None  # the lines it names are those of an earlier text
     return found
 
 
@@ -62,9 +64,27 @@ def _mark(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> l
         code_description=_page(finding.rule.code),
         source=_SOURCE,
         tags=[lsp.DiagnosticTag.Deprecated] if finding.harm.value == "removed" else None,
+        related_information=list(_related(finding, shown.buffer, encoding)) or None,
     )
     found.setdefault(uri, []).append(one)
     return one
+
+
+def _related(
+    finding: Finding, buffer: Buffer, encoding: Encoding
+) -> Iterator[lsp.DiagnosticRelatedInformation]:
+    """The lines that a finding names, in the document or in files of the project."""
+    for place in related_places(finding, buffer.path):
+        start = lsp.Position(place.line - 1, 0)
+        uri, where = place.path.as_uri(), lsp.Range(start, start)
+        if place.path == buffer.path:
+            if place.line > len(buffer.source.line_starts):
+                continue
+            first = buffer.source.line_starts[place.line - 1]
+            text = buffer.source.line(place.line)
+            indent = len(text) - len(text.lstrip())
+            uri, where = buffer.where(first + indent, first + len(text.rstrip()), encoding)
+        yield lsp.DiagnosticRelatedInformation(lsp.Location(uri, where), place.name)
 
 
 def _message(finding: Finding) -> str:

@@ -165,7 +165,7 @@ def _write_over(real: Path, data: bytes, temporary: Path) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; what it should hold is in {copy}", str(real)) from None
+        raise OSError(error.errno, f"{error.strerror}; its new content is in {copy}", str(real)) from None
     copy.unlink()
 
 

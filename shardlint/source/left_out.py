@@ -45,7 +45,7 @@ def problem(code: str) -> LeftOut | None:
         line = error.lineno or 1
         return LeftOut(f"Python {version} cannot parse line {line}: {error.msg}", line, max(1, error.offset or 1))
     except (ValueError, RecursionError, MemoryError) as error:
-        return LeftOut(f"line 1 and what follows cannot be parsed: {error}", 1, 1)
+        return LeftOut(f"line 1 and the next lines cannot be parsed: {error}", 1, 1)
     return None
 
 

@@ -40,7 +40,7 @@ def newer(source: Source) -> str:
         return ""
     finally:
         threading.stack_size(before)
-    return "; a newer Python can parse it: run shardlint with the Python the project uses" if parsed else ""
+    return "; a newer Python can parse it: run shardlint with the project's Python" if parsed else ""
 
 
 def _bracket_depth(text: str) -> int:

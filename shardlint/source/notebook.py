@@ -159,7 +159,7 @@ class Notebook(Source):
         """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
         parts = BORDER.split(self.text)
         if len(parts) != max(1, len(self.cells)):
-            raise Unreadable("the fixed text goes over the border of two cells")
+            raise Unreadable("the fix would change the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
             code = indented(_as_written(part), cell.indent, cell.code)
@@ -234,7 +234,7 @@ def _cells(raw: str) -> Iterator[Cell]:
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the file is not a notebook: {error}") from None
     if not isinstance(document, dict):
-        raise Unreadable("the file is not a notebook: it holds no JSON object")
+        raise Unreadable("the file is not a notebook: it contains no JSON object")
     if not isinstance(document.get("cells", document.get("worksheets")), list):
         raise Unreadable("the file is not a notebook: it has no list of cells")
     if not _is_python(document):

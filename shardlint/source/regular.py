@@ -38,7 +38,7 @@ class TooLarge(OSError):
     """A file with more bytes than its limit, which is not read."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
-        super().__init__(errno.EFBIG, f"the file has {size:,} bytes; shardlint reads at most {limit:,}", path)
+        super().__init__(errno.EFBIG, f"the file has {size:,} bytes, and the limit is {limit:,}", path)
 
 
 def read_regular(path: str | os.PathLike[str], limit: int, own: bool = False) -> bytes:
@@ -99,7 +99,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     import tomllib  # late, as all that most runs have no use for
 
     if _LONG_KEY.search(_STRING.sub("s", text)) is not None:
-        raise ValueError("it holds a key of more than 100 parts")
+        raise ValueError("it has a key of more than 100 parts")
     try:
         return tomllib.loads(text)
     except RecursionError:

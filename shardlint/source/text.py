@@ -148,7 +148,7 @@ class Source:
             data = self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
             raise Unreadable(
-                f"the fixed text does not fit the file's encoding {self.encoding}: {error}"
+                f"the fixed text cannot be written in the file's encoding {self.encoding}: {error}"
             ) from None
         return codecs.BOM_UTF8 + data if self.bom else data
 
@@ -166,7 +166,7 @@ def decode(path: Path, data: bytes) -> Source:
     check_size(len(data))
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise Unreadable(f"line {line} holds a NUL byte, so this is not Python source")
+        raise Unreadable(f"line {line} contains a NUL byte, so this is not Python source")
     bom = data.startswith(codecs.BOM_UTF8)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -174,7 +174,7 @@ def decode(path: Path, data: bytes) -> Source:
         raise Unreadable(f"cannot tell the encoding: {error.msg}") from None
     encoding = "utf-8" if encoding == "utf-8-sig" else encoding
     if encoding in _NOT_FOR_SOURCE:
-        raise Unreadable(f"the coding cookie names {encoding}, which is not for source")
+        raise Unreadable(f"the coding cookie names {encoding}, which is not a text encoding")
     body = data[len(codecs.BOM_UTF8) :] if bom else data
     try:
         text = body.decode(encoding)
@@ -203,14 +203,15 @@ def check_text(text: str) -> str:
     half = HALF.search(text) if not text.isascii() else None
     if half is not None:
         line = text.count("\n", 0, half.start()) + 1
-        raise Unreadable(f"line {line} holds half of a character (U+{ord(half[0]):04X}), so this is not Python source")
+        raise Unreadable(f"line {line} contains half of a character (U+{ord(half[0]):04X}), so this is not "
+                         "Python source")
     return text
 
 
 def check_size(size: int) -> None:
     """Raise `Unreadable` for a source with more bytes or characters than `MAX_BYTES`."""
     if size > MAX_BYTES:
-        raise Unreadable(f"the file has {size:,} bytes; shardlint reads at most {MAX_BYTES:,}")
+        raise Unreadable(f"the file has {size:,} bytes, and the limit is {MAX_BYTES:,}")
 
 
 def limit_of(path: Path) -> int:

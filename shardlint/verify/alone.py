@@ -56,7 +56,7 @@ def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
     told = outcome.all("alone")
     distrust = outcome.distrust
     if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):
-        distrust = "it told what is not an answer"
+        distrust = "its process sent something other than an answer"
     if outcome.stopped:
         failure, output = stopped(outcome)
         at = f" at {failure.where}" if failure.where else ""
@@ -64,5 +64,5 @@ def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
             "ended": "".join([failure.message, at, *(f"\n| {line}" for line in output[-_LINES:])])
         }, distrust
     if distrust:
-        return {"ended": "told what cannot be trusted"}, distrust
+        return {"ended": "its answer cannot be trusted"}, distrust
     return dict(told[0]), ""

@@ -51,20 +51,20 @@ class Attendant:
                 self._keep.append((str(message["keep"]), message["value"]))
         elif "judged" in message:
             if self._seed:
-                self._doubt("it was done twice")
+                self._doubt('it reported "done" twice')
             self._seed = challenge.new()
             self._answer({"seed": self._seed})
         elif "answers" in message:
             wrong = challenge.missed(self._seed, self._job["devices"], message["answers"])
             self._answered = bool(self._seed)
             if wrong:
-                self._doubt(f"after the program had run, the checks were no longer right: {wrong}")
+                self._doubt(f"the checks were changed while the program ran: {wrong}")
         elif "distrust" in message:
             self._doubt(str(message["distrust"])[:2000])
         else:
             self.done = self.done or "done" in message
             if "result" in message and self._seed:
-                self._doubt("it told a result after it was done")
+                self._doubt('it reported a result after "done"')
             return False
         return True
 
@@ -76,7 +76,7 @@ class Attendant:
         try:
             self._reply(data)
         except OSError:  # it has ended, or never reads: its limits are for that
-            self._doubt("it did not read what it was answered")
+            self._doubt("it did not read its answer")
 
     def _doubt(self, why: str) -> None:
         self.distrust = self.distrust or why
@@ -84,7 +84,7 @@ class Attendant:
     def end(self, stopped: str) -> str:
         """Take in the end of the process (`stopped`: how, "" for well); why it is not to be trusted, "" where it is."""
         if self.done and not self._answered:
-            self._doubt("it ended without showing that its checks were still right")
+            self._doubt("it ended without showing that its checks were unchanged")
         if self.done and not (stopped or self.distrust or self.spoilt) and self._cache is not None:
             for key, value in self._keep:
                 self._cache.put(key, value)

@@ -33,7 +33,7 @@ def missed(seed: str, devices: int, answers: Any) -> str:
         return "it did not answer"
     for (trial, is_faulty), said in zip(wanted, answers, strict=True):
         if is_faulty and said != trial:
-            return f"a program with wrong {trial} was {f'told as {said}' if said else 'passed'}"
+            return f"a program with wrong {trial} {f'was reported as {said}' if said else 'passed'}"
         if not is_faulty and said:
-            return f"a sound program was failed ({said})"
+            return f"a correct program failed ({said})"
     return ""

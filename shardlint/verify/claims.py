@@ -42,7 +42,7 @@ class Claim:
         if match is None or kind not in (*KINDS, ANY):
             known = ", ".join(name.replace("-", "_") for name in KINDS)
             raise ValueError(
-                f"{text!r} is not a kind of collective, such as 'all_gather over model'; kinds are {known} and any"
+                f"{text!r} is not a collective, such as 'all_gather over model'; the kinds are {known} and any"
             )
         axes = tuple(name for name in re.split(r"[\s,]+", match[2] or "") if name)
         return cls(text.strip(), kind, axes)
@@ -72,7 +72,7 @@ def check_forbidden(program: Program, forbid: Iterable[Claim]) -> list[Failure]:
             continue
         broken = [one for one in program.collectives if claim.takes(one)]
         if broken:
-            moved = f"{len(broken)} found, moving {size_text(sum(one.moved for one in broken))} a call"
+            moved = f"{len(broken)} found, moving {size_text(sum(one.moved for one in broken))} per call"
             failures.append(
                 Failure("forbidden", _listed(f"forbidden {claim.text!r}: {moved}", broken), path=claim.text)
             )
@@ -89,7 +89,10 @@ def check_budget(program: Program, budget: Mapping[Claim, int]) -> list[Failure]
         spent = [one for one in program.collectives if claim.takes(one)]
         moved = sum(one.moved for one in spent)
         if moved > most:
-            text = f"budget for {claim.text!r} is {size_text(most)} a call, but {size_text(moved)} are moved"
+            text = (
+                f"{size_text(moved)} are moved per call, more than the budget for {claim.text!r}, "
+                f"{size_text(most)}"
+            )
             if any(one.trips is None for one in spent):
                 text += " (loops of unknown length counted once)"
             failures.append(
@@ -181,7 +184,7 @@ def largest_moves(program: Program, most: int = 5) -> list[str]:
     ordered = sorted(groups.values(), key=lambda group: sum(one.moved for one in group), reverse=True)
     if not ordered:
         return []
-    lines = [f"moves {size_text(program.moved_bytes)} a call on each device"]
+    lines = [f"moves {size_text(program.moved_bytes)} per call on each device"]
     for group in ordered[:most]:
         first = max(group, key=lambda one: one.moved)
         again = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""

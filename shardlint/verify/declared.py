@@ -148,16 +148,16 @@ def _of_choice(about: str, choices: tuple[str, ...]) -> _Key:
 
 
 ARG_KEYS: dict[str, _Key] = {
-    "source": _of_text("What makes the argument.", _A_REFERENCE, _REFERENCE),
+    "source": _of_text("A function that makes the argument.", _A_REFERENCE, _REFERENCE),
     "shape": _Key(
         "The shape of an array argument.",
         "sizes such as [16, 512]",
         _array(_number(0)),
         list_of(whole(0), "a size of 0 or more"),
     ),
-    "dtype": _of_text("Its dtype; float32 without.", 'a dtype such as "float32" or "int32"', _DTYPE),
+    "dtype": _of_text("Its dtype. Default: float32.", 'a dtype such as "float32" or "int32"', _DTYPE),
     "below": _Key(
-        "Integers are filled from 0 up to, not including, this; 2 without.",
+        "Integers are filled with 0 up to this number, exclusive. Default: 2.",
         "a number of 1 or more",
         _number(1),
         whole(1),
@@ -166,7 +166,7 @@ ARG_KEYS: dict[str, _Key] = {
         "The spec of every array in the argument.", _A_SPEC, _SPECS_SCHEMA["additionalProperties"], _spec
     ),
     "specs": _Key(
-        "The specs of its arrays: path glob to spec, or what makes them.",
+        "The specs of its arrays: from path globs to specs, or a function that makes them.",
         f'{_GLOBS}, or a reference such as "proj.shard:specs"',
         _either(_string(_REFERENCE), _SPECS_SCHEMA),
         _specs,
@@ -175,11 +175,11 @@ ARG_KEYS: dict[str, _Key] = {
 
 KEYS: dict[str, _Key] = {
     "name": _of_text(
-        "How reports and the command line call it.", 'a name of letters, digits, ".", "_" and "-"', _NAME
+        "Its name in reports and on the command line.", 'a name of letters, digits, ".", "_" and "-"', _NAME
     ),
     "fn": _of_text("The function under test.", _A_REFERENCE, _REFERENCE),
     "meshes": _Key(
-        "Axis sizes in order, or all:N for every way to share N devices among the axes the specs name.",
+        "Axis sizes in order, or all:N for all shapes with N devices over the axes that the specs name.",
         'a list such as [{data = 4, model = 2}, "all:8"]',
         _array(_either(_object(_number(1), minProperties=1), _string(_MESH)), minItems=1),
         list_of(_mesh, _A_MESH),
@@ -202,14 +202,12 @@ KEYS: dict[str, _Key] = {
     ),
     "out": _of_specs("The specs of outputs, by path glob."),
     "gradients": _of_specs("The specs of gradients, by path glob."),
-    "replicated_bytes_max": _of_size(
-        "The largest output not named in out that may lie whole on every device."
-    ),
+    "replicated_bytes_max": _of_size("The largest output that may be replicated, if out does not name it."),
     "donate": _Key(
         "Indexes of arguments whose buffers must all be reused.",
         "a list of indexes such as [0]",
         _array(_number(0)),
-        list_of(whole(0), "the index of an argument, from 0"),
+        list_of(whole(0), "the index of an argument, starting at 0"),
     ),
     "forbid": _of_strings("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
     "budget": _Key(
@@ -218,22 +216,22 @@ KEYS: dict[str, _Key] = {
         _object(_SIZE_SCHEMA),
         table_of(_size, _A_SIZE),
     ),
-    "memory_max": _of_size("The most memory one device may need, as compiled for simulated devices."),
-    "hbm_max": _of_size("The most memory one device may need, as compiled for each topology."),
+    "memory_max": _of_size("The most memory per device, as compiled for simulated devices."),
+    "hbm_max": _of_size("The most memory per device, as compiled for each topology."),
     "reference": _of_text(
-        "What the numbers must equal: single_device, or another function.",
+        "The reference for the numbers: single_device, or another function.",
         f'"{SINGLE_DEVICE}" or {_A_REFERENCE}',
         f"^{SINGLE_DEVICE}$|{_REFERENCE}",
     ),
-    "context": _of_choice("What the function is called under.", CONTEXTS),
-    "axis_types": _of_choice("What the axes of the mesh are.", (AUTO, EXPLICIT)),
+    "context": _of_choice("The mesh context of the call.", CONTEXTS),
+    "axis_types": _of_choice("The type of the mesh axes.", (AUTO, EXPLICIT)),
     "execute": _Key(
-        "false for a program too large to run here.", "true or false", {"type": "boolean"}, boolean
+        "false if the program is too large to run here.", "true or false", {"type": "boolean"}, boolean
     ),
     "processes": _Key(
-        "Also run it as so many jax.distributed processes.", "a number of 2 or more", _number(2), whole(2)
+        "Also run it as this many jax.distributed processes.", "a number of 2 or more", _number(2), whole(2)
     ),
-    "topology": _of_strings("Also compile it for these, without the hardware.", '["v5e:4x4"]'),
+    "topology": _of_strings("Also compile it for these topologies, without the hardware.", '["v5e:4x4"]'),
 }
 _NEEDED = ("name", "fn", "meshes")
 
@@ -261,7 +259,7 @@ def read_fixtures(path: Path) -> dict[str, Fixture]:
         except Wrong as wrong:
             raise BadSettings(f"{here}: {f'{wrong.key} {wrong.text}'.lstrip('. ')}") from None
         if name in found:
-            raise BadSettings(f"{here}: name is {name!r}, as another's; write another name")
+            raise BadSettings(f"{here}: name is {name!r}, which another fixture has; write another name")
         found[name] = fixture
     return found
 

@@ -95,11 +95,9 @@ class Deferred(Runner):
             return []
         said = []
         if self.told:
-            ran = "the rest was run" if self._started else "no program was run, and no self-test"
-            said.append(
-                f"what is kept was not run again, for nothing it rests on has changed; {ran} (--fresh runs all)"
-            )
-        said += [f"run again, for this changed: {what}" for what in list(self.keeper.changed)[:_SAID]]
+            ran = "the others ran" if self._started else "no program and no self-test ran"
+            said.append(f"unchanged results were reported from the cache; {ran} (--fresh runs all)")
+        said += [f"run again, because this changed: {what}" for what in list(self.keeper.changed)[:_SAID]]
         said += [f"not kept: {why}" for why in list(self.keeper.not_kept)[:_SAID]]
         return said
 

@@ -34,10 +34,10 @@ def another(python: str, place: Path) -> str:
     own = _folder(python)
     found = next(_environments(place), None)
     if found is None:
-        return "a project with an environment of its own needs --python PATH/TO/project/.venv/bin/python"
+        return "this project may have its own environment: pass --python PATH/TO/project/.venv/bin/python"
     if own is not None and _folder(str(found)) == own:
         return ""
-    return f"this project has an environment of its own: --python {shlex.quote(_shown(found))}"
+    return f"this project has its own environment: pass --python {shlex.quote(_shown(found))}"
 
 
 def _environments(place: Path) -> Iterator[Path]:

@@ -44,8 +44,8 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
             read_fixtures(file)  # so that what is wrong in it is told before anything starts
     if not files:
         raise CannotRun(
-            f"no file below {shlex.join(paths or ['.'])} mentions shardlint.verify, "
-            "and its settings declare no fixture"
+            f"no fixtures: no file below {shlex.join(paths or ['.'])} mentions shardlint.verify, and the "
+            "settings declare none"
         )
     return files
 

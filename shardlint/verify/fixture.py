@@ -55,7 +55,7 @@ def arg(
     specs.
     """
     if (source is None) == (shape is None):
-        raise TypeError("arg() takes a source or a shape, one of them")
+        raise TypeError("arg() takes either a source or a shape")
     if spec is not None and specs is not None:
         raise TypeError("arg() takes spec (one for all leaves) or specs (one by one), not both")
     return Argument(source, None if shape is None else tuple(shape), dtype, spec, specs, below)
@@ -137,34 +137,35 @@ class Fixture:
 
     def __post_init__(self) -> None:
         if not (callable(self.fn) or _is_reference(self.fn)):
-            raise TypeError(f"Fixture fn is a callable or 'module:attribute', not {self.fn!r}")
+            raise TypeError(f"Fixture fn must be a callable or 'module:attribute', not {self.fn!r}")
         if isinstance(self.meshes, str | Mapping) or not self.meshes:
-            raise TypeError("Fixture meshes is a list such as [{'data': 4, 'model': 2}, 'all:8']")
+            raise TypeError("Fixture meshes must be a list such as [{'data': 4, 'model': 2}, 'all:8']")
         for mesh in self.meshes:
             _check_mesh(mesh)
         for argument in self.args:
             if not isinstance(argument, Argument):
                 raise TypeError(
-                    f"Fixture args are made with arg(...), one for each argument, not {argument!r}; of a tree write "
-                    'arg(make_it, specs={"path/of/leaf": P(...)})'
+                    f"Fixture args must be made with arg(...), one for each argument, not {argument!r}; for a tree "
+                    "write arg(make_it, specs={\"path/of/leaf\": P(...)})"
                 )
         for name, declared in (("out", self.out), ("gradients", self.gradients)):
             if not isinstance(declared, Mapping):
-                raise TypeError(f'{name} is {declared!r}; write what lies where by path, as in {{"**": P("data")}}')
+                raise TypeError(f"{name} is {declared!r}; write a spec for each path, as in {{\"**\": "
+                                'P("data")}')
         for index in self.donate:
             if not 0 <= index < len(self.args):
                 raise ValueError(f"donate names argument {index}, but there are {len(self.args)} args")
         if self.context not in CONTEXTS:
-            raise ValueError(f"context is one of {', '.join(CONTEXTS)}, not {self.context!r}")
+            raise ValueError(f"context must be one of {', '.join(CONTEXTS)}, not {self.context!r}")
         if self.axis_types not in (AUTO, EXPLICIT):
-            raise ValueError(f"axis_types is {AUTO!r} or {EXPLICIT!r}, not {self.axis_types!r}")
+            raise ValueError(f"axis_types must be {AUTO!r} or {EXPLICIT!r}, not {self.axis_types!r}")
         if self.processes is not None and (not isinstance(self.processes, int) or self.processes < 2):
-            raise ValueError(f"processes is a number of 2 or more, not {self.processes!r}")
+            raise ValueError(f"processes must be a number of 2 or more, not {self.processes!r}")
         if not self.execute and (self.processes or self.reference is not None):
             field_name = "processes" if self.processes else "reference"
-            raise ValueError(f"{field_name} is for a program that is run, and execute=False says it is not")
+            raise ValueError(f"{field_name} needs a program that runs, and execute=False is set")
         if isinstance(self.topology, str):
-            raise TypeError(f"topology is a list such as ['v5e:4x4'], not {self.topology!r}")
+            raise TypeError(f"topology must be a list such as ['v5e:4x4'], not {self.topology!r}")
         for name in self.topology:
             parse_topology(name)
         if (
@@ -173,13 +174,13 @@ class Fixture:
             and not _is_reference(self.reference)
         ):
             raise ValueError(
-                f"reference is 'single_device', 'module:attribute' or a callable, not {self.reference!r}"
+                f"reference must be 'single_device', 'module:attribute' or a callable, not {self.reference!r}"
             )
         self.replicated_limit()
         for spec in (*self.out.values(), *self.gradients.values()):
             P.of(spec)
         if isinstance(self.forbid, str):
-            raise TypeError(f"forbid is a list such as ['all_gather over model'], not {self.forbid!r}")
+            raise TypeError(f"forbid must be a list such as ['all_gather over model'], not {self.forbid!r}")
         self.forbidden()
         self.budgets()
         for limit in (self.memory_max, self.hbm_max):
@@ -273,7 +274,7 @@ def parse_bytes(size: int | str) -> int:
     """Bytes from `4096`, `"1MiB"`, `"1.5 GB"`. Raises `ValueError` for anything else."""
     count = size if isinstance(size, int) else _spelt_bytes(size)
     if count > _MOST_BYTES:
-        raise ValueError("a size above 2**60 bytes is none; write one such as 4096, '1MiB' or '1.5GB'")
+        raise ValueError("a size above 2**60 bytes is not allowed; write one such as 4096, '1MiB' or '1.5GB'")
     return int(count)
 
 
@@ -304,7 +305,7 @@ def devices_of(mesh: Mapping[str, int]) -> int:
 def _check_mesh(mesh: Mapping[str, int] | str) -> None:
     if isinstance(mesh, str):
         if not re.fullmatch(r"all:[1-9]\d*", mesh):
-            raise ValueError(f"a mesh is axis sizes or 'all:N', not {mesh!r}")
+            raise ValueError(f"a mesh must be axis sizes or 'all:N', not {mesh!r}")
     elif not mesh or not all(isinstance(size, int) and size > 0 for size in mesh.values()):
         raise ValueError(f"a mesh needs a positive size for each axis, not {dict(mesh)!r}")
 

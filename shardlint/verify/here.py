@@ -14,7 +14,7 @@ def working_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise CannotRun("the working directory was removed; go to one that is there") from None
+        raise CannotRun("the current folder was deleted; go to another one") from None
 
 
 def leave_if_removed() -> None:

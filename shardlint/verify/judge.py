@@ -32,14 +32,14 @@ def results_of(outcome: Outcome) -> list[Result]:
     for data in outcome.all("result"):
         result = read(data)
         if result is None or result.level not in levels or result.mesh != job["mesh"]:
-            distrust = distrust or "it told what is not a result of what was asked"
+            distrust = distrust or "it sent something other than a result"
         elif any(result.level == other.level for other in results):
-            distrust = distrust or f"it told two results of level {result.level}"
+            distrust = distrust or f"it sent two results of level {result.level}"
         else:
             results.append(derived(result))
     left = [level for level in levels if all(level != result.level for result in results)]
     if left and not (outcome.stopped or distrust):
-        distrust = f"it told nothing of level {left[0]}"
+        distrust = f"it sent no result of level {left[0]}"
     results.sort(key=lambda result: levels.index(result.level))
     if outcome.stopped and (left or not results):
         results.append(Result(job["label"], left[0] if left else "", FAIL, job["mesh"]))
@@ -51,7 +51,7 @@ def results_of(outcome: Outcome) -> list[Result]:
         results = results or [Result(job["label"], (left or [""])[0], FAIL, job["mesh"])]
         for result in results:
             result.status, result.reason, result.cached = FAIL, "", False
-            result.failures.insert(0, Failure("distrust", f"nothing it told can be trusted: {distrust}"))
+            result.failures.insert(0, Failure("distrust", f"its results cannot be trusted: {distrust}"))
     return results
 
 
@@ -64,9 +64,9 @@ def stopped(outcome: Outcome) -> tuple[Failure, list[str]]:
     of = next((of for of in outcome.all("of") if isinstance(of, str)), "")
     if outcome.stack and not where and of:
         where = of
-        message += "; fn was in no line of its Python: what it was compiled to, or a library, was running"
+        message += "; fn was not running Python: its compiled program or a library was running"
         loops = dict.fromkeys(line for result in outcome.all("result") for line in _endless(result))
-        message += f"; a loop that ends by its data is at {', '.join(loops)}" if loops else ""
+        message += f"; loops whose length depends on data are at {', '.join(loops)}" if loops else ""
     return Failure("stopped", message, where), output
 
 
@@ -97,11 +97,11 @@ def derived(result: Result, needs_leaves: bool = True) -> Result:
     """A result with the status that what it has comes to. With `needs_leaves`, one that compared nothing fails."""
     told = result.status
     if told not in (PASS, FAIL, SKIP):
-        result.failures.append(Failure("distrust", f"its process told the status {told!r}, which is none"))
+        result.failures.append(Failure("distrust", f"its process sent the unknown status {told!r}"))
     elif told == FAIL and not result.failures:
-        result.failures.append(Failure("distrust", "its process told that it fails, and not why"))
+        result.failures.append(Failure("distrust", "its process reported a failure without a reason"))
     elif told == PASS and not result.failures and needs_leaves and result.checked < 1:
-        result.failures.append(Failure("empty", "checks nothing: nothing of it was compared"))
+        result.failures.append(Failure("empty", "checks nothing: no property of it was compared"))
     if result.failures:
         result.status = FAIL
     return result

@@ -157,7 +157,7 @@ class Keeper:
         if file.endswith(".py") and status.st_size < _DIGESTED and not _is_shardlints(file):
             try:
                 if _DATES.search(read_regular(file, _DIGESTED)):
-                    return f"{_shown(file)} reads the date"
+                    return f"{_shown(file)} depends on the date"
             except OSError:
                 return None
         return None
@@ -171,7 +171,7 @@ class Keeper:
                 return _shown(file)
         for folder, listing in needs["folders"].items():
             if self._now.listing(folder) != listing:
-                return f"what is in {_shown(folder)}"
+                return f"the content of {_shown(folder)}"
         return self._now.common(needs["common"], self._cache)
 
 
@@ -237,14 +237,14 @@ class _Now:
 
     def _uncommon(self, common: Mapping[str, Any] | None) -> str:
         if common is None:
-            return "what was kept, of which a part is gone"
+            return "the cache, which is incomplete"
         for file, stamp in common["files"].items():
             if self.stamp(file) != stamp:
-                return f"{file}, or the package it belongs to,"
+                return f"{file}, or its package,"
         names = set(common["names"])
         for folder, found in common["path"].items():
             if self.modules(folder, names) != found:
-                return f"what is installed in, or imported from, {_shown(folder)}"
+                return f"the packages installed in, or imported from, {_shown(folder)}"
         return ""
 
 

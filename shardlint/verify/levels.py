@@ -78,8 +78,8 @@ def _simulated(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> 
         levels.remove("trace")
         if asked:
             skips["trace"] = (
-                "proves nothing of Auto axes, whose shardings are not chosen before the program is compiled; "
-                "axis_types='explicit' is for programs written for explicit axes"
+                "Auto axes have no shardings before the program is compiled, so this level proves nothing; "
+                "axis_types='explicit' is for programs with explicit axes"
             )
     if not fixture["execute"] and "execute" in levels:
         levels.remove("execute")
@@ -88,7 +88,7 @@ def _simulated(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> 
     if count > DEVICES_MAX:
         for name in [name for name in levels if name != "trace"]:
             levels.remove(name)
-            skips[name] = f"{count} devices: one process simulates {DEVICES_MAX} at most"
+            skips[name] = f"{count} devices are too many: one process simulates at most {DEVICES_MAX}"
     job = _job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
     return job | {"reference": fixture["reference"]}
 
@@ -106,7 +106,7 @@ def _processes(
     if not fixture["execute"]:
         return [_skipped("processes", "the fixture says execute=False", options)]
     if count % processes:
-        reason = f"{count} devices cannot be shared evenly among {processes} processes"
+        reason = f"{count} devices cannot be divided among {processes} processes"
         return [_skipped("processes", reason, options)]
     # The processes are stopped at the limit by one that can still say where they stood; it has a little longer.
     more = {"processes": processes, "limit": seconds, "seconds": seconds + 10, "stall": STALL_SECONDS}

@@ -16,7 +16,7 @@ from typing import Any
 Message = dict[str, Any]
 Send = Callable[[Message], None]
 
-SPOILT = "wrote to the pipe on which the verifier hears of it: write only to descriptors the program opened"
+SPOILT = "wrote to the verifier's pipe: write only to file descriptors that the program opened"
 
 
 def new_mark() -> str:
@@ -41,9 +41,7 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
             while frame is not None:
                 if id(frame.f_code) not in known:
                     place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-                    message = {
-                        "distrust": f"the program itself called what tells the verifier's results, at {place}"
-                    }
+                    message = {"distrust": f"the program called a function of the verifier, at {place}"}
                     break
                 frame = frame.f_back  # type: ignore[assignment]
         text = dumps(message).encode()

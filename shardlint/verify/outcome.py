@@ -33,7 +33,7 @@ class Outcome:
         own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
         done = any("done" in message for message in self.messages)
         # What it sent does not count for more than its end: a program that is done may still crash.
-        ended = "" if done else "ended before it was done, with exit code 0"
+        ended = "" if done else "ended too early, with exit code 0"
         self.stopped = own or end["stopped"] or ended
         self.distrust = end.get("distrust", "")
         if (end["stopped"] or ended) and (dump := end.get("stack")):

@@ -69,5 +69,5 @@ def idle_globs(globs: Iterable[str], paths: Sequence[str]) -> dict[str, str]:
         before = [next((first for first in ordered[:index] if matches(first, path)), None) for path in mine]
         if mine and None not in before:
             earlier = ", ".join(repr(first) for first in dict.fromkeys(before))
-            found[glob] = f"{glob!r} decides nothing: all it matches is decided by {earlier} before it"
+            found[glob] = f"{glob!r} has no effect: {earlier} before it matches the same leaves"
     return found

@@ -57,7 +57,7 @@ def check_self(runner: Runner) -> list[str]:
         missed.append("\n  ".join([outcome.stopped, *outcome.output]))
     if missed:
         raise CannotRun(
-            "self-test failed, so nothing this run says could be trusted:\n  " + "\n  ".join(missed)
+            "the self-test failed, so no result of this run can be trusted:\n  " + "\n  ".join(missed)
         )
     return [sentence for sentences in outcome.all("caught") for sentence in sentences]
 
@@ -74,7 +74,7 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
         failure = _not_listed(outcome, runner.python, file)
         listed = outcome.all("fixtures")[0] if failure is None else []
         if failure is None and not listed and file.suffix == ".py" and (line := first_fixture(source)):
-            text = f"makes no fixture when it is imported here, though it calls Fixture at line {line}"
+            text = f"makes no fixture at import here, though it calls Fixture at line {line}"
             failure = Failure("empty", text)
         broken = None
         if failure is not None:
@@ -86,8 +86,8 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
 def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
     """Why a file's fixtures are not known, where they are not."""
     if outcome.distrust or (not outcome.stopped and len(outcome.all("fixtures") + outcome.all("error")) != 1):
-        why = outcome.distrust or "it told what is not an answer"
-        return Failure("distrust", f"nothing it told can be trusted: {why}")
+        why = outcome.distrust or "it sent something other than an answer"
+        return Failure("distrust", f"its answer cannot be trusted: {why}")
     if outcome.stopped:
         failure, outcome.output = stopped(outcome)
         return failure
@@ -135,12 +135,12 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
             meshes = [request.mesh] if request.mesh else one["meshes"]
             jobs += [job for mesh in meshes for job in fixture_jobs(file, one, mesh, request, runner.seconds)]
     if jobs or results:
-        empty = Failure("empty", "has no fixture: a fixture is a shardlint.verify.Fixture at module level")
+        empty = Failure("empty", "has no fixture; define a shardlint.verify.Fixture at module level")
         for file, (listed, broken) in zip(request.files, collected, strict=True):
             if file in request.named and not listed and broken is None:
                 results.append(Result(str(file), "", FAIL, failures=[empty]))
     if request.files and not (jobs or results or request.proofs):
-        raise CannotRun("no fixture found: a fixture is a shardlint.verify.Fixture at module level")
+        raise CannotRun("no fixture found; define a shardlint.verify.Fixture at module level")
     if request.shard is None:
         found = run_jobs(runner, jobs, request)
         results += [result for group in found for result in group]
@@ -242,7 +242,7 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
         bad = next((entry for entry in proof.bad if entry.holds(runner.releases)), None)
         good = next((entry for entry in proof.good if entry.holds(runner.releases)), None)
         if not levels:
-            reason = "proofs are of levels compile and execute"
+            reason = "proofs have the levels compile and execute"
             results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
         elif bad is None or good is None:
             entries = proof.bad if bad is None else proof.good

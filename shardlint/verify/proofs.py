@@ -113,10 +113,10 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
         for entry in bad:
             for other in good:
                 if entry.shows == "sharding" and (not other.out or other.out == entry.out):
-                    raise BadProof("good needs an `out` that differs from the wrong one bad shows")
+                    raise BadProof("good needs an `out` that differs from the wrong one of bad")
         donate = _typed(data, "donate", list, [0] if "donation" in shown else [])
         if not all(isinstance(index, int) for index in donate):
-            raise BadProof(f"donate lists the places of arguments, such as [0], not {donate!r}")
+            raise BadProof(f"donate must list indexes of arguments, such as [0], not {donate!r}")
         return ProofFolder(
             code,
             folder,
@@ -160,13 +160,13 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
         return Entry(when, out)
     shows = table.get("shows")
     if shows not in SHOWS:
-        raise BadProof(f"shows is one of {', '.join(SHOWS)}, not {shows!r}")
+        raise BadProof(f"shows must be one of {', '.join(SHOWS)}, not {shows!r}")
     if shows in ("raises", "warns") and "error" not in table:
         raise BadProof(f"shows = {shows!r} needs error, the class")
     if shows == "sharding" and not out:
         raise BadProof("shows = 'sharding' needs out, the wrong placement")
     if shows != "sharding" and out:
-        raise BadProof(f"shows = {shows!r} has no use for out")
+        raise BadProof(f"shows = {shows!r} does not use out")
     try:
         re.compile(table.get("message", ""))
     except re.error as error:
@@ -183,7 +183,7 @@ def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
 def _typed(data: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     value = data.get(key, default)
     if value is not None and not isinstance(value, kind):
-        raise BadProof(f"{key} is a {kind.__name__}, not {value!r}")
+        raise BadProof(f"{key} must be of type {kind.__name__}, not {value!r}")
     return value
 
 

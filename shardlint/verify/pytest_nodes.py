@@ -53,7 +53,7 @@ def configure(config: pytest.Config) -> None:
         named = config.rootpath / pattern
         paths = [named] if named.exists() else sorted(config.rootpath.glob(pattern))
         if not paths:
-            raise pytest.UsageError(f"shardlint_fixtures: {pattern} names no file below {config.rootpath}")
+            raise pytest.UsageError(f"shardlint_fixtures: {pattern} matches no file below {config.rootpath}")
         for path in paths:
             found += below(path) if path.is_dir() else [path]
             listed.update(found)

@@ -83,9 +83,9 @@ def _called(before: Result, after: Result) -> Iterator[str]:
     for path, (where, spec, whole, held) in after.laid.items():
         _, was, was_whole, was_held = before.laid.get(path, (where, spec, whole, held))
         if whole == was_whole and held > was_held:
-            yield f"loses a sharding: {where} is {spec}, was {was}"
+            yield f"loses a sharding: {where} is {spec}, and was {was}"
     if after.given_up < before.given_up and (after.laid or not before.laid):  # else it was not called
-        yield f"{_DROPS} {after.given_up} arrays are given up, were {before.given_up}"
+        yield f"{_DROPS} {after.given_up} arrays are donated, and {before.given_up} were"
 
 
 def _programs(before: Program, after: Program) -> Iterator[str]:
@@ -93,14 +93,17 @@ def _programs(before: Program, after: Program) -> Iterator[str]:
     for array in (one for one in after.arrays if one.role == "out"):
         was = old.get(array.path)
         if was is not None and was.bytes_whole == array.bytes_whole and array.bytes > was.bytes:
-            yield f"loses a sharding: {array.where} is {array.spec}, was {was.spec}"
+            yield f"loses a sharding: {array.where} is {array.spec}, and was {was.spec}"
     given, kept = (sum(one.aliased is True for one in program.arrays) for program in (before, after))
     if kept < given:
-        yield f"{_DROPS} {kept} buffers are reused, were {given}"
+        yield f"{_DROPS} {kept} buffers are reused, and {given} were"
     moved, more = _moved(before), _moved(after)
     for place, size in more.items():
         if size > moved[place]:
-            yield f"adds communication in {place or 'the program'}: {size_text(size)}, was {size_text(moved[place])}"
+            yield (
+                f"adds communication in {place or 'the program'}: {size_text(size)}, before "
+                f"{size_text(moved[place])}"
+            )
             return
 
 

@@ -170,18 +170,23 @@ class Run:
 def text_report(run: Run, colour: bool) -> str:
     """The report for a person."""
     lines: list[str] = []
+    counted = Counter(note for result in run.results for note in dict.fromkeys(result.notes))
+    shared = {note: count for note, count in counted.items() if count > 1}
     for result in run.results:
-        lines += _result_lines(result, colour)
+        own = [note for note in result.notes if note not in shared]
+        lines += _result_lines(replace(result, notes=own), colour)
     counts = run.counts()
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
     lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({printable(packages)})")
+    for note, count in shared.items():
+        lines += [line.removeprefix("  ") for line in _indent(f"note ({count} results): {note}")]
     lines += [printable(f"golden: {said}") for said in run.goldens]
     lines += [printable(f"kept: {said}") for said in run.kept]
     lines += [printable(f"self-test: {caught}") for caught in run.self_test]
     lines += [printable(f"limits: {limit}") for limit in run.limits]
     if not run.results:
-        lines.append(f"shard {run.shard} has nothing to do: the others have it all")
+        lines.append(f"shard {run.shard} has no work: the other shards do it")
     elif not counts[FAIL] and not counts[PASS]:
         where = f" in shard {run.shard}" if run.shard else ""
         lines.append(f"nothing was verified{where}: everything was skipped")

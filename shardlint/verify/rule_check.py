@@ -90,7 +90,7 @@ def faults(code: str, folder: Path) -> list[str]:
     if not isinstance(bad, str):
         wanted = marked_lines((folder / "bad.py").read_text("utf-8"), code)
         if not wanted:
-            found.append(f"bad.py marks no line: end the one with the mistake in `# {code}`")
+            found.append(f"bad.py marks no line: write `# {code}` at the end of the line with the mistake")
         elif bad != wanted:
             seen = f"finds it on {_lines(bad)}" if bad else "does not find it"
             found.append(f"bad.py marks {_lines(wanted)}, and the rule {seen}")
@@ -126,7 +126,7 @@ def _findings(code: str, program: Path) -> list[int] | str:
         report = check([copy], options)
         if report.skipped or not report.files:
             why = [reason.partition("please report it: ")[2] or reason for _, reason in report.skipped]
-            reasons = "; ".join(why) or "it was not read"
+            reasons = "; ".join(why) or "it could not be read"
             return f"{program.name} was not checked: {reasons}"
         if report.faults:
             reasons = "; ".join(
@@ -152,7 +152,7 @@ def main() -> None:
         except Exception as error:
             found = [f"raised {type(error).__name__}: {error}"]
         if "jax" in sys.modules:
-            found.append("it imports jax: a rule only reads programs")
+            found.append("it imports jax: a rule must not")
             _forget_jax()
         said: dict[str, Any] = {"code": code, "failures": found, "seconds": time.monotonic() - began}
         print(json.dumps(said), flush=True)

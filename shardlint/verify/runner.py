@@ -82,7 +82,8 @@ class Runner:
                     greeting = children.greeting(self.python, process, errors)
                 if not hasattr(os, "killpg"):
                     self.limits.append(
-                        "no process groups on this system: what a program starts outlives its time limit"
+                        "this system has no process groups: child processes of a program are not stopped at "
+                        "the time limit"
                     )
             if "missing" in greeting:
                 told = f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
@@ -181,8 +182,11 @@ class Runner:
         if self._answers.spoilt:
             children.kill(zygote)
         code = zygote.wait()
-        how = "told what nobody had asked for" if self._answers.spoilt else died(code) or "ended"
-        why = f"ended with the process that starts the programs, which {how}: one that ran then may have done it"
+        how = "sent an answer to no request" if self._answers.spoilt else died(code) or "ended"
+        why = (
+            f"ended with the process that starts the programs, which {how}: perhaps because of a program "
+            "that ran then"
+        )
         output = children.last(self._errors).splitlines()
         self.__exit__(None, None, None)
         self._start_zygote()

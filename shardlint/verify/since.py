@@ -47,8 +47,8 @@ def touched(files: Mapping[Path, Sequence[str]], revision: str, folder: Path) ->
     changed = [Path(os.path.realpath(path)) for path in differing(revision, top)]
     unknown = next((path for path in changed if _unknown(path, files)), None)
     if unknown is not None:
-        gone = "" if unknown.exists() else ", which is gone"
-        why = f"{os.path.relpath(unknown, folder)}{gone}: any program may depend on it"
+        gone = "" if unknown.exists() else ", which was deleted"
+        why = f"{os.path.relpath(unknown, folder)}{gone}: every program may depend on it"
         return Touched({file: list(names) for file, names in files.items()}, [], why)
     parts = {file: _parts(file) for file in files}
     graph = _graph(top, parts)

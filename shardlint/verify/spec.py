@@ -29,7 +29,7 @@ class P:
                 isinstance(names, tuple) and all(isinstance(name, str) for name in names)
             ):
                 raise TypeError(
-                    f"an entry of P is an axis name, a tuple of axis names or None, not {entry!r}"
+                    f"an entry of P must be an axis name, a tuple of axis names or None, not {entry!r}"
                 )
             for name in names or ():
                 if name in seen:
@@ -86,10 +86,10 @@ class P:
         """
         unknown = [axis for axis in self.axes() if axis not in mesh]
         if unknown:
-            raise ValueError(f"{self} names axis {unknown[0]!r}, which mesh {sizes_text(mesh)} has not")
+            raise ValueError(f"mesh {sizes_text(mesh)} has no axis {unknown[0]!r}, which {self} names")
         if len(self.entries) > len(shape):
             raise ValueError(
-                f"{self} has {len(self.entries)} entries for an array of {len(shape)} dimensions"
+                f"{self} has {len(self.entries)} entries, but the array has {len(shape)} dimensions"
             )
         for index, names in enumerate(self.dimensions()):
             ways = math.prod(mesh[name] for name in names)

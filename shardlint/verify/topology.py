@@ -75,15 +75,15 @@ def parse_topology(text: str) -> Topology:
     chip, _, numbers = text.strip().lower().partition(":")
     if chip not in _CHIPS:
         known = "; ".join(one.example for one in _CHIPS.values())
-        raise ValueError(f"{text!r} is not a topology known here; write {known}")
+        raise ValueError(f"{text!r} is not a known topology; write {known}")
     known_chip = _CHIPS[chip]
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", numbers):
-        raise ValueError(f"{text!r} does not say how many chips lie where; write {known_chip.example}")
+        raise ValueError(f"{text!r} does not give the shape of the topology; write {known_chip.example}")
     shape = tuple(map(int, numbers.split("x")))
     if len(shape) not in known_chip.numbers:
         counts = " or ".join(map(str, known_chip.numbers))
         raise ValueError(
-            f"{text!r} has {len(shape)} numbers, and {chip} takes {counts}; write {known_chip.example}"
+            f"{text!r} has {len(shape)} numbers, but {chip} takes {counts}; write {known_chip.example}"
         )
     return Topology(f"{chip}:{numbers}", chip, shape, known_chip.platform, known_chip.hbm_bytes)
 
@@ -130,11 +130,18 @@ def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
 def memory_text(program: Program, topology: Topology) -> str:
     """What a program needs of a device, and of what, in a sentence."""
     needs, whole = needs_bytes(program, topology)
-    by = "at its peak" if program.peak_bytes else "in all" if whole else "or more (this jaxlib gives no peak)"
+    by = (
+        "at its peak"
+        if program.peak_bytes
+        else "in all"
+        if whole
+        else "or more (this jaxlib reports no peak)"
+    )
     return (
-        f"needs {size_text(needs)} {by} of the {size_text(topology.hbm_bytes)} a device has; "
-        f"arguments {size_text(program.argument_bytes)}, outputs {size_text(program.output_bytes)} of which "
-        f"{size_text(program.alias_bytes)} in donated buffers, temporaries {size_text(program.temporary_bytes)}"
+        f"needs {size_text(needs)} {by} of the {size_text(topology.hbm_bytes)} per device: arguments "
+        f"{size_text(program.argument_bytes)}, outputs {size_text(program.output_bytes)} "
+        f"({size_text(program.alias_bytes)} in donated buffers), temporaries "
+        f"{size_text(program.temporary_bytes)}"
     )
 
 

@@ -88,8 +88,8 @@ FAULTS = {
 SAYS = {
     "a spec swapped": "args/0/w P('model', 'data')",
     "an optimizer whole": "args/1/w P()",
-    "donation lost": "step no longer gives up the buffers of args/1",
-    "a sum left out": "hold different numbers for the same part",
+    "donation lost": "step no longer donates all of args/1",
+    "a sum left out": "have different values in the same shard",
 }
 
 

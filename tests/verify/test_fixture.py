@@ -26,15 +26,15 @@ def test_importing_it_imports_no_jax() -> None:
     [
         ({"fn": "proj.train"}, "module:attribute"),
         ({"fn": 3}, "module:attribute"),
-        ({"meshes": {"data": 8}}, "meshes is a list"),
-        ({"meshes": []}, "meshes is a list"),
+        ({"meshes": {"data": 8}}, "meshes must be a list"),
+        ({"meshes": []}, "meshes must be a list"),
         ({"meshes": ["every:8"]}, "'all:N'"),
         ({"meshes": [{"data": 0}]}, "positive size"),
         ({"args": ["proj:init"]}, "made with arg"),
-        ({"out": P("data")}, "write what lies where by path"),
+        ({"out": P("data")}, "write a spec for each path"),
         ({"donate": (0,)}, "donate names argument 0"),
-        ({"context": "mesh"}, "context is one of"),
-        ({"reference": "two_devices"}, "reference is"),
+        ({"context": "mesh"}, "context must be one of"),
+        ({"reference": "two_devices"}, "reference must be"),
         ({"replicated_bytes_max": "1 potato"}, "not a size"),
         ({"out": {"": "data"}}, "expected a spec"),
     ],
@@ -78,7 +78,7 @@ def test_sizes_and_meshes() -> None:
     ]
     assert parse_bytes("1048576TiB") == 2**60
     for size in ("1" * 400, "9" * 400 + ".5 KiB", "1048577TiB", 10**400):
-        with pytest.raises(ValueError, match=r"above 2\*\*60 bytes is none; write one such as 4096"):
+        with pytest.raises(ValueError, match=r"above 2\*\*60 bytes is not allowed; write one such as 4096"):
             parse_bytes(size)
     assert parse_mesh("data=4, model=2") == {"data": 4, "model": 2}
     for wrong in ("data", "data=0", "data=x", "data=2,data=4", ""):

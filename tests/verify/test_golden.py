@@ -106,7 +106,7 @@ def test_an_edited_or_moved_line_that_moves_the_same_bytes_is_no_drift(made: Mak
     result = made()
     assert drifts(result) == []
     assert result.notes == [
-        f"{PATH}: 1 line of it reads otherwise now, and the same bytes are moved; --update takes that in"
+        f"{PATH}: 1 line is worded differently and moves the same bytes; --update stores the new text"
     ]
     model.write_text(MODEL.replace("def mlp", "def feed_forward"))
     renamed = program(MESH, model)
@@ -210,7 +210,7 @@ def test_another_release_is_held_to_the_shardings_alone(made: Make, model: Path)
     result = made(replace(now, arrays=tuple(arrays), collectives=()))
     assert len(drifts(result, {"jax": "0.13.0", "jaxlib": "0.13.0"})) == 1
     assert result.notes == [
-        f"{PATH} is of jax 0.12.0, this is 0.13.0: communication was not compared with it"
+        f"communication was not compared: {PATH} is from jax 0.12.0, and this is jax 0.13.0"
     ]
 
 
@@ -238,7 +238,7 @@ def test_an_update_keeps_what_was_not_run(made: Make) -> None:
     hold([made(), made(mesh=other)], STAMP, update=True)
     before = PATH.read_text()
     newer = {"jax": "0.13.0", "jaxlib": "0.13.0"}
-    assert hold([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 left as they were"]
+    assert hold([made()], newer, update=True) == [f"wrote {PATH}: 1 run, 1 unchanged"]
     kept = read(PATH)
     assert kept is not None
     assert [(run.mesh, run.jax()) for run in kept.runs] == [
@@ -254,7 +254,7 @@ def test_meshes_a_fixture_no_longer_has_go_when_all_were_asked_for(made: Make) -
     hold([made(), made(mesh=other)], STAMP, update=True)
     (said,) = hold([made()], STAMP, whole=True)
     assert said.endswith(
-        "run on mesh data=8 model=1 at level compile (cpu) is of a mesh the fixture no longer has; --update drops it"
+        "run on mesh data=8 model=1 at level compile (cpu) is on a mesh that the fixture does not have; --update removes it"
     )
     assert hold([made()], STAMP) == []
     # A mesh that was skipped is still the fixture's.
@@ -273,14 +273,14 @@ def test_what_fails_is_not_written(made: Make) -> None:
     failing = made(failures=[Failure("sharding", "x")])
     failing.status = FAIL
     (said,) = hold([failing], STAMP, update=True)
-    assert said.endswith("was not updated, for it fails")
+    assert said.endswith("was not updated, because it fails")
     assert not PATH.exists()
 
 
 def test_a_golden_of_no_fixture_is_told(made: Make) -> None:
     hold([made(), made(fixture="proj/fx.py::other")], STAMP, update=True)
     (said,) = hold([made()], STAMP, whole=True)
-    assert said.startswith("proj/fx.golden/other.toml is of no fixture")
+    assert said.startswith("proj/fx.golden/other.toml belongs to no fixture")
     assert hold([made()], STAMP) == []
 
 
@@ -320,7 +320,7 @@ def test_a_broken_golden_fails_and_can_be_renewed(made: Make, text: str, said: s
     PATH.parent.mkdir()
     PATH.write_bytes(text.encode(errors="surrogateescape"))
     (failure,) = drifts(made())
-    assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update writes it anew")
+    assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update rewrites it")
     hold([made()], STAMP, update=True)
     assert drifts(made()) == []
 
@@ -333,7 +333,7 @@ def test_a_golden_that_is_no_file_is_told(made: Make, put: Callable[[Path], None
     PATH.parent.mkdir()
     put(PATH)
     (failure,) = drifts(made())
-    assert failure.startswith(f"{PATH}: cannot be read: ") and failure.endswith("; --update writes it anew")
+    assert failure.startswith(f"{PATH}: cannot be read: ") and failure.endswith("; --update rewrites it")
 
 
 def test_odd_names_are_kept(made: Make, model: Path) -> None:

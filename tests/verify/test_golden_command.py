@@ -95,7 +95,7 @@ def test_reports_that_cannot_be_written_are_told_before_the_work(run: Invoke, pr
     for option in ("--report", "--junit"):
         result = run(option, "nowhere/out")
         assert result.exit_code == 2
-        assert result.output == "shardlint verify: nowhere/out: there is no folder nowhere\n"
+        assert result.output == "shardlint verify: nowhere/out: the folder nowhere does not exist\n"
     assert run("--report", "proj").exit_code == 2
 
 

@@ -142,7 +142,7 @@ def test_a_working_directory_that_is_gone_already_is_told(tmp_path: Path, comman
         ["sh", "-c", line], cwd=tmp_path / "here", capture_output=True, text=True, timeout=300
     )
     assert ran.returncode == 2
-    assert ran.stderr.endswith("the working directory was removed; go to one that is there\n")
+    assert ran.stderr.endswith("the current folder was deleted; go to another one\n")
     assert len(ran.stderr.splitlines()) == 1
 
 

@@ -72,11 +72,11 @@ def test_the_page_has_all_there_is(model: Path) -> None:
         "data=4 model=2",
         "out[0]['w'][1] f32[1024,4096]  expected P('data', 'model')  got P()  2.0 MiB -> 16.0 MiB/device (8x)",
         "×8",
-        "given, not reused",
+        "donated, not reused",
         "all-gather of args[0]['w'][0]",
         "96.0 MiB",  # (8 + 16) MiB, four times
-        "how often 1 of them run is not known",
-        "2 products, 1 of them naturally sharded",
+        "1 of them run in loops of unknown length",
+        "2 products, 1 of them without communication",
         "made whole to go from",
         'h = jnp.einsum("bsd,df->bsf", x, p["w1"])',
         "not executed",
@@ -225,7 +225,7 @@ def test_a_large_mesh_is_summarised() -> None:
     drawn = layouts.figures()
     assert drawn.count("<title>") <= 64
     assert "<title>data=63, model=31: part 63,31</title>" in drawn
-    assert "dimension 0 in 64 parts over data" in drawn
+    assert "dimension 0 in 64 shards over data" in drawn
     four = {"a": 2, "b": 2, "c": 2, "d": 2}
     layouts = Layouts(four, "p")
     layouts.add(array("out", (8, 8), (("d",), ("b",)), four))
@@ -290,7 +290,7 @@ def test_a_listing_has_the_lines_around_and_their_heat(tmp_path: Path) -> None:
     for number in range(20, 2000, 3):
         costs.add(Line(str(file), number, "f"), "all-gather over data", 1)
     drawn = listing(costs, Lines(tmp_path), "p") or Html()
-    assert drawn.count("<tr") <= 302 and "more lines are left out" in drawn
+    assert drawn.count("<tr") <= 302 and "more lines are not shown" in drawn
 
 
 def test_500_leaves_on_20_meshes_stay_small(model: Path) -> None:

@@ -83,18 +83,18 @@ def test_what_is_written(project: Path, name: str, expected: list[str]) -> None:
 def test_axes_come_from_specs_where_no_mesh_is_built(project: Path) -> None:
     file = project / "step.py"
     file.write_text("from jax.sharding import PartitionSpec as P\nSPEC = P('fsdp', ('a', 'b'))\ndef f(x): ...\n")
-    assert 'meshes=[{"fsdp": 2, "a": 2, "b": 2}],  # the sizes are up to you' in skeleton("step:f", project)
+    assert 'meshes=[{"fsdp": 2, "a": 2, "b": 2}],  # choose the sizes' in skeleton("step:f", project)
     file.write_text("def f(x): ...\n")
     assert 'meshes=[{"data": 8}],  # FILL_IN' in skeleton("step:f", project)
 
 
 def test_the_file_and_what_is_not_there(project: Path) -> None:
     said, _ = init(["proj.train:placed"], None, 60, "python")
-    assert said[0].startswith("wrote placed_fixture.py, a fixture of proj.train:placed to be filled in")
+    assert said[0].startswith("wrote placed_fixture.py, an unfinished fixture of proj.train:placed: fill in")
     for reference, why in [
-        ("proj.train:placed", "placed_fixture.py: exists"),
+        ("proj.train:placed", "placed_fixture.py exists"),
         ("proj.train:nothing", "defines no nothing"),
-        ("proj.other:step", "there is no proj/other.py here"),
+        ("proj.other:step", "proj/other.py does not exist here"),
     ]:
         with pytest.raises(CannotRun, match=why):
             init([reference], None, 60, "python")

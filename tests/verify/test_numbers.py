@@ -68,7 +68,7 @@ def test_a_program_that_asks_for_its_devices_itself(verify: Verify) -> None:
     """
     (result,) = verify(source, only="execute")
     assert kinds(result) == ["numbers"]
-    assert "the program asks for 8 devices itself" in result.notes[0]
+    assert "the program sets 8 devices" in result.notes[0]
 
 
 def test_integers_are_compared_exactly() -> None:
@@ -150,7 +150,7 @@ def test_both_runs_are_given_the_same_numbers(verify: Verify) -> None:
     assert drawn.status == "pass"
     assert (
         drawn.notes[0]
-        == "args[0] has other numbers where it is made on one device; both runs were given those"
+        == "args[0] has other values if it is made on one device; both runs got those of one device"
     )
     assert shaped.status == "pass"
     assert "differs in a process with one device" in shaped.notes[0]
@@ -175,7 +175,7 @@ def test_host_randomness_is_called_so(verify: Verify, drawn: str) -> None:
     (result,) = verify(source, only="execute")
     assert kinds(result) == ["numbers"]
     assert (
-        "is not deterministic: called twice on the mesh with the same arguments" in result.failures[0].message
+        "is not deterministic: two calls on the mesh with the same arguments differ" in result.failures[0].message
     )
 
 

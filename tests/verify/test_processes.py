@@ -104,7 +104,7 @@ def test_data_that_differs_by_process_is_told_by_leaf(verify: Verify) -> None:
     seeded, shaped, within = processes(verify(MODEL + _dedent(source), None))
     (failure,) = seeded.failures
     assert (failure.kind, failure.where, failure.array) == ("replicas", "args[0]['w2']", "f32[64,16]")
-    assert "processes 0 and 1 hold different numbers for the same part [0:32, 0:16]" in failure.message
+    assert "processes 0 and 1 have different values in the same shard [0:32, 0:16]" in failure.message
     (failure,) = shaped.failures
     assert failure.where == "args[0]"
     assert failure.message.startswith("process 0 has f32[8,4], and process 1 has f32[16,4]")
@@ -230,7 +230,7 @@ def test_programs_in_another_order_are_told_with_what_came_of_it(verify: Verify,
     (result,) = processes(verify(MODEL + _dedent(source), None))
     told = result.failures[0].message.splitlines()
     assert told[0] == "process 1 raised ValueError: not what was expected"
-    assert told[-1].startswith("the first difference between what they ran is program 1: process 0 ran jit")
+    assert told[-1].startswith("the first difference between their programs is program 1: process 0 ran jit")
     for place in ("return total(x)", "y = twice(x)"):
         assert f"fx.py:{line_of(tmp_path, place)}" in told[-1]
 
@@ -262,7 +262,7 @@ def test_meshes_it_cannot_share_are_skipped(verify: Verify) -> None:
     """
     results = verify(MODEL + _dedent(source), None)
     odd, uneven = processes(results)
-    assert odd.reason == "8 devices cannot be shared evenly among 3 processes"
+    assert odd.reason == "8 devices cannot be divided among 3 processes"
     assert (uneven.status, "not divisible by data = 3" in uneven.reason) == ("skip", True)
 
 
@@ -323,12 +323,12 @@ def test_agreement() -> None:
     halves = [[held("out", ("[0:2]", 0, "a"))], [held("out", ("[2:4]", 1, "b"))]]
     assert consistency.agree(halves, "") == ([], 0)
     (failure,), count = consistency.agree([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
-    assert failure.message == "processes 0 and 1 hold different numbers for the same part [0:4]; why"
+    assert failure.message == "processes 0 and 1 have different values in the same shard [0:4]; why"
     assert count == 1
     (failure,), _ = consistency.agree([[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], "")
     assert failure.message.startswith("devices 0 and 1 of process 0 hold")
     (failure,), _ = consistency.agree([[one], []], "")
-    assert failure.message == "process 0 has it, and process 1 has not"
+    assert failure.message == "process 0 has it, and process 1 does not"
 
 
 def test_the_first_difference_in_what_they_ran() -> None:

@@ -205,7 +205,7 @@ def test_a_failed_self_test_is_an_error(run: Pytest, tmp_path: Path) -> None:
         def missed(runner):
             with Path("asked").open("a") as file:
                 file.write("once ")
-            raise CannotRun("self-test failed, so nothing this run says could be trusted:\\n  a fault was missed")
+            raise CannotRun("the self-test failed, so no result of this run can be trusted:\\n  a fault was missed")
 
         pytest_nodes.check_self = missed
         """
@@ -236,7 +236,7 @@ def test_broken_files_are_errors_of_collection(run: Pytest) -> None:
     done = run("--continue-on-collection-errors", files=files)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 passed, 2 errors" in done.stdout
-    assert "raised TypeError: Fixture meshes is a list such as" in done.stdout
+    assert "raised TypeError: Fixture meshes must be a list such as" in done.stdout
     assert "at test_raises.py:3 in <module>" in done.stdout
     assert "SyntaxError" in done.stdout
     assert "test_syntax.py, line 2" in done.stdout
@@ -253,7 +253,7 @@ def test_wrong_options(run: Pytest) -> None:
         assert f"--shardlint-timeout: {seconds} is not a time limit; write seconds" in done.stderr
     done = run("-c", "other.ini", files={**FILES, "other.ini": "[pytest]\nshardlint_fixtures = nofile.py\n"})
     assert done.returncode == 4
-    assert "shardlint_fixtures: nofile.py names no file below" in done.stderr
+    assert "shardlint_fixtures: nofile.py matches no file below" in done.stderr
 
 
 def test_it_does_nothing_for_others(run: Pytest) -> None:

@@ -61,11 +61,11 @@ WRONG = Failure("sharding", "", "out[0]")
         pytest.param(told(program=program(array(32))), told(program=program(array(8))), "", id="sharded-now"),
         pytest.param(
             told(program=program(array(8, True))), told(program=program(array(8, False))),
-            "drops a donation: 0 buffers are reused, were 1", id="donation",
+            "drops a donation: 0 buffers are reused, and 1 were", id="donation",
         ),
         pytest.param(
             told(program=program(moved=(gather("f", 8), gather("g", 64)))),
-            told(program=program(moved=(gather("f", 16),))), "adds communication in f: 16 B, was 8 B", id="moved",
+            told(program=program(moved=(gather("f", 16),))), "adds communication in f: 16 B, before 8 B", id="moved",
         ),
         pytest.param(
             told(program=program(moved=(gather("f", 8),))), told(program=program()), "", id="moves-less",
@@ -104,7 +104,7 @@ def called(size: int, given_up: int = 1) -> Result:
         (called(8), called(8), []),
         (called(1), called(8), []),
         (called(8), called(1), ["loses a sharding: out is P1, was P8 on data=4"]),
-        (called(8), called(8, 0), ["drops a donation: 0 arrays are given up, were 1 on data=4"]),
+        (called(8), called(8, 0), ["drops a donation: 0 arrays are donated, and 1 were on data=4"]),
         (called(8, 0), called(8), []),
         (called(8), told(level="execute"), []),
     ],
@@ -116,7 +116,7 @@ def test_a_call_shows_layouts_and_donations(before: Result, after: Result, said:
 def test_what_two_levels_see_is_said_once() -> None:
     before = [told(program=program(array(8, True))), called(8)]
     after = [told(program=program(array(8, False))), called(8, 0)]
-    assert worse(before, after) == {"fx.py::f": ["drops a donation: 0 buffers are reused, were 1 on data=4"]}
+    assert worse(before, after) == {"fx.py::f": ["drops a donation: 0 buffers are reused, and 1 were on data=4"]}
 
 
 def test_a_level_that_is_not_reached_is_worse() -> None:
@@ -231,7 +231,7 @@ def test_what_no_fixture_declares_is_compared_too(write: Write) -> None:
     assert after == STEPS.replace("np.square(3)", "(3) ** 2"), ran.stderr + ran.stdout
     assert "fx.py::spread: loses a sharding: out is P(), was P('data') on data=2" in ran.stdout
     assert "fx.py::waves: adds communication in waves: " in ran.stdout
-    assert "fx.py::add: drops a donation: 0 buffers are reused, were 1 on data=2" in ran.stdout
+    assert "fx.py::add: drops a donation: 0 buffers are reused, and 1 were on data=2" in ran.stdout
     assert ran.stdout.count("drops a donation") == 1, "what both levels see is said once"
 
 
@@ -247,7 +247,7 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
     skip_without("jax")
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
-    assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
+    assert "fx.py::step cannot run before the fixes, so it was not verified: raised" in ran.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")

@@ -95,7 +95,7 @@ def test_a_rule_that_does_not_work_fails(pack: Path, body: str, message: str) ->
         (
             BAD.replace("  # XR101", ""),
             GOOD,
-            "bad.py marks no line: end the one with the mistake in `# XR101`",
+            "bad.py marks no line: write `# XR101` at the end of the line with the mistake",
         ),
         (BAD, BAD, "the rule finds the mistake in good.py too, on line 5"),
         (

@@ -254,7 +254,7 @@ def test_flags_the_program_sets_itself_and_workers(run: Run) -> None:
 def test_a_program_without_jax(run: Run) -> None:
     ran = run("import sys; print('hello'); sys.exit(3)", "--strict")
     assert (ran.code, ran.out) == (3, "hello\n")
-    assert ran.err == "shardlint run: no jax program was compiled: there is nothing to report on\n"
+    assert ran.err == "shardlint run: nothing to report: no jax program was compiled\n"
     assert (ran.report["exit_code"], ran.report["findings"]) == (3, [])
 
 
@@ -324,7 +324,7 @@ def test_crashes_hangs_and_what_is_left_behind(run: Run) -> None:
         "import subprocess, sys\n"
         "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']).pid)"
     )
-    assert "left behind were killed" in ran.err
+    assert "left running were killed" in ran.err
     state = Path(f"/proc/{int(ran.out)}/stat")
     assert not state.exists() or state.read_text().split(")")[1].split()[0] in "ZX"
 
@@ -368,7 +368,7 @@ def test_a_program_heeds_signals_that_a_shell_has_background_commands_ignore(tmp
     ("options", "message"),
     [
         (["--", "no-such-command"], "cannot start no-such-command"),
-        (["--report", "x.txt", "--", "true"], "ends neither in .html nor in .json"),
+        (["--report", "x.txt", "--", "true"], "ends in neither .html nor .json"),
         (["--report", "no/x.json", "--", "true"], "there is no folder no"),
         (["--keep-dumps", ".", "--", "true"], "the folder is not empty"),
         ([], "Missing argument"),

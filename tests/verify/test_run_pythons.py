@@ -29,7 +29,7 @@ def test_a_python_without_jax_is_named_with_that_of_the_project(tmp_path: Path) 
     own = tmp_path / "proj" / ".venv" / "bin" / "python"
     own.write_text("")
     said = without_jax([python, "train.py", "--steps", "2"], tmp_path / "proj")
-    assert f"it ran with {python}, which has no jax" in said
+    assert f"{python}, which ran the program, has no jax" in said
     assert f"(-- {own} train.py --steps 2)" in said
     assert "(-- train.py --steps 2) for shardlint's own" in said
 

@@ -31,7 +31,7 @@ def leaf(where: str, shape: tuple[int, ...] = BIG, split: int = 1, role: str = "
     for length in shape:
         size *= length
     text = f"f32[{','.join(map(str, shape))}]"
-    spec = "one device" if not split else "whole on each of 8 devices" if split == 1 else "P('data')"
+    spec = "one device" if not split else "replicated on 8 devices" if split == 1 else "P('data')"
     copies = 1 if not split else 8 // split
     axes = (("data",) if split > 1 else (), *((),) * (len(shape) - 1))
     fields = {
@@ -276,6 +276,6 @@ class TestReports:
     def test_nothing(self) -> None:
         empty = Report(["true"], Ended(0, 1.0), Facts(), MIB, Path())
         assert (
-            text_report(empty) == "shardlint run: no jax program was compiled: there is nothing to report on"
+            text_report(empty) == "shardlint run: nothing to report: no jax program was compiled"
         )
         assert "no findings" in html_report(empty, "1")

@@ -56,7 +56,7 @@ MISBEHAVING = [
     ),
     ("while True: print('x' * 4096)", "killed after printing 16 MiB", "xxxx"),
     ("import sys\nsys.exit(3)", "the program called sys.exit(3)", ""),
-    ("import os\nos._exit(0)", "ended before it was done, with exit code 0", ""),
+    ("import os\nos._exit(0)", "ended too early, with exit code 0", ""),
     ("import os\nos._exit(7)", "exited with code 7", ""),
     ("raise KeyboardInterrupt", "raised KeyboardInterrupt", "raise KeyboardInterrupt"),
 ]

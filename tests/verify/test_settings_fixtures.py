@@ -165,7 +165,7 @@ WRONG = [
     ({"budget": '{"all_gather" = "much"}'}, 'budget."all_gather" is \'much\'; write bytes such as 4096'),
     ({"memory_max": "-1"}, "memory_max is -1; write bytes such as"),
     ({"memory_max": "1.5"}, "memory_max is 1.5; write bytes such as"),
-    ({"donate": '["x"]'}, "donate[0] is 'x'; write the index of an argument, from 0"),
+    ({"donate": '["x"]'}, "donate[0] is 'x'; write the index of an argument, starting at 0"),
     ({"donate": "[3]"}, "donate names argument 3, but there are 0 args"),
     ({"context": '"within"'}, 'context is \'within\'; write "set_mesh" or "with" or "none"'),
     ({"execute": "1"}, "execute is 1; write true or false"),
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_named(write: Write, change: dict[str, str], message: s
         ("[tool.shardlint]\nverify = ['x']", "[0]: is 'x'; write a table that begins with"),
         ("[tool.shardlint]\nverify = 'x'", "is 'x'; write tables that begin with"),
         ("[[tool.shardlint.verify]\n", "not valid TOML"),
-        (FULL + FULL.partition("\n\n")[0], "[2] (step): name is 'step', as another's; write another name"),
+        (FULL + FULL.partition("\n\n")[0], "[2] (step): name is 'step', which another fixture has; write another name"),
     ],
 )
 def test_tables_that_cannot_be_read(write: Write, text: str, message: str) -> None:
@@ -281,7 +281,7 @@ def test_which_settings_count(
         fixture_files([])
     (tmp_path / "proj" / "fx.py").unlink()
     (tmp_path / "pyproject.toml").unlink()
-    with pytest.raises(CannotRun, match=r"mentions shardlint\.verify, and its settings declare no fixture"):
+    with pytest.raises(CannotRun, match=r"mentions shardlint\.verify, and the settings declare none"):
         fixture_files([])
 
 

@@ -110,7 +110,7 @@ def test_a_shard_may_have_nothing_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     empty = CliRunner().invoke(command.verify, ["fx.py", "--shard", "3/3"])
     assert empty.exit_code == 0, empty.output
-    assert "shard 3/3 has nothing to do: the others have it all" in empty.output
+    assert "shard 3/3 has no work: the other shards do it" in empty.output
 
 
 def test_proofs_are_split_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,5 +124,5 @@ def test_nothing_to_do_is_no_failure(
         main()
     assert ended.value.code == 0
     said = capsys.readouterr()
-    assert "no fixture can be touched by what changed since HEAD" in said.out
-    assert "cannot touch fx.py::step, fx.py::other" in said.err
+    assert "no fixture is affected by the changes since HEAD" in said.out
+    assert "do not affect fx.py::step, fx.py::other" in said.err

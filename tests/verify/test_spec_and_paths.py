@@ -56,9 +56,9 @@ def test_misfit() -> None:
     assert P(None, ("data", "model")).misfit((6, 4), mesh) == (
         "dimension 1 of size 4 is not divisible by data*model = 8"
     )
-    with pytest.raises(ValueError, match="names axis 'expert', which mesh data=4,model=2 has not"):
+    with pytest.raises(ValueError, match="mesh data=4,model=2 has no axis 'expert'"):
         P("expert").misfit((8,), mesh)
-    with pytest.raises(ValueError, match="2 entries for an array of 1 dimensions"):
+    with pytest.raises(ValueError, match="2 entries, but the array has 1 dimensions"):
         P("data", None).misfit((8,), mesh)
 
 

@@ -150,7 +150,7 @@ def test_what_is_changed_is_named(runner: Runner, tmp_path: Path) -> None:
     results = verify(runner, tmp_path, CHANGES["numpy's maximum"] + GOOD)
     assert [result.status for result in results] == [FAIL, FAIL]
     assert {result.failures[0].kind for result in results} == {"distrust"}
-    assert "the program replaced numpy.max, on which the checks rest" in told(results)
+    assert "the program replaced numpy.max, which the checks need" in told(results)
 
 
 def test_changes_of_what_no_check_rests_on_are_nothing(runner: Runner, tmp_path: Path) -> None:
@@ -324,14 +324,14 @@ def test_a_run_on_one_device_that_ends_early_is_told_as_that(runner: Runner, tmp
     """
     _, executed = verify(runner, tmp_path, source)
     assert executed.status == FAIL
-    assert "the run on one device ended before it was done, with exit code 0" in told([executed])
+    assert "the run on one device ended too early, with exit code 0" in told([executed])
 
 
 ENDS = {
     "sys.exit(0)": "the program called sys.exit(0)",
     "raise SystemExit": "the program called sys.exit()",
-    "os._exit(0)": "ended before it was done, with exit code 0",
-    "os.execv('/bin/true', ['true'])": "ended before it was done, with exit code 0",
+    "os._exit(0)": "ended too early, with exit code 0",
+    "os.execv('/bin/true', ['true'])": "ended too early, with exit code 0",
 }
 
 
@@ -357,7 +357,7 @@ def test_a_file_that_makes_no_fixture_here_fails(runner: Runner, tmp_path: Path)
     source = "if os.environ.get('NO_SUCH_VARIABLE'):\n    fx = Fixture(bad, meshes=[{'d': 2}], out={'': P()})\n"
     (result,) = verify(runner, tmp_path, source)
     assert result.status == FAIL
-    assert "makes no fixture when it is imported here, though it calls Fixture at line 15" in told([result])
+    assert "makes no fixture at import here, though it calls Fixture at line 15" in told([result])
 
 
 def test_a_fixture_that_is_gone_the_second_time_fails(runner: Runner, tmp_path: Path) -> None:
@@ -466,8 +466,8 @@ def outcome(*told: dict[str, Any], **more: Any) -> Outcome:
         ([message("compile"), {"result": [1]}], "not a result of what was asked"),
         ([message("compile"), message("execute", failures="none")], "not a result of what was asked"),
         ([message("compile"), message("execute", surprise=1)], "not a result of what was asked"),
-        ([message("compile")], "it told nothing of level execute"),
-        ([], "it told nothing of level compile"),
+        ([message("compile")], "it sent no result of level execute"),
+        ([], "it sent no result of level compile"),
     ],
 )
 def test_a_status_is_derived_from_what_was_found(told_of: list[dict[str, Any]], said: str) -> None:
@@ -537,7 +537,7 @@ def test_a_process_that_is_done_without_a_trial_is_not_believed() -> None:
     process = Process()
     process.tell(message("compile"))
     process.tell({"done": True})
-    assert process.attendant.end("") == "it ended without showing that its checks were still right"
+    assert process.attendant.end("") == "it ended without showing that its checks were unchanged"
     unasked = Process()
     unasked.tell({"answers": [""] * 6})
     unasked.tell({"done": True})
@@ -546,7 +546,7 @@ def test_a_process_that_is_done_without_a_trial_is_not_believed() -> None:
     late.tell({"judged": True})
     late.tell({"answers": right(late)})
     late.tell(message("compile"))
-    assert late.attendant.end("") == "it told a result after it was done"
+    assert late.attendant.end("") == "it reported a result after \"done\""
 
 
 def test_a_line_put_in_between_spoils_all_later_ones() -> None:

@@ -41,16 +41,16 @@ def test_a_name_says_which_chips_lie_where(name: str, platform: str, wanted: str
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("v5litepod-16", "is not a topology known here; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
-        ("a100:8", "is not a topology known here"),
-        ("", "is not a topology known here"),
-        ("v5e", "does not say how many chips lie where; write v5e:4x4"),
-        ("v5e:", "does not say how many chips lie where"),
-        ("v5e:4 x4", "does not say how many chips lie where"),
-        ("v5e:0x4", "does not say how many chips lie where"),
-        ("v5e:16", "has 1 numbers, and v5e takes 2; write v5e:4x4"),
-        ("v5p:4x4", "has 2 numbers, and v5p takes 3; write v5p:2x2x4"),
-        ("h100:1x8x8", "has 3 numbers, and h100 takes 1 or 2; write h100:8 or, four hosts of them, h100:4x8"),
+        ("v5litepod-16", "is not a known topology; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
+        ("a100:8", "is not a known topology"),
+        ("", "is not a known topology"),
+        ("v5e", "does not give the shape of the topology; write v5e:4x4"),
+        ("v5e:", "does not give the shape of the topology"),
+        ("v5e:4 x4", "does not give the shape of the topology"),
+        ("v5e:0x4", "does not give the shape of the topology"),
+        ("v5e:16", "has 1 numbers, but v5e takes 2; write v5e:4x4"),
+        ("v5p:4x4", "has 2 numbers, but v5p takes 3; write v5p:2x2x4"),
+        ("h100:1x8x8", "has 3 numbers, but h100 takes 1 or 2; write h100:8 or, four hosts of them, h100:4x8"),
     ],
 )
 def test_a_wrong_name_is_answered_with_what_to_write(name: str, said: str) -> None:
@@ -140,7 +140,7 @@ def test_a_tpu_program_needs_its_peak_for_its_temporaries_share_space() -> None:
     (failure,) = check_fits(program, V5E, 15 * GIB)
     assert failure.kind == "memory"
     assert failure.text() == "needs 15.5 GiB of each device's memory, hbm_max is 15.0 GiB"
-    assert "needs 15.5 GiB at its peak of the 15.8 GiB a device has" in memory_text(program, V5E)
+    assert "needs 15.5 GiB at its peak of the 15.8 GiB per device" in memory_text(program, V5E)
 
 
 def test_a_gpu_program_needs_the_sum_and_its_compiler_refuses_nothing() -> None:
@@ -161,7 +161,7 @@ def test_without_the_peak_of_a_tpu_only_what_is_held_throughout_is_known() -> No
     assert needs_bytes(program, V5E) == (15 * GIB, False)
     assert check_fits(program, V5E, None) == []
     assert [one.kind for one in check_fits(program, V5E, 14 * GIB)] == ["memory"]
-    assert "needs 15.0 GiB or more (this jaxlib gives no peak)" in memory_text(program, V5E)
+    assert "needs 15.0 GiB or more (this jaxlib reports no peak)" in memory_text(program, V5E)
 
 
 LISTED = {"axis_types": "auto", "processes": None, "execute": True, "reference": "", "topology": ["v5e:2x2"]}
@@ -182,7 +182,7 @@ def test_a_program_too_large_to_run_is_compiled_only() -> None:
     assert [job["levels"] for job in jobs] == [["compile"], ["topology"]]
     (asked, *_) = jobs_for({**LISTED, "execute": False}, {"data": 4}, ["execute"], None, [], 100.0)
     assert asked["skips"] == {"execute": "the fixture says execute=False"}
-    with pytest.raises(ValueError, match="reference is for a program that is run"):
+    with pytest.raises(ValueError, match="reference needs a program that runs"):
         Fixture("m:f", [{"data": 4}], reference="single_device", execute=False)
-    with pytest.raises(ValueError, match="processes is for a program that is run"):
+    with pytest.raises(ValueError, match="processes needs a program that runs"):
         Fixture("m:f", [{"data": 4}], processes=2, execute=False)

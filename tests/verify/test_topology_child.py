@@ -211,7 +211,7 @@ def test_a_refusal_is_a_failure_with_the_compilers_figure(results: dict[str, Res
     (failure,) = results["refused"].failures
     assert failure.kind == "memory"
     assert failure.text() == (
-        "needs 83.30 GiB of each device's memory, v5e has 15.75 GiB: its compiler refuses the program"
+        "the compiler refuses the program: it needs 83.30 GiB of each device's memory, and v5e has 15.75 GiB"
     )
 
 
@@ -220,7 +220,7 @@ def test_a_mesh_that_cannot_be_laid_over_the_chips_is_skipped_with_the_reason(
 ) -> None:
     assert results["unlaid"].status == "skip"
     assert results["unlaid"].reason == (
-        "jax.make_mesh cannot lay a 2x2 mesh over v5e:2x2: Failed to find assignment for axis 1"
+        "jax.make_mesh cannot place a 2x2 mesh on v5e:2x2: Failed to find assignment for axis 1"
     )
 
 

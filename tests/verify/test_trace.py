@@ -59,7 +59,7 @@ def test_the_levels_above_say_why_they_cannot(verify: Verify) -> None:
     )
     assert traced.status == "pass"
     assert [compiled.status, executed.status] == ["skip", "skip"]
-    assert compiled.reason == "4096 devices: one process simulates 2048 at most"
+    assert compiled.reason == "4096 devices are too many: one process simulates at most 2048"
 
 
 def test_what_it_says_holds_where_there_are_devices(verify: Verify) -> None:
@@ -155,7 +155,7 @@ def test_a_factory_that_cannot_be_traced_is_run_and_the_report_says_so(verify: V
     """
     (result,) = verify(source, "trace")
     assert result.status == "pass"
-    assert "was made on devices, for what makes it cannot be traced" in result.notes[0]
+    assert "was made on devices, because the function that makes it cannot be traced" in result.notes[0]
 
 
 def test_what_needs_devices_is_left_to_the_level_that_has_them(verify: Verify) -> None:

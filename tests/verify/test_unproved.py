@@ -54,7 +54,7 @@ def test_what_only_a_topology_can_check_needs_one(verify: Verify) -> None:
     )
     assert kinds(last) == ["unchecked"]
     assert (
-        "hbm_max was not checked: it is for level topology, and no topology is declared"
+        "hbm_max was not checked: it needs level topology, and no topology is declared"
         in last.failures[0].message
     )
 
@@ -66,7 +66,7 @@ def test_a_donated_argument_without_arrays_is_not_checked(verify: Verify) -> Non
     """
     compiled, executed = verify(source, "execute")
     assert compiled.status == "pass"
-    assert "donate 1 was not checked: the argument holds no array" in executed.failures[0].message
+    assert "donate 1 was not checked: the argument contains no array" in executed.failures[0].message
 
 
 def test_a_wrapper_donates_nothing_for_a_plain_function(verify: Verify) -> None:
@@ -115,7 +115,7 @@ def test_an_axis_of_size_one_is_told_beside_what_is_proved(verify: Verify) -> No
         """
     )
     assert (whole.status, whole.checked) == ("pass", 1)
-    assert whole.notes == ["nothing is proved of axis 'model', which has size 1 on this mesh"]
+    assert whole.notes == ["axis 'model' has size 1 on this mesh, so nothing is proved of it"]
     assert split.notes[0].startswith("out 'b' proves nothing: ")
     assert split.notes[1] == "forbid 'any over model' proves nothing: axis 'model' has size 1 on this mesh"
     assert split.checked == 2
@@ -140,7 +140,7 @@ def test_a_limit_of_what_out_names_whole_proves_nothing(verify: Verify) -> None:
     )
     assert (result.status, result.checked) == ("pass", 1)
     assert result.notes == [
-        "replicated_bytes_max proves nothing: no output leaf is left that out does not name"
+        "replicated_bytes_max proves nothing: out names every output leaf"
     ]
 
 
@@ -155,9 +155,9 @@ def test_a_glob_that_earlier_ones_shadow_fails(verify: Verify) -> None:
     results = verify(source)
     assert [kinds(result) for result in results] == [["pattern"], ["pattern"], []]
     assert (
-        results[0].failures[0].message == "'**/w' decides nothing: all it matches is decided by 'w' before it"
+        results[0].failures[0].message == "'**/w' has no effect: 'w' before it matches the same leaves"
     )
-    assert "decided by " in results[1].failures[0].message
+    assert "has no effect: " in results[1].failures[0].message
     explicit = """
     fx = Fixture(lambda x: {"w": x, "b": x}, [MESH], [X], {"*": P("data"), "b": P()}, axis_types="explicit")
     """

@@ -134,6 +134,17 @@ def test_a_report_does_not_run_away() -> None:
     assert "... and 30 more" in text
 
 
+def test_a_note_of_several_results_is_printed_once() -> None:
+    alone = "the reference ran on one of 8 devices\nsee below"
+    results = [
+        VerifyResult("fx:step", level, "pass", notes=[alone, f"only {level}"]) for level in ("trace", "execute")
+    ]
+    text = text_report(Run(results, {}, [], []), False)
+    assert text.count("the reference ran on one of 8 devices") == 1
+    assert "\nnote (2 results): the reference ran on one of 8 devices\n  see below\n" in text + "\n"
+    assert "\n  note: only trace\n" in text and "\n  note: only execute\n" in text
+
+
 def test_skipping_everything_is_no_success() -> None:
     skipped = VerifyResult("SL201", "execute", "skip", reason="not for these releases")
     passed = VerifyResult("SL202", "execute", "pass")

@@ -84,7 +84,7 @@ def test_only_one_level(runner: Runner) -> None:
     results = prove(runner, {kind: PROOFS / kind for kind in ("sharding", "numbers", "warns")}, "compile")
     assert [(result.level, result.status) for result in results["sharding"]] == [("compile", "pass")]
     assert results["numbers"][0].status == "skip"
-    assert results["numbers"][0].reason == "main has no .lower: only running it can tell"
+    assert results["numbers"][0].reason == "main has no .lower: only level execute can check it"
     assert results["warns"][0].status == "skip"
 
 
@@ -140,7 +140,7 @@ BAD = '[bad]\nshows = "raises"\nerror = "E"\n'
         ("[good]\n", r"needs a \[bad\] table"),
         ("colour = 1\n" + BAD + "[good]\n", "unknown key 'colour'"),
         (BAD + "colour = 1\n[good]\n", r"unknown key 'colour' in \[\[bad\]\]"),
-        ('[bad]\nshows = "crash"\n[good]\n', "shows is one of"),
+        ('[bad]\nshows = "crash"\n[good]\n', "shows must be one of"),
         ('[bad]\nshows = "raises"\n[good]\n', "needs error"),
         ('[bad]\nshows = "sharding"\n[good]\n', "needs out"),
         ('[bad]\nshows = "sharding"\nout = { "" = "P()" }\n[good]\n', "good needs an `out`"),
@@ -152,9 +152,9 @@ BAD = '[bad]\nshows = "raises"\nerror = "E"\n'
         (BAD + 'when = { jax = "0.4 or so" }\n[good]\n', "not a version specifier"),
         (BAD + '[good]\nout = { "" = "data" }\n', "is not a spec"),
         (BAD + 'message = "("\n[good]\n', "not a regular expression"),
-        ('donate = ["x"]\n' + BAD + "[good]\n", "donate lists"),
-        (BAD + 'when = "new"\n[good]\n', "when is a dict"),
-        ('devices = "8"\n' + BAD + "[good]\n", "devices is a int"),
+        ('donate = ["x"]\n' + BAD + "[good]\n", "donate must list"),
+        (BAD + 'when = "new"\n[good]\n', "when must be of type dict"),
+        ('devices = "8"\n' + BAD + "[good]\n", "devices must be of type int"),
     ],
 )
 def test_a_wrong_proof_is_refused(copy: Copy, toml: str, message: str) -> None:

@@ -36,8 +36,8 @@ class DevicePutModule(Rule):
     - possible: the same if the class or the field is not sure.
 
     ## Write instead
-    `eqx.filter_shard`. It does not move arrays that are committed to other devices: for those `eqx.partition(model,
-    eqx.is_array)`, `jax.device_put` of the arrays, `eqx.combine`.
+    `eqx.filter_shard`. It does not move arrays that are committed to other devices. For those use
+    `eqx.partition(model, eqx.is_array)`, `jax.device_put` of the arrays, `eqx.combine`.
 
     ## Fix
     Writes `filter_shard` for a Module that is built in sight, else places the arrays by parts. Unsafe: the placement

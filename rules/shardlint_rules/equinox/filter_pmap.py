@@ -22,8 +22,8 @@ class FilterPmap(Rule):
     - proven: `eqx.filter_pmap` with a None in `in_axes`, as a call or a decorator.
 
     ## Write instead
-    `eqx.filter_jit` with sharded inputs. Named axes and collectives become `jax.shard_map`, or go: the compiler
-    inserts the sums over a sharded axis.
+    `eqx.filter_jit` with sharded inputs. Move named axes and collectives to `jax.shard_map`, or remove them: the
+    compiler inserts the sums over a sharded axis.
     """
 
     code = "SL107"

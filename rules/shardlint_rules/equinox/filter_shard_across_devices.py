@@ -16,7 +16,7 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    filter_shard is a sharding constraint, which compiles a program of its own outside jit. A program runs on the
+    `filter_shard` is a sharding constraint. Outside jit it compiles a separate program. A program runs on the
     devices of its arguments, so it raises `ValueError: Received incompatible devices for jitted computation`. New
     arrays are uncommitted, so they work.
 
@@ -27,11 +27,11 @@ class FilterShardAcrossDevices(Rule):
     - possible: the same in a function that may also be traced.
 
     ## Write instead
-    `jax.device_put`; for a Module place only its arrays and combine them with the rest.
+    `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
 
     ## Fix
-    Writes `jax.device_put` for an array that `device_put` made, else places the arrays by parts. Unsafe: arrays move
-    between devices.
+    Writes `jax.device_put` for an array that `device_put` made, and otherwise partitions the Module and places its
+    arrays. Unsafe: arrays move between devices.
     """
 
     code = "SL109"

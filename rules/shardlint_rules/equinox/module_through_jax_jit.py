@@ -40,11 +40,11 @@ class ModuleThroughJaxJit(Rule):
     pass the arrays as an argument and `eqx.combine` inside.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; make arrays of those to be
-    traced. Refused if `jax.jit` has other keywords.
+    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; turn those that must be
+    traced into arrays. Refused if `jax.jit` has other keywords.
 
     ## Limits
-    Modules of arrays and static fields alone work under `jax.jit`. A dunder method such as `model.__call__` is
+    Modules that contain only arrays and static fields work under `jax.jit`. A dunder method such as `model.__call__` is
     reported by SL105.
     """
 

@@ -26,8 +26,8 @@ _OWN_WAYS = ("flax_always_shard_variable", "use_eager_sharding")
 class AnnotationListOrString(Rule):
     """The sharding annotation of an NNX variable is a list or a string.
 
-    From flax 0.12.6 only a tuple or a `PartitionSpec` counts: the variable is replicated. Before, a list worked and a
-    string was read letter by letter, which raises when a mesh has to know the axes.
+    From flax 0.12.6 only a tuple or a `PartitionSpec` counts: the variable is replicated. In earlier releases a
+    list worked, and a string was read letter by letter, which raises once a mesh is used.
 
     ## Reports
     - proven: a list (on flax from 0.12.6) or a string given to `nnx.with_partitioning`, or as `out_sharding`,
@@ -37,7 +37,7 @@ class AnnotationListOrString(Rule):
     Writes a tuple, for a list or string literal. Unsafe: the variable is then sharded.
 
     ## Limits
-    Linen takes lists. A project that turns `flax_always_shard_variable` off is not reported.
+    Linen accepts lists. A project that turns `flax_always_shard_variable` off is not reported.
     """
 
     code = "SL505"

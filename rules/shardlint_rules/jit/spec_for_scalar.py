@@ -40,7 +40,7 @@ class SpecForScalar(Rule):
     """A tree that contains a scalar gets one spec with an axis.
 
     jax raises `ValueError: ... is only valid for values of rank at least 1, but was applied to a value of rank 0`, for
-    example with the first optimizer that counts its steps: `optax.adam`, but not `optax.sgd`.
+    example with an optimizer that counts its steps: `optax.adam`, but not `optax.sgd`.
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with one such sharding for a tree with a

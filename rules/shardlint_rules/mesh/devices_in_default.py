@@ -26,9 +26,9 @@ _ASKING = (
 class DevicesInDefault(Rule):
     """A default argument or class attribute initializes the backend when the module is imported.
 
-    Defaults are computed by the `def`. After the import `jax.distributed.initialize()` raises, `XLA_FLAGS` and
-    `jax_platforms` have no effect, and on a machine without such a device (`jax.devices("gpu")`) the import itself
-    raises.
+    Python computes defaults when it runs the `def`. After the import `jax.distributed.initialize()` raises,
+    `XLA_FLAGS` and `jax_platforms` have no effect, and on a machine without such a device (`jax.devices("gpu")`)
+    the import itself raises.
 
     ## Reports
     - proven: `jax.devices()`, `jax.device_count()`, `jax.process_index()`, `jax.make_mesh(...)` and the like in the

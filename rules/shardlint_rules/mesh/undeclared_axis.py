@@ -46,7 +46,7 @@ class _Named:
 class UndeclaredAxis(Rule):
     """A mesh axis is not among the axes of the project.
 
-    The setting `axis-names` lists the mesh axes of the project. Over a mesh of these axes, a sharding with another
+    The setting `axis-names` lists the mesh axes of the project. On a mesh with these axes, a sharding with another
     name raises `ValueError: Resource axis ... is not found in mesh`, and a collective raises when it is traced.
 
     ## Reports
@@ -55,7 +55,7 @@ class UndeclaredAxis(Rule):
     - possible: a spec that is passed to no known function and has neither an axis of the project nor a similar name.
 
     ## Fix
-    Replaces a literal name by the one axis of the project that is similar. Unsafe, since another axis may be meant.
+    Replaces a literal name by the only similar axis of the project. Unsafe, since another axis may be meant.
 
     ## Limits
     Logical names and the axes of `pmap` and `vmap` are not reported. In tests, and in a collective outside a known

@@ -41,7 +41,7 @@ class GlobalIdAsOrdinal(Rule):
     - `process-of-all` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
 
     ## Write instead
-    `device.local_hardware_id`, or the place in the list: `enumerate(jax.local_devices())`.
+    `device.local_hardware_id`, or the index in the list: `enumerate(jax.local_devices())`.
     """
 
     code = "SL817"

@@ -29,9 +29,9 @@ _ITSELF = regex(r"process_(?:index|count)|host_(?:id|count)")
 
 
 class OrderDiffersByProcess(Rule):
-    """Processes divide a list, or loop over it together, whose order can differ between them.
+    """Processes divide or loop over a list whose order can differ between them.
 
-    Each process then takes its part of another order: some files are read twice and others never. In a loop with a
+    Each process takes its part from a different order, so some files are read twice and others never. In a loop with a
     collective the processes exchange different things, or stop because the names differ.
 
     ## Reports
@@ -40,10 +40,11 @@ class OrderDiffersByProcess(Rule):
       (`os.listdir`, `glob.glob`, `Path.glob`) or shuffled without a seed.
     - `together` (likely): a loop over such a list with a call that all processes must make together.
     - `own-order` (likely): an order drawn with a seed of the process index and then divided by that index.
-    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed, or of `list_files`, which shuffles.
+    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed, or the same after `list_files`,
+      which shuffles.
 
     ## Write instead
-    `sorted(...)` before the list is divided; the same seed in all processes for what is shuffled.
+    Sort the list before you divide it, or shuffle it with the same seed in all processes.
     """
 
     code = "SL818"

@@ -25,12 +25,12 @@ _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 class ZeroIsFalsy(Rule):
     """A process count is compared with zero, or process index 0 is treated as missing.
 
-    There is always one process, so the branch runs always or never, and a file is written by all processes or by none.
-    After `or`, 0 counts as missing, and a process that is given index 0 uses its own instead.
+    There is at least one process, so the branch runs always or never, and a file is written by all processes or by
+    none. After `or`, 0 counts as missing, and a process that is given index 0 uses its own instead.
 
     ## Reports
     - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`.
-    - proven: `count > processes and processes % count != 0`, whose second part holds whenever the first does.
+    - proven: `count > processes and processes % count != 0`, whose second condition is true whenever the first is.
     - proven: `index or jax.process_index()`, if a call in sight passes 0; also `index if index else ...` and
       `if not index: index = ...`.
     - `index` (likely): the same for a parameter or field that is named as an index or rank and is None by default.

@@ -34,7 +34,7 @@ class CopiesSaved(Rule):
       `serialization.to_bytes`, `pickle.dump` or `safetensors`, directly, in a dict or through `jax.device_get`.
 
     ## Write instead
-    `flax.jax_utils.unreplicate(state)`, after averaging what differs on each device (batch norm statistics).
+    `flax.jax_utils.unreplicate(state)`. First average values that differ on each device, such as batch norm statistics.
     """
 
     code = "SL427"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from shardlint.rules_api.rule import Finding
 
 _ABOUT = (
-    "Known findings of shardlint. `shardlint check` reports others only, and takes out what is gone; "
-    "`shardlint baseline --add` adds."
+    "Known findings of shardlint. `shardlint check` reports only others, and removes entries that no longer "
+    "occur; `shardlint baseline --add` adds."
 )
 VERSION = 1
 
@@ -70,7 +70,10 @@ def load(file: Path) -> list[Entry] | None:
     try:
         data = json.loads(text)
         if data["version"] != VERSION:
-            raise BadBaseline(f"{file}: version {data['version']!r} is of another shardlint; make it anew")
+            raise BadBaseline(
+                f"{file}: version {data['version']!r} is from another shardlint; run `shardlint "
+                "baseline` again"
+            )
         return [_entry(one) for one in data["findings"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadBaseline(
@@ -82,7 +85,7 @@ def load(file: Path) -> list[Entry] | None:
 def _entry(data: Any) -> Entry:
     entry = Entry(*(data[key] for key in ("path", "code", "name", "certainty", "in", "text", "id")))
     if not all(isinstance(value, str) for value in entry):
-        raise TypeError("an entry holds something else than strings")
+        raise TypeError("an entry contains something other than strings")
     return entry
 
 

@@ -65,8 +65,8 @@ def _baseline_of(settings: Settings, root: str) -> Path:
         from shardlint.engine.adoption.baseline import BadBaseline
 
         raise BadBaseline(
-            f"{settings.path}: baseline is {settings.baseline!r}, which is outside of the project; "
-            f'write a path inside, such as "{NAME}"'
+            f"{settings.path}: baseline is {settings.baseline!r}, which is outside the project; write a path "
+            f"inside, such as \"{NAME}\""
         )
     return file
 

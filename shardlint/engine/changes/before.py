@@ -102,5 +102,5 @@ def _commit(top: Path, revision: str) -> str:
     """The commit a revision stands for; empty where nothing was committed yet. Raises `BadSettings` for no revision."""
     commit = commit_of(top, revision)
     if not commit and revision != _NO_COMMIT:
-        raise BadSettings(f"git knows no revision {revision!r} here; fetch it (in CI with its whole history)")
+        raise BadSettings(f"git has no revision {revision!r} here; fetch it (in CI with its whole history)")
     return commit

@@ -63,7 +63,7 @@ def ask_git(folder: Path, *arguments: str, fails: bool = False) -> str:
     done = run_git(folder, arguments)
     if done.returncode and not fails:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise BadSettings(f"{folder}: git cannot say what changed: {said[-1] if said else 'it failed'}")
+        raise BadSettings(f"{folder}: git cannot list the changes: {said[-1] if said else 'it failed'}")
     return "" if done.returncode else os.fsdecode(done.stdout)
 
 
@@ -81,7 +81,7 @@ def run_git(folder: Path, arguments: Sequence[str], input: bytes = b"") -> subpr
             timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise BadSettings(f"{folder}: git {arguments[0]} gives no answer in {_SECONDS} seconds") from None
+        raise BadSettings(f"{folder}: git {arguments[0]} did not finish in {_SECONDS} seconds") from None
     except OSError as error:
         raise BadSettings(f"git cannot be run: {error.strerror or error}") from None
 
@@ -94,7 +94,7 @@ def top_of(folder: Path) -> Path:
             raise BadSettings(f"{strange[0]}: it is a pipe or a device, not a file")
     top = Path(os.path.realpath(ask_git(folder, "rev-parse", "--show-toplevel").rstrip("\n")))
     if not Path(os.path.realpath(folder)).is_relative_to(top):  # core.worktree may name any folder
-        raise BadSettings(f"{folder}: git says that its files are in {top}, which is elsewhere")
+        raise BadSettings(f"{folder}: git reports {top} as the folder of its files, which is elsewhere")
     return top
 
 
@@ -157,7 +157,8 @@ def contents_of(top: Path, blobs: Mapping[str, Blob], limit: int) -> Iterator[tu
     """
     sizes = run_git(top, ("cat-file", "--batch-check"), _asked(blobs.values())).stdout.splitlines()
     if len(sizes) < len(blobs) or any(said.endswith(b" missing") for said in sizes):
-        raise BadSettings(f"{top}: git has not all files of the revision (a partial clone?); fetch them first")
+        raise BadSettings(f"{top}: git does not have all files of the revision (a partial clone?); fetch them "
+                          "first")
     small = {
         name: blob
         for (name, blob), said in zip(blobs.items(), sizes, strict=False)

@@ -98,7 +98,7 @@ def read(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
             continue
         if not data["guarded"]:
             notes[
-                f"importing {function.file.name} runs it: put what it does under `if __name__ == '__main__':`"
+                f"importing {function.file.name} runs it: put its work under `if __name__ == '__main__':`"
             ] = None
         if all(function.reference_to != one.reference_to for one in found.values()):
             found[function.name] = function
@@ -107,9 +107,9 @@ def read(folder: Path) -> tuple[list[Function], list[LeftOut], list[str]]:
 
 def _why_not(data: Mapping[str, Any]) -> str:
     if not data["mesh"]:
-        return "its arguments were on no mesh, and no mesh was set around it"
+        return "its arguments are on no mesh, and no mesh is in context"
     if not data["out"] or not any(spec is not None for _, _, spec in data["out"]):
-        return "none of its results lies on a mesh by a spec"
+        return "none of its results is sharded over a mesh by a spec"
     return ""
 
 

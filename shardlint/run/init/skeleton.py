@@ -69,7 +69,7 @@ def _file_of(module: str, root: Path) -> Path:
         for path in (base / f"{relative}.py", base / relative / "__init__.py"):
             if path.is_file():
                 return path
-    raise CannotRun(f"--init {module}: there is no {relative}.py here; run it from the project's root")
+    raise CannotRun(f"--init {module}: {relative}.py does not exist here; run it from the project's root")
 
 
 def _find(tree: ast.Module, names: Sequence[str]) -> _Found | None:
@@ -127,8 +127,9 @@ def _written(reference: str, found: _Found) -> str:
     donate = _numbers(found.jit, "donate_argnums")
     lines = [f'fn="{reference}",', f"meshes=[{mesh}],{why}", "args=[", *(f"    {line}" for line in args), "],"]
     lines += [
-        "# The path of each array of the result (its keys joined by /, globs allowed; '' where it is one array) and",
-        "# how it must lie. `shardlint verify` names the paths there are when one matches nothing.",
+        "# The path of each array of the result (its keys joined by /, globs allowed; '' if the result is one "
+        "array) and",
+        "# its spec. If a path matches nothing, `shardlint verify` lists the paths that exist.",
         "out={",
         *(f'    "{path}": {spec or _placeholder()},' for path, spec in (outs or {"**": ""}).items()),
         "},",
@@ -137,8 +138,8 @@ def _written(reference: str, found: _Found) -> str:
         lines.append(f"donate=({', '.join(map(str, donate))}{',' if len(donate) == 1 else ''}),")
     lines.append('reference="single_device",')
     head = (
-        f'"""A fixture of {reference}, to be filled in: `shardlint verify --init` wrote it from its text.\n\n'
-        f'Write what stands where {FILL} does; until then it fails.\n"""\n\n'
+        f'"""An unfinished fixture of {reference}, written by `shardlint verify --init`.\n\n'
+        f'Replace each {FILL}; until then it fails.\n"""\n\n'
         "from shardlint.verify import Fixture, P, arg\n"
     )
     sizes = "".join(f"{size} = {_DEVICES * 2}  # {FILL}: a size that the mesh divides\n" for size in text.sizes)
@@ -288,7 +289,7 @@ def _mesh(tree: ast.Module) -> tuple[str, str]:
         shared[name] = left if last else 2 if left > 1 else 1
         left = max(1, left // shared[name])
     assert math.prod(shared.values()) <= _DEVICES
-    return _shown(shared), "  # the sizes are up to you"
+    return _shown(shared), "  # choose the sizes"
 
 
 def _literal(node: ast.expr) -> object:

@@ -34,7 +34,7 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         )
     root = working_directory()
     if into is not None and into.exists():
-        raise CannotRun(f"{into}: exists; name another file, or remove it")
+        raise CannotRun(f"{into} exists; name another file, or remove it")
     if all(REFERENCE.fullmatch(word) for word in command):
         return [line for word in command for line in _to_fill_in(word, into, root)], True
     words = launch.command_line(command)
@@ -48,13 +48,13 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         whole = program_of(folder, words, root, {one.name for one in functions})
     functions += [whole] if whole else []
     if ended.code:
-        notes.append(f"the program exited with {ended.code}: what it would have called later is not here")
+        notes.append(f"the program exited with {ended.code}: later calls are missing here")
     if not functions:
         reasons = "".join(f"\n  {line}" for line in _left_out(left, root))
         if ended.code and not left:
             reasons = f"\n  the program exited with {ended.code}"
             reasons += f"; {why}" if (why := without_jax(words, root)) else ""
-        raise CannotRun(f"no jitted function was called of which a fixture can be written{reasons}")
+        raise CannotRun(f"no fixture was written: no jitted function of the program can be declared{reasons}")
     file = into or _place(functions, root)
     _refuse_to_overwrite(file)
     other = python if python != sys.executable else _python_of(words)
@@ -70,7 +70,7 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
 
 def _refuse_to_overwrite(file: Path) -> None:
     if file.exists():
-        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+        raise CannotRun(f"{file} exists; name another with --init-file, or remove it")
 
 
 def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
     _refuse_to_overwrite(file)
     text = skeleton(reference, root)
     file.write_text(text, "utf-8")
-    yield f"wrote {file}, a fixture of {reference} to be filled in: {text.count(FILL)} places say {FILL}"
+    yield f"wrote {file}, an unfinished fixture of {reference}: fill in {text.count(FILL)} places marked {FILL}"
     yield f"then: shardlint verify {shlex.quote(str(file))}"
 
 
@@ -122,7 +122,7 @@ def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> 
         if one.broken:
             yield f"{one.reference_to}: no fixture{' of the whole program' if one.runs else ''}: {one.broken}"
         elif one.dropped:
-            yield f"{one.name}: not declared, with the reason in the file: {len(one.dropped)}"
+            yield f"{one.name}: {len(one.dropped)} properties are not declared, with the reason in the file"
 
 
 def _left_out(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
@@ -130,4 +130,4 @@ def _left_out(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
         path = Path(one.file)
         shown = path.relative_to(root) if one.file and path.is_relative_to(root) else path
         where = f"{shown}:{one.line}: " if one.file else ""
-        yield f"{where}{one.name} is left out: {one.why}"
+        yield f"{where}{one.name} is not included: {one.why}"

@@ -31,7 +31,7 @@ def settle(functions: Sequence[Function], file: Path, command: str, options: Seq
         if not _changed(functions, report["results"]):
             return
     for one in functions:  # still not settled: the next to fail is not to be a surprise
-        one.broken = one.broken or "what holds of it differs from run to run"
+        one.broken = one.broken or "its properties differ from run to run"
     file.write_text(fixture_file(functions, command), "utf-8")
 
 
@@ -80,7 +80,7 @@ def _take_out(one: Function, failures: Sequence[Mapping[str, Any]]) -> None:
         if kind == "sharding" and path in one.out:
             spec = one.out.pop(path)
             one.dropped.append(
-                f"out {path!r} as {spec}: made so from the program's own arrays, here {failure['actual']}"
+                f"out {path!r} as {spec}: the sharding in the program's run, but here it is {failure['actual']}"
             )
         elif kind == "donation":
             index = re.match(r"args\[(\d+)\]", failure["where"])

@@ -10,7 +10,7 @@ from shardlint.run.observed.events import Events, first, function, line
 from shardlint.run.syntax import counted
 from shardlint.verify.facts import Line
 
-_MEANT = "if each device is meant to work by itself here, nothing is wrong"
+_MEANT = "if this function is meant to compute per device, ignore this"
 
 
 def alone(events: Events) -> Iterator[Found]:
@@ -50,51 +50,59 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     times = one["times"]
     much = f"is {_number(times)} times" if times else "is not"
     message = (
-        f"result {one['result'] or one['shape']} of {function(one['defined'])}, run once more on such arrays, {much} "
-        f"what the same function gives on one device instead of {devices}: "
+        f"result {one['result'] or one['shape']} of {function(one['defined'])} {much} what one device gives "
+        f"instead of {devices}, in a second run on such arrays: "
     )
     step, taken = one["step"], one["taken"]
     if taken == "unreached":
         return (
-            f"rows {one['rows']} of result {one['result'] or one['shape']} of {function(one['defined'])}, run once "
-            "more on other arrays, are the same for all of them: "
-            f"this loop, which hands pieces on along {axes}, ends before anything comes to them",
-            "a pipeline takes a round for each microbatch and one more for each stage but the first",
+            f"the loop is too short: rows {one['rows']} of result {one['result'] or one['shape']} of "
+            f"{function(one['defined'])} do not depend on its input. It passes pieces on along {axes}, and "
+            "ends before any piece reaches these rows (shown by a second run on other arrays)",
+            "run a pipeline for one round per microbatch, plus one per stage except the first",
         )
     if step == "iota":
         return (
-            message + f"this counts from 0 on each, whatever part along {axes} it has",
-            "begin at jax.lax.axis_index(axis) * size of the part, or count it from there in what it is compared with; "
+            message + f"this counts from 0 on each device, not from its offset along {axes}",
+            "begin at jax.lax.axis_index(axis) * size of the shard, or compare with a count that starts there; "
             + _MEANT,
         )
     if step == "axis_index":
         return (
-            message + "they part at what is made of this device's number",
-            "is it the axis that splits this? " + _MEANT,
+            message + "the devices differ where this uses the device index",
+            "check that the data is sharded over this axis; " + _MEANT,
         )
     if taken == "left":
         rest = " and ".join(repr(axis) for axis in one["axes"] if axis not in one["over"])
         over = " and ".join(map(repr, one["over"]))
-        return message + f"this reduces it over {over} alone, and along {rest} each has its own", (
-            f"name all axes that split the data: jax.lax.pmean(x, {tuple(one['axes'])})"
+        return message + f"this reduces over {over} only, and the values differ along {rest}", (
+            f"name all axes that shard the data: jax.lax.pmean(x, {tuple(one['axes'])})"
         )
     if step in ("argmax", "argmin", "top_k"):
-        return message + f"{step} gives the place in the part of one device, and that goes into what all of them say", (
-            f"add the first place of the part before: jax.lax.axis_index({axis!r}) * its size; {_MEANT}"
+        return message + (
+            f"{step} gives an index within one device's shard, and this uses it as a global index"
+        ), (
+            f"add the offset of the shard first: jax.lax.axis_index({axis!r}) * its size; {_MEANT}"
         )
     if one["collective"] and taken == "mean":
-        return message + f"what each has is a mean already, and {step} adds {devices} of them", (
-            f"jax.lax.pmean(x, {axis!r}), or divide by the count of all rows before; {_MEANT}"
+        return message + f"{step} adds {devices} per-device means", (
+            f"use jax.lax.pmean(x, {axis!r}), or divide by the count of all rows first; {_MEANT}"
         )
     if taken == "counted":
-        return message + f"this is the same on all of them, and is added to what a sum over {axes} adds up", (
+        return message + (
+            f"this value is equal on all devices, and the sum over {axes} counts it once per "
+            "device"
+        ), (
             f"divide it by jax.lax.axis_size({axis!r}), or add it after the sum; {_MEANT}"
         )
     if taken == "mean of sums":
-        return message + f"what is averaged over {axes} is a sum over all rows, divided by their count, or a sum", (
-            f"jax.lax.psum(x, {axis!r}), or divide by the count of rows of one device before; {_MEANT}"
+        return message + (
+            f"this averages over {axes} a value that is already divided by the count of all rows, "
+            "or is a sum"
+        ), (
+            f"use jax.lax.psum(x, {axis!r}), or divide by the count of one device's rows first; {_MEANT}"
         )
-    return message + f"they part here, at {step}", _MEANT
+    return message + f"the devices differ from here on, at {step}", _MEANT
 
 
 def _number(times: float) -> str:

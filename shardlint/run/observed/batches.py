@@ -38,7 +38,7 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
             like = split[_like(lost[0])]
             yield Found(
                 "replicated", one["name"], place,
-                f"every device gets {lost[0]['name']} {array(lost[0])} whole and does the same with it: "
+                f"every device gets all of {lost[0]['name']} {array(lost[0])} and does the same work: "
                 f"{like['by']} gets {like['name']} as {like['spec']}",
                 tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
                 f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
@@ -83,10 +83,10 @@ def last_batch_whole(events: Events) -> Iterator[Found]:
             told.add(place)
             yield Found(
                 "replicated", one["name"], place,
-                f"every device gets {leaf['name']} {array(leaf)} whole and does the same with it: {parts} devices do "
-                f"not divide its {leaf['shape'][0]} rows; other calls give it as {other['spec']}, and this one "
-                "compiles another program",
+                f"every device gets all of {leaf['name']} {array(leaf)} and does the same work: {parts} "
+                f"devices do not divide its {leaf['shape'][0]} rows. Other calls pass it as {other['spec']}, "
+                "so this one also compiles another program",
                 (f"{leaf['name']} {array(leaf)}",),
-                f"leave such a batch out, or fill it up to a multiple of {parts} rows and mask what was added",
+                f"drop such a batch, or pad it to a multiple of {parts} rows and mask the padding",
                 leaf["bytes"], see=(("taken", first(one["lines"])), ("defined", line(one["defined"]))),
             )  # fmt: skip

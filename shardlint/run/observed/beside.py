@@ -51,9 +51,10 @@ def part_of_batch_whole(events: Events, compiled: Sequence[Compiled], least: int
         yield Found(
             "replicated", one["name"], place,
             f"every device gets all {lost[0]['shape'][0]} rows of {lost[0]['name']} {array(lost[0])} "
-            f"({size_text(lost[0]['bytes'])}), while {like['name']} comes split as {like['spec']}: each needs the rows "
-            "of its own part alone",
-            tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost), f"place it as {like['name']}: {like['spec']}",
+            f"({size_text(lost[0]['bytes'])}) and uses its shard of them: {like['name']} is sharded as "
+            f"{like['spec']}",
+            tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost), f"place it like {like['name']}: "
+                                                                     f"{like['spec']}",
             sum(leaf["bytes"] for leaf in lost),
             see=((("taken", called),) if called != place else ()) + (("defined", line(one["defined"])),),
         )  # fmt: skip
@@ -115,9 +116,10 @@ def unplaced_beside(
             called = first(one["lines"])
             yield Found(
                 "one-device", function([made.file, made.line, made.function]), made,
-                f"{leaf['name']} {array(leaf)} ({size_text(leaf['bytes'])}) is made on one device and never placed, "
-                f"and {one['name']} takes it together with {other['name']}, which lies as {other['spec']}",
+                f"{leaf['name']} {array(leaf)} ({size_text(leaf['bytes'])}) is created on one device and never "
+                f"placed: {one['name']} takes it together with {other['name']}, which is sharded as "
+                f"{other['spec']}",
                 (f"{leaf['name']} {array(leaf)}",),
-                "place it as the others of its tree: jax.device_put(x, NamedSharding(mesh, P(...)))", leaf["bytes"],
+                "place it like the rest of its tree: jax.device_put(x, NamedSharding(mesh, P(...)))", leaf["bytes"],
                 code="SL205", see=((f"taken by {one['name']}", called),) if called != made else (),
             )  # fmt: skip

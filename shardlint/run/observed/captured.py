@@ -26,8 +26,8 @@ def captured(events: Events, least: int) -> Iterator[Found]:
         see = (("defined", defined), ("called", first(one["called"])))
         yield Found(
             "captured", one["name"], place,
-            f"{one['name']} closes over {count} split over devices ({array(one)} lies as {one['spec']}): jit makes "
-            f"constants of them, whole on every device ({size_text(one['bytes'])}), and later changes are not seen",
-            (array(one),), "pass them to the function as an argument", one["bytes"], code="SL105",
+            f"{one['name']} closes over {count}, sharded as {one['spec']} ({array(one)}): jit makes replicated "
+            f"constants of them ({size_text(one['bytes'])} on every device), and does not see later changes",
+            (array(one),), "pass them to the function as arguments", one["bytes"], code="SL105",
             see=tuple((word, where) for word, where in see if where.file and where.line != place.line),
         )  # fmt: skip

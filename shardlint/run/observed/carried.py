@@ -48,16 +48,18 @@ def carried(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, t
         total = sum(leaf["bytes"] for leaf in leaves)
         count = "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
         where = first(made or one["lines"])
-        lie = "they lie on one device" if leaves[0]["devices"] else "numpy has them"
+        placed = "they are on one device" if leaves[0]["devices"] else "they are numpy arrays"
         see = [("taken", first(one["lines"]))] if made else []
         see += [("called", line(place)) for place in (made or one["lines"])[1:2]]
         yield Found(
             "one-device", function((made or one["lines"])[0]), where,
-            f"{count} ({size_text(total)}) that no one has placed: {lie}, and each call of {one['name']} "
-            f"copies them whole to all {one['devices']}",
+            f"each call of {one['name']} copies {count} ({size_text(total)}) to all {one['devices']} devices: "
+            f"{placed}, and nothing places them",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves[:12]),
-            "place them once, with jax.device_put and their shardings" if leaves[0]["devices"] else
-            "give it the arrays that lie on the devices, or place these once with jax.device_put", total, code="SL205",
+            "place them once, with jax.device_put and a sharding" if leaves[0]["devices"] else
+            (
+                "pass the arrays that are already on the devices, or place these once with jax.device_put"
+            ), total, code="SL205",
             see=(*see, ("defined", line(one["defined"]))),
         )  # fmt: skip
 

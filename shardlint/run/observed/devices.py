@@ -51,9 +51,9 @@ def meshes(events: Events) -> Iterator[Found]:
             name, told = one["told"]
             yield Found(
                 "axis-sizes", function(one["line"]), place,
-                f"this mesh has {_sizes(sizes)}, and {name} says {_sizes(dict(map(tuple, told)))}: the sizes come in "
-                "another order than the names of the axes",
-                advice="give the sizes in the order of the names",
+                f"the axis sizes of this mesh are swapped: it has {_sizes(sizes)}, and {name} says "
+                f"{_sizes(dict(map(tuple, told)))}",
+                advice="pass the sizes in the order of the axis names",
                 see=tuple(("called", line(each)) for each in one["lines"][1:3]),
             )  # fmt: skip
     largest = max(built, key=lambda one: math.prod(size for _, size in one["axes"]), default=None)
@@ -62,9 +62,9 @@ def meshes(events: Events) -> Iterator[Found]:
         if events.devices <= count:
             yield Found(
                 "idle-devices", function(largest["line"]), line(largest["line"]),
-                f"the largest mesh takes the first {count} of the {largest['of']} devices: the others hold and do "
-                "nothing",
-                advice="make the sizes from jax.device_count(), or name the devices that are meant: devices=",
+                f"{largest['of'] - count} devices stay idle: the largest mesh has only the first {count} of "
+                f"{largest['of']}",
+                advice="compute the sizes from jax.device_count(), or pass the devices that you mean: devices=",
                 see=tuple(("called", line(each)) for each in largest["lines"][1:3]),
             )  # fmt: skip
 
@@ -93,15 +93,15 @@ def through_host(events: Events, least: int) -> Iterator[Found]:
         told.add(place)
         leaves.sort(key=lambda leaf: -leaf["bytes"])
         total = sum(leaf["bytes"] for leaf in leaves)
-        count = "an array that lies" if len(leaves) == 1 else f"{len(leaves)} arrays that lie"
+        count = "an array that is sharded" if len(leaves) == 1 else f"{len(leaves)} arrays that are sharded"
         them = "it" if len(leaves) == 1 else "them"
-        where = f"all {devices} devices get {them}" if devices > 1 else f"one device gets {them}"
+        where = f"the full copy goes to all {devices} devices" if devices > 1 else "it goes to one device"
         yield Found(
             "through-host", function(one["lines"][0]), place,
-            f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}), and {one['name']} "
-            f"takes {them} from there: {where} whole",
+            f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}): {one['name']} "
+            f"takes {them} from there, so {where}",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
-            "use jnp in place of np, and hand on the arrays themselves, which stay split", total, code="SL243",
+            "use jnp instead of np, and pass the arrays themselves, which stay sharded", total, code="SL243",
             see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
         )  # fmt: skip
 
@@ -119,7 +119,7 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
         (f"{one['name']} runs" if one["defined"] else "this runs") +
         f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
         tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
-        "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or make them in a jit with "
+        "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or create them in a jit with "
         "out_shardings",
         sum(leaf["bytes"] for leaf in leaves), see=tuple(dict.fromkeys(see)),
     )  # fmt: skip
@@ -218,14 +218,14 @@ def _behind(
     if not given:
         see.append((f"taken by {one['name']}", first(one["lines"])))
     other = f"{like['name'] or 'another'}, of the same shape, is {like['spec']}"
-    message = f"{count} made whole on one device ({size_text(total)}): {other}"
+    message = f"{count} created in full on one device ({size_text(total)}): {other}"
     if _on_the_host(lost[0]):
-        message = f"{count} of numpy ({size_text(total)}), which no one has placed: {other}"
+        message = f"{count} of numpy ({size_text(total)}) are never placed: {other}"
     advice = (
-        "give it their shardings, which jax.device_put has as its second argument" if maker == "jax.device_put" else
-        "place them as the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
-        "give the jit out_shardings" if jitted else
-        "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"
+        "pass their shardings to jax.device_put as its second argument" if maker == "jax.device_put" else
+        "place them like the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
+        "add out_shardings to the jit" if jitted else
+        "create them after the others are placed, with zeros_like or device=, or place them with jax.device_put"
     )  # fmt: skip
     return Found(
         "one-device", function([made.file, made.line, made.function]), made, message,
@@ -252,8 +252,8 @@ def spelled(events: Events) -> Iterator[Found]:
         name, then, now = arguments[0]
         yield Found(
             "spelled", one["name"], place,
-            f"{one['name']} is looked up anew though nothing moved: {name} came as {then} and now comes as {now}, "
-            "which place it alike and do not compare equal",
+            f"jit does not find {one['name']} in its fast cache, though nothing moved: {name} was {then} and "
+            f"is now {now}. Both are the same sharding, but do not compare equal",
             tuple(f"{name} {then} -> {now}" for name, then, now in arguments),
-            "spell the spec in one way, or place the arrays by what the function returns",
+            "write the spec in one form, or place the arrays as the function returns them",
         )  # fmt: skip

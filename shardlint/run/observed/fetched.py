@@ -34,12 +34,12 @@ def fetched(events: Events, least: int) -> Iterator[Found]:
         total = sum(each["bytes"] * each["times"] // each["steps"] for each, _, _ in each)
         yield Found(
             "fetched", function(one["lines"][0]), place,
-            f"this brings {'the state of' if state else 'what is given by'} {ran['name']}, {array(one)} which lies as "
-            f"{one['spec']}, to the host in each step ({size_text(total)} each time, {one['steps']} times): every step "
-            "waits for it",
+            f"every step waits for {'the state of' if state else 'a result of'} {ran['name']}: this copies "
+            f"{array(one)}, sharded as {one['spec']}, to the host ({size_text(total)} each time, "
+            f"{one['steps']} times)",
             (array(one),),
-            "do with jnp, in a jitted function, what is done with it, and leave it on the devices" if state
-            else "compute what is needed of it in the step, and give that back", total,
+            "do this computation with jnp in a jitted function, and leave the array on the devices" if state
+            else "compute the needed value in the step and return that", total,
             see=(("called", first(ran["lines"])),) if ran["lines"] else (),
         )  # fmt: skip
 

@@ -19,23 +19,25 @@ def logical(events: Events) -> Iterator[Found]:
             continue
         seen.add(key)
         if one["what"] == "no-rule":
-            text = f"no rule says where {one['name']!r} of ({names}) goes, so the dimension is left whole"
-            advice = f"add a rule for {one['name']!r}, ({one['name']!r}, None) where it is meant to be whole"
+            text = f"the dimension {one['name']!r} of ({names}) is replicated: no rule has this name"
+            advice = (
+                f"add a rule for {one['name']!r}, or ({one['name']!r}, None) if it is meant to be replicated"
+            )
         elif one["what"] == "no-rules":
-            text = f"no rules are given and none are set: no name of {names} goes to a mesh axis, and all is whole"
+            text = f"every dimension of {names} is replicated: no rules are passed and none are set"
             advice = "nn.logical_to_mesh_sharding(specs, mesh, rules), or call it under nn.logical_axis_rules(rules)"
         elif one["what"] == "shadowed":
             text = (
-                f"the first rule for {one['name']!r} of ({names}) says None, so the later one, to mesh axis "
-                f"{one['axis']!r}, counts for nothing: the dimension is left whole"
+                f"the dimension {one['name']!r} of ({names}) is replicated: its first rule says None, so the "
+                f"later one, to mesh axis {one['axis']!r}, has no effect"
             )
-            advice = f"put ({one['name']!r}, {one['axis']!r}) first, or leave the rule with None out"
+            advice = f"put ({one['name']!r}, {one['axis']!r}) first, or remove the rule with None"
         else:
             text = (
-                f"{one['name']!r} of ({names}) goes to mesh axis {one['axis']!r}, which another dimension of the "
-                "array has taken: this one is left whole"
+                f"the dimension {one['name']!r} of ({names}) is replicated: another dimension of the array "
+                f"already uses its mesh axis {one['axis']!r}"
             )
-            advice = "give one of the two names another mesh axis"
+            advice = "map one of the two names to another mesh axis"
         yield Found(
             "logical-axes", function(one["lines"][0]), first(one["lines"]), text, advice=advice,
             code={"no-rule": "SL510", "no-rules": ""}.get(one["what"], "SL518"),

@@ -16,13 +16,13 @@ def padded(events: Events) -> Iterator[Found]:
         if place in told:
             continue
         told.add(place)
-        how = "a mask beside it leaves out" if one["masked"] else "are zeros"
-        see = [("filled up, placed", first(one["put"])), ("called", first(one["called"]))]
+        how = "masked elsewhere" if one["masked"] else "zeros"
+        see = [("padded, placed", first(one["put"])), ("called", first(one["called"]))]
         see += [("defined", line(one["defined"]))] if one["defined"] else []
         yield Found(
             "padded", function(one["lines"][0]), place,
-            f"a batch whose last {one['count']} of {one['rows']} rows {how} comes to {one['name']}, which gives "
-            "another number when they hold another thing: the rows that fill it up are counted here",
-            advice="hand on which rows are there, and divide by their count: (x * valid).sum() / valid.sum()",
+            f"{one['name']} counts padding: the last {one['count']} of {one['rows']} rows of its batch ({how}) "
+            "change its result",
+            advice="pass which rows are valid, and divide by their count: (x * valid).sum() / valid.sum()",
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip

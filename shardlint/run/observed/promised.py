@@ -39,10 +39,11 @@ def promised(events: Events, least: int) -> Iterator[Found]:
             total, (leaf, path) = sum(each["bytes"] for each in leaves), max(lost, key=lambda each: each[0]["bytes"])
             yield Found(
                 "never-used", function([made.file, made.line, made.function]), made,
-                f"{len(leaves)} arrays made whole on one device ({size_text(total)}), though shardings for them have "
-                f"been computed and nothing is placed by them: {leaf['name']} was to lie as {asked[path]}",
+                f"{len(leaves)} arrays are created in full on one device ({size_text(total)}): their shardings "
+                f"are computed and never used. {leaf['name']} was to be {asked[path]}",
                 tuple(f"{each['name']} {array(each)}" for each in leaves[:12]),
-                "give them to the jit that makes the arrays as out_shardings, or jax.device_put(x, shardings)", total,
+                "pass them as out_shardings to the jit that creates the arrays, or use jax.device_put(x, "
+                "shardings)", total,
                 see=(
                     *(("the shardings", line(each)) for each in tree["lines"][:2]),
                     (f"taken by {one['name']}", first(one["lines"])),

@@ -38,9 +38,9 @@ def manual(events: Events) -> Iterator[Found]:
     for one in events.of("first-only"):
         yield Found(
             "one-of-many", function(one["lines"][0]), first(one["lines"]),
-            f"{one['name']} keeps what the first device holds of {one['result'] or 'the array'} "
-            f"{array(one)}, and the others hold other numbers",
-            advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
+            f"{one['name']} keeps the first device's value of {one['result'] or 'the array'} {array(one)}, and "
+            "the other devices have other values",
+            advice="reduce it in the mapped function first (jax.lax.pmean, psum or all_gather)", code="SL418",
             see=tuple(("made", line(each)) for each in one.get("made", ())[:1])
             + tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
@@ -56,9 +56,10 @@ def rows_taken(events: Events, least: int) -> Iterator[Found]:
         told.add(place)
         yield Found(
             "gathered", function(one["lines"][0]), place,
-            f"[0] of {array(one)}, of which each of {one['devices']} devices has a row, leaves a copy of that row on "
-            f"every device ({size_text(one['bytes'])} each, {one['times']} times or more)",
-            (array(one),), "take what one device has: x.addressable_shards[0].data[0], or jax.device_get(...) of it",
+            f"this leaves a full copy of one row on every device ({size_text(one['bytes'])} each, "
+            f"{one['times']} times or more): [0] of {array(one)} indexes one row per device, for "
+            f"{one['devices']} devices",
+            (array(one),), "take one device's row: x.addressable_shards[0].data[0], or jax.device_get(...) of it",
             one["bytes"], code="SL415", see=tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
@@ -133,7 +134,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     known = {(each.file, each.line) for _, each in see} | {(place.file, place.line)}
     see += tuple((word, where) for word, where in helpers if (where.file, where.line) not in known)
     for word, key in (
-        ("summed over other axes", "summed"), ("divided", "divided"), ("of each device's own rows", "reduced"),
+        ("summed over other axes", "summed"), ("divided", "divided"), ("per-device value", "reduced"),
         ("averaged", "met"), ("written", "written"),
     ):  # fmt: skip
         where = line(next(iter(seen.get(key) or ()), None))
@@ -141,177 +142,177 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             see += ((word, where),)
     see += tuple(("made", line(each)) for each in seen.get("parts", ())[:4] if line(each) != place)
     if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
-        see = (("what it is made of", scores), *see)
+        see = (("scores", scores), *see)
     texts = {
         "differs": (
-            "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} may be another on each "
-            f"device along {axes}, and out_specs say that {'they are' if seen.get('many') else 'it is'} the same on "
-            "all: one device's is taken",
+            "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} can differ on "
+            f"each device along {axes}, and only one device's is kept: out_specs declare "
+            f"{'them' if seen.get('many') else 'it'} replicated",
             f"reduce it: jax.lax.psum(x, {axis}) or pmean; or name the axis in out_specs", "SL402",
         ),
         "equal": (
-            "equal", f"result {seen.get('result')} of {name} is the same on every device along {axes}, and its "
-            "out_specs put the copies together as if each were another part",
-            f"leave {axes} out of the spec of this result, or do not sum over it", "SL410",
+            "equal", f"result {seen.get('result')} of {name} repeats one block along {axes}: it is equal on "
+            "every device, and its out_specs concatenate the copies",
+            f"leave {axes} out of the spec of this result, or do not sum over them", "SL410",
         ),
         "sum-of-equal": (
-            "summed-twice", f"psum over {axes} of what is the same on all of its {seen.get('sizes')} devices: the "
-            f"result is {seen.get('sizes')} times the value" + (", summed before" if seen.get("again") else ""),
+            "summed-twice", f"the result is {seen.get('sizes')} times the value: psum over {axes} adds up a "
+            f"value that is equal on all {seen.get('sizes')} devices"
+            + (", already summed" if seen.get("again") else ""),
             f"do not sum over {axes} again", "SL404",
         ),
         "mean-of-sum": (
-            "summed-twice", f"jax has summed this gradient over {axes} already, and a mean of equal numbers changes "
-            f"nothing: it is {seen.get('sizes')} times the mean",
-            f"take the mean of the loss over {axes} before the gradient, or divide by {seen.get('sizes')}", "SL401",
+            "summed-twice", f"the gradient is {seen.get('sizes')} times the mean: jax already sums it over "
+            f"{axes}, so this mean averages equal values",
+            f"take the mean of the loss over {axes} before the gradient, or divide the gradient by "
+            f"{seen.get('sizes')}", "SL401",
         ),
         "mean-of-share": (
-            "divided-twice", f"the sum of {seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} "
-            f"devices, and then averaged over {axes}: it is a {seen.get('sizes')}th of the mean",
-            f"jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
+            "divided-twice", f"the result is a {seen.get('sizes')}th of the mean: the sum of "
+            f"{seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} devices, and then "
+            f"averaged over {axes}",
+            f"use jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
         ),
         "mean-of-quotients": (
-            "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
-            f"averaged over {axes}: where the divisors differ, as the counts under a mask do, that is not the quotient "
-            "of the sums",
-            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+            "divided-apart", f"this averages per-device quotients over {axes}, which is not the mean of all "
+            "rows if the divisors differ: each device divides its own sum by its own count",
+            f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "sum-of-quotients": (
-            "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
-            f"added up over {axes}: that is neither the quotient of the sums nor a mean",
-            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+            "divided-apart", f"this adds up per-device quotients over {axes}, which is neither the global "
+            "quotient nor a mean: each device divides its own sum by its own count",
+            f"reduce both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "norm-of-part": (
-            "norm-of-part", f"this norm is that of what one device holds, another one on each along {axes}, and scales "
-            "what that device holds: the parts are scaled by different numbers",
+            "norm-of-part", f"each device scales its shard by a different norm: each norm is of one shard along {axes}",
             f"sum the squares over the devices before the root: jax.lax.psum(squares, {axis})", "",
         ),
         "first-rows": (
-            "other-rows", f"every device takes the first {seen.get('rows')} rows of an array it has whole "
-            f"({seen.get('shape')}), and along {axes} each has other rows of what is split: only the first device's "
-            "belong together",
+            "other-rows", f"every device takes the first {seen.get('rows')} rows of a replicated array "
+            f"({seen.get('shape')}): along {axes} only the first device's data belong to these rows",
             f"name {axes} in the in_specs of the array, or begin at jax.lax.axis_index({axis}) * {seen.get('rows')}",
             "",
         ),
         "same-random": (
-            "same-random", f"every device along {axes} draws the same random numbers for other data",
+            "same-random", f"every device along {axes} draws the same random numbers for different data",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
         "all-slices": (
-            "summed-twice", f"the gradient of a slice is summed over {axes}, along which each device has another "
-            "slice: all of them are changed by the same sum",
-            f"leave {axes} out of the sum: sum over the axes the data are split over", "SL404",
+            "summed-twice", f"this sums the gradients of different slices over {axes}: every slice is updated "
+            "with the same sum",
+            f"leave {axes} out of the sum: sum over the axes that shard the data", "SL404",
         ),
         "left-out": (
-            "left-out", f"the pairs of this shift leave out {_devices(seen)} along {axes}: they send to none, and what "
-            "they get is zeros",
-            f"make the pairs of jax.lax.axis_size({axis}), the size of the axis that is shifted over",
+            "left-out", f"this shift sends zeros to {_devices(seen)} along {axes}: its pairs leave them out",
+            f"make the pairs from jax.lax.axis_size({axis}), the size of the axis",
         ),
         "open-ring": (
-            "left-out", f"the ring over {axes} is open: {_devices(seen)} gets zeros in the first round, the next "
-            "ones in those after it, and the loop goes on with them",
+            "left-out", f"zeros reach {_devices(seen)} in the first round, and the next devices later: the ring "
+            f"over {axes} is open, and the loop uses these values",
             "close it: [(i, (i + 1) % n) for i in range(n)]",
         ),
         "same-keys": (
-            "same-random", f"every device along {axes} gets the same key, and nothing else that differs: all draw the "
-            "same numbers and do the same with them",
-            "give each its own: jax.random.split(key, devices)", "SL407",
+            "same-random", f"every device along {axes} draws the same random numbers and does the same work: "
+            "all get the same key",
+            "pass one key per device: jax.random.split(key, devices)", "SL407",
         ),
         "same-parts": (
-            "same-random", f"result {seen.get('result')} of {name} is put together of parts that hold the same random "
-            f"numbers: each device along {axes} draws them with the same key",
+            "same-random", f"result {seen.get('result')} of {name} repeats one random block along {axes}: each "
+            "device draws with the same key",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
         "same-start": (
-            "same-random", f"every device along {axes} draws the same numbers here, and what is made of them is "
-            "added up over it: the parts are copies, and stay so",
-            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis})), where they are drawn", "SL407",
+            "same-random", f"the sum over {axes} adds up equal random numbers: every device draws them with "
+            "the same key",
+            f"where they are drawn: key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
         "other-rows": (
-            "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "
-            "same numbers: one that counts from the start of the table finds another row on each",
-            f"take off the number of the part's first row before: jax.lax.axis_index({axis}) * table.shape[0]", "",
+            "other-rows", f"each device along {axes} looks up another row for the same index: the rows of this "
+            "table are sharded, and the index counts from the start of the whole table",
+            f"subtract the offset of the shard first: jax.lax.axis_index({axis}) * table.shape[0]", "",
         ),
         "own-softmax": (
-            "of-part", f"the sum of these exponentials goes over a dimension that is split over {axes}: each device "
-            "divides by that of its own part, and no device by that of the whole",
-            f"sum over the devices: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., "
-            f"{axis})", "SL409",
+            "of-part", "each device divides by the sum of its own shard: this sum of exponentials is over a "
+            f"dimension that is sharded over {axes}",
+            f"reduce it: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., {axis})",
+            "SL409",
         ),
         "own-norm": (
-            "of-part", f"this sum goes over a dimension that is split over {axes}, and each device scales its part by "
-            "that of its own part alone",
-            f"reduce it over the devices before: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
+            "of-part", "each device scales its shard by its own sum or mean: the dimension is sharded over "
+            f"{axes}",
+            f"reduce it first: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
         ),
         "own-place": (
-            "of-part", f"{seen.get('name')} over a dimension that is split over {axes} gives the place in a device's "
-            "own part, and it is used as a place in the whole",
-            f"add the first place of the part (jax.lax.axis_index({axis}) * x.shape[...]), and choose the best of all "
-            "devices by its value", "SL409",
+            "of-part", f"{seen.get('name')} gives an index within the shard, and it is used as a global index: "
+            f"the dimension is sharded over {axes}",
+            f"add the offset of the shard (jax.lax.axis_index({axis}) * x.shape[...]), and compare the values "
+            "of all devices", "SL409",
         ),
         "own-running": (
-            "of-part", f"{seen.get('name')} along a dimension that is split over {axes} begins anew on each device",
-            f"add what the devices before have summed: jax.lax.all_gather of the last row over {axis}", "SL409",
+            "of-part", f"{seen.get('name')} starts again on each device: the dimension is sharded over {axes}",
+            f"add the totals of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),
         "own-positions": (
-            "of-part", f"these positions count from 0 on every device, and the dimension they belong to is split over "
-            f"{axes}: all parts get those of the first",
+            "of-part", "all shards get the positions of the first: these count from 0 on every device, and the "
+            f"dimension is sharded over {axes}",
             f"begin at jax.lax.axis_index({axis}) * x.shape[...]", "",
         ),
         "own-shift": (
-            "of-part", f"this shifts rows along a dimension that is split over {axes} inside of each part: at its end "
-            "stands a row of its own, or zeros, where that of the next device belongs",
-            f"send the rows at the edge with jax.lax.ppermute over {axis}", "",
+            "of-part", "entries at shard borders are wrong: this shifts rows within each shard, and the "
+            f"dimension is sharded over {axes}",
+            f"exchange the border rows with jax.lax.ppermute over {axis}", "",
         ),
         "unsummed": (
-            "unsummed", f"{seen.get('name')} of a product over a dimension that is split over {axes}: what each device "
-            "has is one term of it, and a function of the terms is none of their sum",
-            f"sum it before: jax.lax.psum(x @ w, {axis})", "SL402",
+            "unsummed", f"{seen.get('name')} is applied to one term of a sum: the product is over a dimension "
+            f"that is sharded over {axes}, and nothing has summed it",
+            f"reduce it first: jax.lax.psum(x @ w, {axis})", "SL402",
         ),
         "untiled": (
-            "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",
-            "give it tiled=True to put them together", "SL411",
+            "untiled", f"all_gather over {axes} stacks the shards along a new dimension of the result of {name}",
+            "add tiled=True to concatenate them", "SL411",
         ),
         "summed-then-cut": (
-            "whole-first", f"the sum over {axes} brings all of {shape} ({much}) to every device, and each keeps its "
-            f"own {seen.get('size')}th of it",
-            f"jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True) gives that part alone",
+            "whole-first", f"the sum over {axes} sends all of {shape} ({much}) to every device, and each keeps "
+            f"a {seen.get('sizes')}th",
+            f"use jax.lax.psum_scatter(x, {axis}, scatter_dimension={seen.get('dim')}, tiled=True), which "
+            "gives that part only",
             "",
         ),
         "gathered-then-summed": (
-            "whole-first", f"this gathers {shape} ({much}) from all devices along {axes}, and every device then does "
-            "the same with all of its rows and sums them up",
-            f"work on the device's own rows and sum up what comes of them: jax.lax.psum(x.sum(...), {axis}), or pmean "
-            "of a mean", "",
+            "whole-first", f"every device does the same work on all rows: this gathers {shape} ({much}) over "
+            f"{axes}, and the result is then summed",
+            f"compute on the device's own rows and reduce the result: jax.lax.psum(x.sum(...), {axis}), or "
+            "pmean of a mean", "",
         ),
         "each-round": (
-            "each-round", f"this gathers {shape} ({much}) along {axes} in each "
-            f"{'of ' + str(seen['rounds']) + ' rounds' if seen.get('rounds') else 'round'} of a loop that does not "
-            "change it: the same is sent again every time",
+            "each-round", f"this gathers {shape} ({much}) over {axes} in each "
+            f"{'of ' + str(seen['rounds']) + ' rounds' if seen.get('rounds') else 'round'} of a loop that does "
+            "not change it",
             "gather it once, before the loop", "",
         ),
         "own-bent": (
-            "averaged-late", f"each device makes {seen.get('name')} of a sum or mean of its own rows here, and these "
-            f"are averaged over {axes}: that is not {seen.get('name')} of the mean over all rows",
-            f"average before: jax.lax.pmean(mean, {axis}), and then {seen.get('name')} of it", "",
+            "averaged-late", f"this averages {seen.get('name')} of per-device means over {axes}, which is not "
+            f"{seen.get('name')} of the mean of all rows",
+            f"average first: jax.lax.pmean(mean, {axis}), and then {seen.get('name')} of it", "",
         ),
         "own-variance": (
-            "averaged-late", f"this is {seen.get('name')} of each device's own rows around their own mean, and it is "
-            f"averaged over {axes}: how far the means lie apart is left out",
+            "averaged-late", f"this averages {seen.get('name')} of each device's rows over {axes}, which "
+            "ignores how the per-device means differ",
             f"mean = jax.lax.pmean(x.mean(0), {axis}), and then jax.lax.pmean(((x - mean) ** 2).mean(0), {axis})", "",
         ),
         "own-rank": (
-            "averaged-late", f"this takes a place in the order of each device's own rows, as of a quantile, and these "
-            f"are averaged over {axes}: that is not the one of all rows",
-            f"sort all of them: jax.lax.all_gather(x, {axis}, tiled=True)", "",
+            "averaged-late", f"this averages per-device quantiles or order statistics over {axes}, which is "
+            "not that of all rows",
+            f"sort all rows: jax.lax.all_gather(x, {axis}, tiled=True)", "",
         ),
         "own-slots": (
-            "of-part", f"this counts the rows of each device from 0, and what is written to the places it gives is "
-            f"added up over {axes}: rows of several devices come to one place",
-            f"add the counts of the devices before: jax.lax.all_gather of the last row over {axis}", "SL409",
+            "of-part", "rows of several devices are written to one position: each device counts from 0, and "
+            f"the writes are added up over {axes}",
+            f"add the counts of the devices before it: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),
         "bias-summed": (
-            "summed-twice", f"what is added here is the same on every device along {axes}, and the sum after it counts "
-            f"it {seen.get('sizes')} times",
+            "summed-twice", f"this term counts {seen.get('sizes')} times: it is equal on every device along "
+            f"{axes}, and the sum comes after it",
             "add it after the sum", "SL421",
         ),
     }  # fmt: skip
@@ -338,9 +339,9 @@ def _taken_whole(events: Events) -> Iterator[Found]:
         axes = " and ".join(map(repr, one["axes"]))
         yield Found(
             "gathered", one["name"], place,
-            f"{leaf['name']} {array(leaf)} lies as {leaf['spec']}, and in_specs ask for it whole along {axes}: it is "
-            "gathered on every device at each call",
-            advice=f"name {axes} in its spec, or place it as the function takes it", bytes=leaf["bytes"],
+            f"{leaf['name']} {array(leaf)} is gathered on every device at each call: it is sharded as "
+            f"{leaf['spec']}, and in_specs replicate it along {axes}",
+            advice=f"name {axes} in its spec, or place it as in_specs say", bytes=leaf["bytes"],
             see=(("called", first(one["lines"])),),
         )  # fmt: skip
 
@@ -357,9 +358,9 @@ def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
         mapped = tuple(("mapped", line(place)) for place in one["regions"][:1])
         yield Found(
             "differs", function(one["lines"][0]), lines[0],
-            f"result {one['result'] or array(one)} should be the same on all devices, and devices {pair} "
-            "hold different numbers",
-            advice="reduce it in the mapped function, or name the axis it varies over in out_specs",
+            f"result {one['result'] or array(one)} should be equal on all devices, but devices {pair} have "
+            "different values",
+            advice="reduce it in the mapped function, or name the axis in out_specs",
             code="SL402", see=mapped,
         )  # fmt: skip
 
@@ -368,9 +369,9 @@ def _began_apart(one: dict[str, Any], place: Line) -> Found:
     made = first(one["made"])
     return Found(
         "drifts", one["name"], made if made.file else place,
-        f"{one['argument']} {array(one)} differs by device before {one['name']}, which adds the same to it on all: "
-        "these are no copies of one model",
-        advice="make it once, of one key, and copy it to the devices (flax.jax_utils.replicate for pmap)",
+        f"{one['argument']} {array(one)} differs between devices before {one['name']}, which applies the same "
+        "update to all: they are not copies of one model",
+        advice="create it once, from one key, and copy it to the devices (flax.jax_utils.replicate for pmap)",
         see=(("called", place),) if made.file and made != place else (), code="SL402",
     )  # fmt: skip
 
@@ -395,15 +396,15 @@ def _parted(events: Events) -> Iterator[Found]:
         if one["apart"]:
             yield _began_apart(one, place)
             continue
-        nothing = "; nothing is reduced in it" if not one["collectives"] else ""
+        nothing = " and reduces nothing" if not one["collectives"] else ""
         met = first(one["met"])
         mapped: tuple[tuple[str, Line], ...] = (("called", place),) if met.file else ()
         mapped += tuple(("mapped", line(where)) for where in one["regions"][:1])
         mapped += tuple(("made there", line(where)) for where in one["inside"][:1] if line(where) not in (place, met))
-        why = ": what it is changed by here is each device's own, and" if met.file else ":"
+        why = ": this updates it with each device's own values" if met.file else ":"
         yield Found(
             "drifts", one["name"], met if met.file else place,
-            f"{one['argument']} {array(one)} is the same on every device before {one['name']} and differs "
-            f"after{nothing}{why} the replicas train apart",
+            f"the replicas of {one['argument']} {array(one)} drift apart: {one['name']} takes equal "
+            f"copies{nothing}, and returns different ones{why}",
             advice="reduce the gradients: jax.lax.pmean(grads, axis_name)", see=mapped, code="SL402",
         )  # fmt: skip

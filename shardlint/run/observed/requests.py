@@ -17,8 +17,8 @@ from shardlint.verify.report import size_text
 _OFTEN = 3
 _PART = 4
 _WHAT_IS_READ = {
-    "backend": "jax has made its devices and does not read it any more",
-    "import": "jax reads it when it is imported, and has been",
+    "backend": "jax has already created its devices and does not read it again",
+    "import": "jax has already been imported, and reads it at import",
 }
 
 
@@ -31,8 +31,8 @@ def discarded(events: Events) -> Iterator[Found]:
         what = f" of {one['what']}" if one["what"] else ""
         yield Found(
             "discarded", function(one["line"]), place,
-            f"the result of {one['name']}{what} is thrown away: the array it was given stays where it is",
-            advice=f"take the result: `x = {one['name']}(x, ...)`", bytes=one["bytes"], code="SL203",
+            f"the result of {one['name']}{what} is discarded: its argument stays where it is",
+            advice=f"use the result: `x = {one['name']}(x, ...)`", bytes=one["bytes"], code="SL203",
         )  # fmt: skip
 
 
@@ -58,10 +58,10 @@ def undone(events: Events, least: int) -> Iterator[Found]:
         count = "1 array" if number == 1 else f"{number} arrays"
         yield Found(
             "undone", function(one["lines"][0]), place,
-            f"this makes {count} whole on every device ({size_text(one['bytes'])}) that had just been placed split, "
-            f"and that no function has taken yet: {array(one)} lay as {one['spec']}",
-            advice="leave out what is placed already, or give this the same shardings", bytes=one["bytes"],
-            see=(("placed split", first(one["before"])),),
+            f"this replicates {count} ({size_text(one['bytes'])} on every device) that had just been sharded: "
+            f"{array(one)} was {one['spec']}, and no function has used it yet",
+            advice="remove this placement, or use the same shardings here", bytes=one["bytes"],
+            see=(("sharded", first(one["before"])),),
         )  # fmt: skip
     yield from _placed_again(events, least)
 
@@ -82,17 +82,17 @@ def _placed_again(events: Events, least: int) -> Iterator[Found]:
             see, place = [("placed again", place), *see], line(one["mesh"])
             yield Found(
                 "undone", function(one["mesh"]), place,
-                f"this mesh has its devices in another order than the one that {array(one)} is used over: what is "
-                f"placed over one is sent to other devices for the other ({size_text(one['bytes'])}, {often} times)",
-                advice="make one mesh, and place the arrays over it", bytes=one["bytes"], see=tuple(see),
+                f"{array(one)} is sent to other devices for this mesh ({size_text(one['bytes'])}, {often} "
+                "times): its device order differs from that of the mesh in use",
+                advice="make one mesh, and place the arrays on it", bytes=one["bytes"], see=tuple(see),
             )  # fmt: skip
             continue
         how = f"from {one['spec']} to {one['now']}" if not same else "to devices in another order"
         yield Found(
             "undone", function(one["lines"][0]), place,
-            f"this brings {array(one)} {how} ({size_text(one['bytes'])}, {often} times), which another line has just "
-            "placed: all of it is sent twice",
-            advice="place it once, by the sharding that the function wants", bytes=one["bytes"],
+            f"this sends {array(one)} twice: another line has just placed it, and this moves it {how} "
+            f"({size_text(one['bytes'])}, {often} times)",
+            advice="place it once, with the sharding that the function expects", bytes=one["bytes"],
             see=tuple((word, where) for word, where in see if where.file and where != place),
         )  # fmt: skip
 
@@ -109,9 +109,9 @@ def filled_alike(events: Events) -> Iterator[Found]:
         seen.add(place)
         yield Found(
             "same-rows", function(one["lines"][0]), place,
-            f"all {one['parts']} parts of this {array(one)}, which lies as {one['spec']}, hold the same numbers: the "
-            "callback gives each device one and the same part of the data",
-            advice="give what it is asked for: lambda index: data[index]", bytes=one["bytes"],
+            f"all {one['parts']} shards of this {array(one)} have the same values: the callback returns the "
+            f"same data for each device. Its sharding is {one['spec']}",
+            advice="return the requested part: lambda index: data[index]", bytes=one["bytes"],
             see=(("called", called),) if called != place else (),
         )  # fmt: skip
 
@@ -127,9 +127,9 @@ def filled_apart(events: Events) -> Iterator[Found]:
         pair = " and ".join(map(str, one["pair"]))
         yield Found(
             "differs", function(one["lines"][0]), place,
-            f"devices {pair} hold the same part of this {array(one)}, which lies as {one['spec']}, and were given "
-            "different numbers: what is computed from it depends on the device",
-            advice="make each part by what it is (its index), not by the device or process that holds it",
+            f"results depend on the device: devices {pair} have the same shard of this {array(one)} "
+            f"({one['spec']}), with different values",
+            advice="compute each shard from its index, not from the device or process",
             bytes=one["bytes"], see=tuple(("called", line(each)) for each in one["lines"][1:3]),
         )  # fmt: skip
 
@@ -148,15 +148,15 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             if one["bytes"] >= least:
                 yield Found(
                     "no-effect", function(one["lines"][0]), place,
-                    "eqx.filter_shard leaves numpy arrays where they are: it places arrays of jax only",
+                    "eqx.filter_shard places jax arrays only, and these are numpy arrays",
                     advice="jax.device_put(batch, sharding)", bytes=one["bytes"], code="SL201",
                 )  # fmt: skip
             continue
         flax = one["name"].startswith("nn.")
         why = (
-            "flax knows no mesh or no rules here"
+            "flax finds no mesh or no rules in context"
             if flax
-            else "there is no axis mapping, or no mesh, in context"
+            else "no axis mapping, or no mesh, is in context"
         )
         yield Found(
             "no-effect", function(one["lines"][0]), place,
@@ -171,8 +171,8 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
             seen.add(place)
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
-                f"{one['name']} is given None for a sharding, and leaves {one['what']} on one device",
-                advice="give it the sharding", bytes=one["bytes"],
+                f"{one['name']} leaves {one['what']} on one device: the sharding is None",
+                advice="pass a sharding", bytes=one["bytes"],
             )  # fmt: skip
 
 
@@ -185,16 +185,15 @@ def asked(events: Events) -> Iterator[Found]:
             axes = " and ".join(map(repr, one["axes"]))
             yield Found(
                 "indivisible", function(one["lines"][0]), place,
-                f"dimension {one['dimension']} of {shown} has size {one['size']}, which the {one['parts']} parts "
-                f"of mesh axis {axes} do not divide: the constraint cannot be met as it is written",
-                advice=f"make the size a multiple of {one['parts']}, or leave the dimension whole", code="SL216",
+                f"dimension {one['dimension']} of {shown} is padded: its size {one['size']} is not divisible "
+                f"by the {one['parts']} parts of mesh axis {axes}",
+                advice=f"make the size a multiple of {one['parts']}, or replicate the dimension", code="SL216",
             )  # fmt: skip
         elif one["what"] == "put-in-jit":
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
-                f"device_put of {shown} to {one['target']} inside traced code does not place it: "
-                "the compiler is told nothing",
-                advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
+                f"device_put of {shown} to {one['target']} has no effect in traced code",
+                advice="use jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
             )  # fmt: skip
 
 
@@ -218,9 +217,9 @@ def short(events: Events, least: int) -> Iterator[Found]:
         see = dict.fromkeys((("laid so", before), *(("asked by", each) for each in lines[:1] if each != place)))
         yield Found(
             "exchanged", function([place.file, place.line, place.function]), place,
-            f"this spec has fewer entries than {array(one)} has dimensions, and brings {axes} to another one: "
-            f"the array lay as {one['was']} and is laid as {one['spec']}",
-            advice="write an entry for each dimension, None for those that stay whole", bytes=one["bytes"],
+            f"this moves {axes} to another dimension: the spec has fewer entries than {array(one)} has "
+            f"dimensions. The array was {one['was']} and is now {one['spec']}",
+            advice="write one entry per dimension, None for replicated ones", bytes=one["bytes"],
             see=tuple(see),
         )  # fmt: skip
 
@@ -233,13 +232,16 @@ def drawn_whole(events: Events) -> Iterator[Found]:
         if one["what"] != "drawn-whole" or place in told or one["bytes"] * _PART < events.largest:
             continue
         told.add(place)
-        how = "give what draws them out_sharding=" if one["named"] else "jax.sharding.reshard them at once to "
+        how = "pass out_sharding= to the random function: " if one["named"] else (
+            "reshard them at once with "
+            "jax.sharding.reshard: "
+        )
         yield Found(
             "replicated", function(one["lines"][0]), place,
-            f"every device draws all of {array(one)} ({size_text(one['bytes'])}): on an Explicit mesh random numbers "
-            f"are whole unless it is said how they lie, and what they are used with is split over "
+            f"every device draws all of {array(one)} ({size_text(one['bytes'])}): on an Explicit mesh random "
+            "numbers are replicated by default. They are used with an array that is sharded over "
             f"{' and '.join(map(repr, one['axes']))}",
-            advice=f"{how}jax.typeof(x).sharding.spec, with x what they are used with", bytes=one["bytes"],
+            advice=f"{how}jax.typeof(x).sharding.spec, where x is that array", bytes=one["bytes"],
         )  # fmt: skip
 
 
@@ -254,9 +256,9 @@ def swallowed(events: Events) -> Iterator[Found]:
                 what = f" of {one['what']}" if one["what"] else ""
                 yield Found(
                     "swallowed", function(one["lines"][0]), first(one["lines"]),
-                    f"{one['name']}{what} raised, line {handler} caught it, and the array goes on without "
-                    f"its sharding: {one['error']}",
-                    advice="let it raise, or place the array in a way that its shape allows",
+                    f"the array continues without its sharding: {one['name']}{what} raised, and line {handler} "
+                    f"caught it. The error: {one['error']}",
+                    advice="let it raise, or place the array with a sharding that its shape allows",
                     see=(("caught", line([place[0], handler, place[2]])),),
                 )  # fmt: skip
 
@@ -278,15 +280,15 @@ def flags(events: Events) -> Iterator[Found]:
     for one in events.of("late-flag"):
         yield Found(
             "too-late", function(one["line"]), line(one["line"]),
-            f"{one['name']} is set to {one['value']!r} here, and {_WHAT_IS_READ[one['what']]}",
+            f"setting {one['name']} to {one['value']!r} has no effect: {_WHAT_IS_READ[one['what']]}",
             advice="set it before jax is imported" if one["what"] == "import" else
-            "set it before anything asks for devices or makes an array", code="SL801",
+            "set it before the first call that needs devices or creates an array", code="SL801",
         )  # fmt: skip
     for one in events.of("lost-flag"):
         yield Found(
             "overwritten", function(one["line"]), line(one["line"]),
-            f"{one['name']} is written anew and loses {' '.join(one['lost'])}, set before",
-            advice="add to what is there: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
+            f"{' '.join(one['lost'])} is lost: this replaces {one['name']}, which was set before",
+            advice="append to it: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
             code="SL802", see=(("set before", line(one["before"])),),
         )  # fmt: skip
 

@@ -35,14 +35,14 @@ def scanned(events: Events, least: int) -> Iterator[Found]:
         if cut.file and cut != place:
             see, place = [("scanned", place), *see], cut
         message = (
-            f"this scan goes through the first dimension of {count} split over {axes} along it: each round needs a row "
-            "that one part of the devices holds, and it is sent to the others"
+            f"each round of this scan sends a row from one device to the others: {count} is sharded over "
+            f"{axes} along the scanned dimension"
         )
-        advice = "leave the dimension that is scanned whole, and split another: P(None, ...)"
+        advice = "leave the scanned dimension unsharded, and shard another: P(None, ...)"
         if cut.file:
             message = (
-                f"this cuts a dimension of {count} apart whose first part is split over {axes}, and a scan goes "
-                "through that: each round needs a row that one part of the devices holds, and it is sent to the others"
+                "each round of a scan sends a row from one device to the others: this splits a dimension of "
+                f"{count} in two, the first part is sharded over {axes}, and a scan iterates over it"
             )
             advice = "reshape to (batch // n, n, ...) and swap the first two"
         yield Found(
@@ -73,11 +73,11 @@ def shuffled(events: Events, least: int) -> Iterator[Found]:
         called = first(one["called"])
         yield Found(
             "shuffled", function(one["lines"][0]), place,
-            f"this takes the rows of {leaves[0]['name']} {array(leaves[0])}, which are split over {axes}, in another "
-            f"order: at each call rows of all devices are brought together for it ({size_text(leaves[0]['bytes'])})",
+            f"this reorders the rows of {leaves[0]['name']} {array(leaves[0])} across devices "
+            f"({size_text(leaves[0]['bytes'])} at each call): they are sharded over {axes}",
             tuple(f"{leaf['name']} {array(leaf)} {leaf['spec']}" for leaf in leaves),
-            "shuffle on the host, where the batch is made, or each device its own rows: a permutation of the part in "
-            "jax.shard_map. If the order of all rows is meant to be drawn anew, nothing is wrong",
+            "shuffle on the host where the batch is created, or permute each shard in jax.shard_map. If you "
+            "mean to permute all rows on the devices, ignore this",
             sum(leaf["bytes"] for leaf in leaves), see=(("called", called),) if called.file else (),
         )  # fmt: skip
 
@@ -99,9 +99,9 @@ def made_whole(events: Events, least: int, told: Collection[Line]) -> Iterator[F
         leaf = one["leaf"]
         yield Found(
             "gathered", function(one["lines"][0]), place,
-            f"this constraint makes {array(leaf)} whole on every device, and what is of this shape in the state of "
-            f"{one['name']} lies split: {leaf['name']} is {leaf['spec']}",
-            tuple(found), "constrain it as the state that it belongs to lies", leaf["bytes"],
+            f"this constraint replicates {array(leaf)} on every device: arrays of this shape in the state of "
+            f"{one['name']} are sharded ({leaf['name']} is {leaf['spec']})",
+            tuple(found), "constrain it like the state", leaf["bytes"],
             see=(("called", first(one["called"])),) if one["called"] else (),
         )  # fmt: skip
 
@@ -118,9 +118,10 @@ def donated_by_keyword(events: Events, least: int) -> Iterator[Found]:
         told_as = f"({numbers[0]},)" if len(numbers) == 1 else str(tuple(numbers))
         yield Found(
             "donation", function(one["lines"][0]) if one["lines"] else one["name"], place,
-            f"nothing is donated: the jit of {one['name']} has donate_argnums={told_as}, all arguments come by keyword "
-            f"({', '.join(one['arguments'])} ...), and it lists no parameters by which jax could tell their position",
-            advice="pass them by position, or donate_argnames, or functools.wraps on the wrapper",
+            f"nothing is donated: the jit of {one['name']} has donate_argnums={told_as}, and all arguments are "
+            f"passed by keyword ({', '.join(one['arguments'])} ...). Its signature lists no parameters, so jax "
+            "cannot map keywords to positions",
+            advice="pass them by position, or use donate_argnames, or functools.wraps on the wrapper",
             bytes=one["bytes"], code="SL223", see=(("defined", line(one["defined"])),) if one["defined"] else (),
         )  # fmt: skip
 
@@ -137,7 +138,9 @@ def donated_inside(events: Events, least: int) -> Iterator[Found]:
         shown = ", ".join(one["arguments"][:2]) + more
         yield Found(
             "donation", function(one["lines"][0]) if one["lines"] else one["name"], place,
-            f"{one['inner']} donates {shown} ({size_text(one['bytes'])}) and is called inside another jitted function, "
-            f"{one['name']}, which keeps them: a donation counts only where the program is called",
-            advice="donate them in the outer jit too: jax.jit(f, donate_argnums=...)", bytes=one["bytes"], code="SL223",
+            f"{one['inner']} does not donate {shown} ({size_text(one['bytes'])}): it is called inside the "
+            f"jitted function {one['name']}, which keeps them",
+            advice=(
+                "donate them in the outer jit: jax.jit(f, donate_argnums=...)"
+            ), bytes=one["bytes"], code="SL223",
         )  # fmt: skip

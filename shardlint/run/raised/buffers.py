@@ -17,10 +17,10 @@ def deleted(found: Recognised) -> Explanation | None:
         return None
     one = gone[0].where
     return Explanation(
-        f"{'this array was' if len(gone) == 1 else f'{len(gone)} arrays were'} donated by an earlier call, or deleted, "
-        f"before {callee(call)}",
+        f"{callee(call)} gets {'an array' if len(gone) == 1 else f'{len(gone)} arrays'} whose buffer an "
+        "earlier call donated or deleted",
         some([leaf.text() for leaf in gone]),
-        f"use what that call returned; to keep the old one, donate jnp.copy({one}), or do not donate it",
+        f"use the result of that call; to keep the old one, donate jnp.copy({one}), or do not donate it",
         live=True,
     )
 
@@ -43,9 +43,9 @@ def twice(found: Recognised) -> Explanation | None:
         return f"{leaf.text()}{for_it}"
 
     return Explanation(
-        f"{callee(call)} is given one buffer twice, and donates it",
+        f"{callee(call)} gets one buffer in two arguments, and donates it",
         (named(first), named(second)),
-        f"give a copy for one of them: jnp.copy({second.where})",
+        f"copy one of them: jnp.copy({second.where})",
         live=True,
     )
 
@@ -58,7 +58,7 @@ def leaked(found: Recognised) -> Explanation | None:
     if said is None:
         return None
     return Explanation(
-        f"a value made while a function was traced ({said[1].rpartition('/')[2]}:{said[2]} in {said[3]}) was kept and "
-        "used after that trace had ended",
-        help="return it from the traced function, and keep what the call gives back",
+        "a tracer is used after its trace has ended: the value was created in traced code "
+        f"({said[1].rpartition('/')[2]}:{said[2]} in {said[3]}) and stored",
+        help="return it from the traced function, and use the result of the call",
     )

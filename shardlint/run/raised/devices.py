@@ -28,9 +28,9 @@ def incompatible(found: Recognised) -> Explanation | None:
         arrays[-1] += f" (and {len(main) - 1} more)"
     if set(others[0].devices) == set(main[0].devices):
         return Explanation(
-            f"{callee(call)} is given arrays over meshes that have the same devices in another order",
+            f"{callee(call)} gets arrays on meshes with different device orders",
             tuple(arrays),
-            "make the mesh once, and place all of them over it",
+            "make the mesh once, and place all arrays on it",
             live=True,
         )
     name = re.split(r"[\[.]", others[0].where)[0]
@@ -38,7 +38,7 @@ def incompatible(found: Recognised) -> Explanation | None:
         name = others[0].where
     mesh = bool(main[0].mesh)
     return Explanation(
-        f"{callee(call)} is given arrays that were put on different devices",
+        f"{callee(call)} gets arrays on different devices",
         tuple(arrays),
         f"jax.device_put({name}, NamedSharding(mesh, P())) before the call, with the mesh of the others"
         if mesh
@@ -62,7 +62,7 @@ def _from_message(found: Recognised) -> Explanation | None:
     for part in parts:
         what = f"{part['name']} {part['shape'] or ''}".strip() if part["name"] else part["what"]
         told.append(f"{what} on {numbers(tuple(int(one) for one in part['ids'].split(',') if one.strip()))}")
-    return Explanation(f"{callee(found.error.call)} would run on different devices at once", tuple(told))
+    return Explanation(f"{callee(found.error.call)} would run on different sets of devices", tuple(told))
 
 
 def sharding_differs(found: Recognised) -> Explanation | None:
@@ -88,10 +88,10 @@ def sharding_differs(found: Recognised) -> Explanation | None:
     what = leaves[0].text() if len(leaves) == 1 else f"an array {said[3]}[{said[4]}]"
     name = leaves[0].where if len(leaves) == 1 else "it"
     return Explanation(
-        f"in_shardings of {callee(call)} says {wanted}, and {what} is placed as {has or 'something else'}: "
-        "in_shardings moves nothing that was placed before",
-        help=f"place it so before the call: jax.device_put({name}, NamedSharding(mesh, {wanted})); or leave it out of "
-        "in_shardings (None)",
+        f"{callee(call)} does not move a placed array: in_shardings says {wanted}, and {what} has "
+        f"{has or 'another sharding'}",
+        help=f"place it first: jax.device_put({name}, NamedSharding(mesh, {wanted})); or write None for it in "
+        "in_shardings",
         live=len(leaves) == 1,
     )
 
@@ -116,6 +116,6 @@ def mesh_shape(found: Recognised) -> Explanation | None:
     for size in sizes:
         product *= size
     return Explanation(
-        f"there are {said[1]} devices, and a mesh of {' x '.join(map(str, sizes))} takes {product}",
-        help="work one size out of len(jax.devices())",
+        f"a mesh of {' x '.join(map(str, sizes))} needs {product} devices, and there are {said[1]}",
+        help="compute one size from len(jax.devices())",
     )

@@ -29,9 +29,12 @@ def leading_axis(found: Recognised) -> Explanation | None:
     size = rows.pop() if len(rows) == 1 else None
     axis = leaves[0].axis
     return Explanation(
-        f"{callee(call)} maps axis {axis} of {what}, which has no axis of {devices} devices"
+        f"{callee(call)} maps axis {axis} of {what}, which has no such axis for {devices} devices"
         if size is None
-        else f"{callee(call)} maps axis {axis} of {what}: {size} rows for {devices} devices, one row each",
+        else (
+            f"{callee(call)} maps axis {axis} of {what}: it has {size} rows, and needs {devices}, one per "
+            "device"
+        ),
         some(shown) if len(leaves) > 1 else (),
         _replicated(given, call, found) if size is None else _split(size, devices, axis),
         live=True,
@@ -56,19 +59,19 @@ def _from_message(found: Recognised, call: Call) -> Explanation | None:
     """What jax says alone, of arguments that cannot be looked up."""
     if _NO_AXIS.search(found.error.message):
         return Explanation(
-            f"{callee(call)} maps an axis of every leaf, and one is a scalar or lacks that axis",
-            help="replicate the state first: flax.jax_utils.replicate(state); or give its argument None in in_axes",
+            f"{callee(call)} maps an axis of every leaf, and one leaf is a scalar or lacks this axis",
+            help="replicate the state first: flax.jax_utils.replicate(state); or pass None for it in in_axes",
         )
     sized = _SIZED.findall(found.error.message)
     if sized and sized[-1][2]:
         size, axis, name = sized[-1]
         return Explanation(
-            f"{callee(call)} maps axis {axis} of `{name}`, whose size {size} is not that of the other arguments",
-            help="give every mapped argument one row for each device: x.reshape(devices, -1, *x.shape[1:])",
+            f"{callee(call)} maps axis {axis} of `{name}`, whose size {size} differs from the other arguments",
+            help="give every mapped argument one row per device: x.reshape(devices, -1, *x.shape[1:])",
         )
     return Explanation(
-        f"{callee(call)} maps more or fewer rows than there are devices, and pmap takes one row a device",
-        help="split the rows over the devices: x.reshape(devices, -1, *x.shape[1:])",
+        f"{callee(call)} needs one row per device, and gets another number of rows",
+        help="split the rows: x.reshape(devices, -1, *x.shape[1:])",
     )
 
 
@@ -95,7 +98,7 @@ def _replicated(given: Given, call: Call, found: Recognised) -> str:
     axes = ", ".join("None" if each else "0" for each in whole)
     instead = f"in_axes=({axes}) to map only the others" if not given.keyword and len(number) > 1 else ""
     if call.type == "_PmapWrapper":
-        return instead or "give it an axis of devices first"
+        return instead or "add a leading device axis first"
     if "flax" in found.releases:
         copied = f"flax.jax_utils.replicate({name})"
     else:
@@ -106,5 +109,5 @@ def _replicated(given: Given, call: Call, found: Recognised) -> str:
 def _split(size: int, devices: int, axis: int | None) -> str:
     """How to give each device its rows of an argument."""
     if axis != 0 or size % devices or size < devices:
-        return f"give it {devices} rows along axis {axis}, one for each device"
-    return f"split it over the devices: x.reshape({devices}, {size // devices}, *x.shape[1:])"
+        return f"give it {devices} rows along axis {axis}, one per device"
+    return f"split it: x.reshape({devices}, {size // devices}, *x.shape[1:])"

@@ -34,9 +34,9 @@ def rank(found: Recognised) -> Explanation | None:
     dimensions = "no dimension" if rank == 0 else f"{rank} dimension{'s' if rank > 1 else ''}"
     spoken = leaves[0].text() if len(leaves) == 1 else what
     return Explanation(
-        f"P{spec[1]} has {entries} entries or more, and {spoken} has {dimensions}",
+        f"P{spec[1]} has {entries} entries or more, but {spoken} has {dimensions}",
         some([leaf.text() for leaf in leaves]) if len(leaves) > 1 else (),
-        "an array without dimensions is replicated: P()" if rank == 0 else f"a spec of at most {rank} for it",
+        "write P() for a scalar" if rank == 0 else f"write a spec of at most {rank}",
         live=bool(leaves),
     )
 
@@ -73,8 +73,8 @@ def indivisible(found: Recognised) -> Explanation | None:
     spec = re.search(r"spec=(?:P|PartitionSpec)(\(.*?\)), memory", message)
     by_spec = f" as P{spec[1]}" if spec else ""
     return Explanation(
-        f"dimension {axis} of {what} is {size}, which {by} devices cannot share evenly{by_spec}",
-        help=f"make it {size + -size % by}, or split another dimension",
+        f"dimension {axis} of {what} has size {size}, which is not divisible by {by} devices{by_spec}",
+        help=f"make it {size + -size % by}, or shard another dimension",
         live=len(leaves) == 1,
     )
 
@@ -87,7 +87,7 @@ def unbound(found: Recognised) -> Explanation | None:
         return None
     through = f"{callee(call)} in {at.function}" if call is not None and call.callee else f"`{at.function}`"
     return Explanation(
-        f"nothing around {through} binds an axis {name!r} when it is traced",
+        f"no axis {name!r} is bound when {through} is traced",
         help=f"call it under jax.shard_map over a mesh with the axis {name!r}, or jax.vmap(..., axis_name={name!r})",
     )
 
@@ -113,16 +113,16 @@ def duplicate(found: Recognised) -> Explanation | None:
     if said is None:
         return None
     return Explanation(
-        f"P{said[1]} gives the axis {said[2]!r} to more than one dimension",
-        help=f"leave {said[2]!r} to one dimension, and None in the others",
+        f"P{said[1]} uses the axis {said[2]!r} for more than one dimension",
+        help=f"use {said[2]!r} for one dimension, and None for the others",
     )
 
 
 def no_mesh(found: Recognised) -> Explanation | None:
     """A spec without a mesh."""
     return Explanation(
-        "a PartitionSpec alone does not say which mesh, and no mesh is set around this line",
-        help="run it under `with jax.set_mesh(mesh):`, or give NamedSharding(mesh, spec)",
+        "no mesh is in context, and a PartitionSpec names none",
+        help="run it under `with jax.set_mesh(mesh):`, or pass NamedSharding(mesh, spec)",
     )
 
 
@@ -131,22 +131,25 @@ def explicit(found: Recognised) -> Explanation | None:
     message, call = found.error.message, found.error.call
     if "can only refer to" in message or "acts as an assert" in message:
         return Explanation(
-            "the axes of this mesh are Explicit, where a constraint means nothing",
-            help="jax.sharding.reshard(x, spec); or make the mesh with axis_types=(AxisType.Auto,) * len(axes)",
+            "the axes of this mesh are Explicit, and a constraint does not apply to them",
+            help=(
+                "use jax.sharding.reshard(x, spec); or make the mesh with axis_types=(AxisType.Auto,) * "
+                "len(axes)"
+            ),
         )
     if "dimension of all xs" in message:
         return Explanation(
-            "a scan goes through the first dimension of its arrays, and that of one is split: with Explicit axes jax "
-            "refuses to send the rows around",
-            help="leave the first dimension whole and split another: P(None, ...)",
+            "an array of this scan is sharded along its first dimension, the scanned one, which jax refuses "
+            "with Explicit axes",
+            help="leave the first dimension unsharded and shard another: P(None, ...)",
         )
     leaves = [leaf for leaf in (call.leaves if call is not None else []) if "@" in leaf.short or leaf.spec]
     if "ShardingTypeError" not in found.error.said or not leaves:
         return None
     return Explanation(
-        f"{callee(call)} is given arrays whose shardings do not decide that of the result",
+        f"the sharding of the result of {callee(call)} is ambiguous for these arguments",
         some([leaf.text() if leaf.short else f"{leaf.text()} {leaf.spec}" for leaf in leaves]),
-        "say it: out_sharding=P(...), or jax.sharding.reshard one of them first",
+        "pass out_sharding=P(...), or reshard one argument first with jax.sharding.reshard",
         live=True,
     )
 
@@ -175,4 +178,4 @@ def keyword(found: Recognised) -> Explanation | None:
     instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
     if word in call.parameters or not instead:
         return None
-    return Explanation(f"{callee(call)} takes no {word} on this release", help=f"write {instead}=")
+    return Explanation(f"{callee(call)} has no {word} on this release", help=f"write {instead}=")

@@ -53,7 +53,7 @@ def trees(found: Recognised) -> Explanation | None:
     other = _CHILDREN.search(message)
     if other is not None:
         return Explanation(
-            f"{place} and {subject} do not have the same keys: {_keys(other['differ'])} only in one of them"
+            f"{place} and {subject} have different keys: {_keys(other['differ'])} only in one of them"
             if other["differ"]
             else f"{place} has {other['has']} entries, and {subject} has {other['wants']}",
             help="give both the same keys, or one sharding for all of it",
@@ -61,8 +61,8 @@ def trees(found: Recognised) -> Explanation | None:
     types = _TYPES.search(message)
     if types is not None and at is not None:
         return Explanation(
-            f"{place} is a {_short(types['has'])} where {subject} has a {_short(types['wants'])}",
-            help="give it the tree of what it is for, or one sharding for all of it"
+            f"{place} is a {_short(types['has'])}, but {subject} has a {_short(types['wants'])}",
+            help="give it the tree structure of the argument, or one sharding for all of it"
             if what != "tree"
             else "",
         )
@@ -79,15 +79,16 @@ def _entries(what: str, has: int, wants: int, call: Call | None) -> Explanation:
     takes = f" (it takes {', '.join(names)})" if names and len(names) <= 12 else ""
     if static > 0 and has == wants + static:
         return Explanation(
-            f"{what} of {callee(call)} has {_entries_text(has)} for {wants} arguments{takes}: static ones have none",
-            help=f"leave out the entr{'y' if static == 1 else 'ies'} of what static_argnums and static_argnames name",
+            f"{what} of {callee(call)} has {_entries_text(has)} for {wants} arguments{takes}: static arguments "
+            "have none",
+            help=f"remove the entr{'y' if static == 1 else 'ies'} of static_argnums and static_argnames",
             live=True,
         )
     return Explanation(
-        f"{what} of {callee(call)} has {_entries_text(has)}, and it is called with {wants} argument"
-        f"{'' if wants == 1 else 's'}{takes}",
-        help="one entry for each argument, in their order"
-        + ("; one argument is written (spec,)" if wants == 1 else ""),
+        f"{what} of {callee(call)} has {_entries_text(has)}, but the call passes {wants} "
+        f"argument{'' if wants == 1 else 's'}{takes}",
+        help="write one entry for each argument, in their order"
+        + ("; for one argument write (spec,)" if wants == 1 else ""),
         live=bool(names),
     )
 
@@ -128,9 +129,9 @@ def uneven(message: str) -> Explanation | None:
     name = f"{bound[1]}{said['path']}" if bound else f"argument {said['at']}{said['path']}"
     size, by = int(said["size"]), int(said["by"])
     return Explanation(
-        f"dimension {said['axis']} of {name} {said['shape']} is {size}, which the {by} devices along {said['names']} "
-        "cannot share evenly",
-        help=f"make it {size + -size % by}, or split another dimension",
+        f"dimension {said['axis']} of {name} {said['shape']} has size {size}, which is not divisible by the "
+        f"{by} devices along {said['names']}",
+        help=f"make it {size + -size % by}, or shard another dimension",
     )
 
 
@@ -155,9 +156,11 @@ def too_long(message: str) -> Explanation | None:
         else said["what"]
     )
     return Explanation(
-        f"{said['which']}_specs{said['path']} is {said['spec']}, and {name} {said['shape']} has rank"
-        f" {said['rank']}",
-        help="P() for a scalar" if said["rank"] == "0" else f"a spec of at most {said['rank']} for it",
+        f"{said['which']}_specs{said['path']} is {said['spec']}, but {name} {said['shape']} has rank "
+        f"{said['rank']}",
+        help=("write P() for a scalar")
+        if said["rank"] == "0"
+        else f"write a spec of at most {said['rank']} entries",
     )
 
 
@@ -176,6 +179,6 @@ def varies(found: Recognised) -> Explanation | None:
         return None
     axes = ", ".join(re.findall(r"\w+", said["axes"] or said["older"]))
     return Explanation(
-        f"out_specs{said['path']} is {said['spec']}, and the result may be another one on each device along {axes}",
-        help=f"reduce it there, jax.lax.psum or pmean over {axes}; or name the axis in out_specs",
+        f"the result can differ on each device along {axes}, but out_specs{said['path']} is {said['spec']}",
+        help=f"reduce it with jax.lax.psum or pmean over {axes}; or name the axis in out_specs",
     )

@@ -30,7 +30,7 @@ def _before(whole: Any, told: dict[str, Any] | None, args: Any, kwargs: Any, own
     code = fun.__code__
     where = {"file": os.path.abspath(code.co_filename), "name": fun.__qualname__, "line": code.co_firstlineno}  # noqa: PTH100
     if told is None and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        why = "what is jitted is a library's wrapper (shard_map, vmap) around it, which is not written down"
+        why = "it is jitted through a library's wrapper (shard_map, vmap), which cannot be recorded"
         told = {**where, "fun": whole, "skip": why}
     if told is None or "file" not in told:  # of a library
         return told

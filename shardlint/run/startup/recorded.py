@@ -279,12 +279,12 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     if code is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return None
     if fun.__qualname__.startswith("_cached_shard_map."):  # of jax.pmap, since 0.8
-        why = "what is called through jax.pmap is not written down"
+        why = "calls through jax.pmap cannot be recorded"
         return {"fun": whole, "name": "a mapped function", "skip": why}
     for part, how in ((f"{os.sep}equinox{os.sep}", "eqx.filter_jit"), (f"flax{os.sep}nnx", "nnx.jit")):
         if part in code.co_filename:
             name = getattr(fun, "__name__", how)
-            return {"fun": whole, "name": name, "skip": f"what is called through {how} is not written down"}
+            return {"fun": whole, "name": name, "skip": f"calls through {how} cannot be recorded"}
     if not writes.own(code.co_filename):
         return None
     told = {
@@ -308,10 +308,10 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
             factories.watch_around()
             return {
                 **told,
-                "skip": "it is not kept under a name of its module, where a fixture could find it",
+                "skip": "it has no name in its module, so a fixture cannot refer to it",
             }
         if info is None or (library and inside is not None and not inside[0].startswith("found(")):
-            return {**told, "skip": "what jax.jit was given for it cannot be told"}
+            return {**told, "skip": "its arguments to jax.jit are not known"}
         if inside is None or not (library or inside[2]):
             around, imports = _options(info)
         if inside is not None:
@@ -327,10 +327,10 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     if kwargs:
         bound = inspect.signature(whole).bind(*args, **kwargs)
         if bound.kwargs:
-            return {**told, "skip": "it takes arguments by keyword only, and a fixture gives none so"}
+            return {**told, "skip": "it takes arguments by keyword only, and a fixture passes them by position"}
         args = bound.args
     if len(leaves) > _LEAVES:
-        return {**told, "attribute": name, "skip": f"its arguments hold more than {_LEAVES} arrays"}
+        return {**told, "attribute": name, "skip": f"it has more than {_LEAVES} arrays as arguments"}
     static = getattr(info, "static_argnums", ())
     asked = _asked(info, [one for at, one in enumerate(args) if at not in static])
     leaves += [one for tree in asked for one in jax.tree_util.tree_leaves(tree)]

@@ -68,7 +68,8 @@ class Unwritten(TypeError):
 
     def __init__(self, what: Any) -> None:
         super().__init__(
-            f"its arguments hold a {what}, which cannot be written down: name what makes them, arg('module:function')"
+            f"its arguments contain a {what}, which cannot be written as code: name a function that makes "
+            "them, arg('module:function')"
         )
 
 
@@ -190,12 +191,12 @@ class Code:
             raise Unwritten(kind.__qualname__)
         module = self.module(kind.__module__)
         if not module:
-            raise Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
+            raise Unwritten(f"{kind.__qualname__} of a script that runs on import")
         if _attribute(sys.modules.get(kind.__module__), kind.__qualname__) is not kind:
             try:
                 return self.by_name(kind)  # another module made it, and gave it its own name
             except Unwritten:
-                raise Unwritten(f"{module}.{kind.__qualname__}, which is not there") from None
+                raise Unwritten(f"{module}.{kind.__qualname__}, which does not exist") from None
         parts = module.split(".")
         for public in (".".join(parts[:count]) for count in range(1, len(parts))):
             if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:

@@ -97,7 +97,7 @@ def _orphans(fixtures: Mapping[str, object]) -> Iterator[str]:
         if folder.is_dir():
             for path in sorted(folder.glob("*.toml")):
                 if path not in known:
-                    yield f"{path} is of no fixture; remove it, or give the fixture its name"
+                    yield f"{path} belongs to no fixture; remove it, or give a fixture its name"
 
 
 @dataclass
@@ -116,14 +116,12 @@ class _Holding:
         golden = self.before
         if isinstance(golden, BadGolden):
             for result in self._compiled():
-                _fail(result, [Failure("golden", f"{golden}; --update writes it anew")])
+                _fail(result, [Failure("golden", f"{golden}; --update rewrites it")])
             return []
         now = _read(self.path)
         changed = []
         if str(now) != str(golden):
-            changed = [
-                f"{self.path} was changed while the programs ran, which were held against what it was before"
-            ]
+            changed = [f"{self.path} changed while the programs ran; they were compared with its old content"]
         if golden is None:
             return changed
         for result in self._compiled():
@@ -136,14 +134,14 @@ class _Holding:
             result.notes += notes
             _fail(result, drifts)
         return changed + [
-            f"{self.path}: {run.name()} is of a mesh the fixture no longer has; --update drops it"
+            f"{self.path}: {run.name()} is on a mesh that the fixture does not have; --update removes it"
             for run in self._gone(golden)
         ]
 
     def update(self) -> list[str]:
         """Put the programs of results that pass in place of the golden's."""
         said = [
-            f"{self.path}: {self._keep(result).name()} was not updated, for it fails"
+            f"{self.path}: {self._keep(result).name()} was not updated, because it fails"
             for result in self._compiled()
             if result.status == FAIL
         ]
@@ -171,7 +169,7 @@ class _Holding:
         left = len(runs) - len(fresh)
         return [
             *said,
-            f"wrote {self.path}: {_runs(len(fresh))}" + (f", {left} left as they were" if left else ""),
+            f"wrote {self.path}: {_runs(len(fresh))}" + (f", {left} unchanged" if left else ""),
         ]
 
     def _compiled(self) -> list[Result]:

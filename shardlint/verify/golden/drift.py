@@ -73,14 +73,14 @@ def compare(
     """
     drifts = list(_array_drifts(old, now, tolerance, path))
     if old.jax() != now.jax():
-        said = f"{path} is of jax {old.jax()}, this is {now.jax()}: communication was not compared with it"
+        said = f"communication was not compared: {path} is from jax {old.jax()}, and this is jax {now.jax()}"
         return drifts, [said]
     changed, reworded = _line_drifts(old, now, tolerance, Lines(folder))
     drifts += [_line_failure(was, is_now, path) for was, is_now in changed]
     if not reworded:
         return drifts, []
-    said = "1 line of it reads" if reworded == 1 else f"{reworded} lines of it read"
-    return drifts, [f"{path}: {said} otherwise now, and the same bytes are moved; --update takes that in"]
+    said = "1 line is worded" if reworded == 1 else f"{reworded} lines are worded"
+    return drifts, [f"{path}: {said} differently and moves the same bytes; --update stores the new text"]
 
 
 def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterable[Failure]:

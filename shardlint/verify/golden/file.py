@@ -18,12 +18,10 @@ FORMAT = 1
 TOLERANCE = 0.01
 _READ_MAX = 64 * 2**20
 
-_HEAD = """\
-# What this fixture's programs did when somebody last looked. Written by `shardlint verify --update`, compared by
-# `shardlint verify`; review a change of it like one of code. Bytes are those of one device. Specs leave out mesh
-# axes of size 1. A line's bytes count each trip of its loop, in one call; `by` is for the reader, not compared.
-# `tolerance` (a fraction of the bytes) is yours to change.
-"""
+_HEAD = "# The communication and memory of this fixture's programs. Written by `shardlint verify --update`, "
+"compared by\n# `shardlint verify`; review a change of it like code. Bytes are per device. Specs leave out "
+"mesh axes of\n# size 1. A line's bytes count each round of its loop, in one call; `by` is for the reader and "
+"not compared.\n# `tolerance` (a fraction of the bytes) is yours to change.\n"
 
 
 class BadGolden(Exception):

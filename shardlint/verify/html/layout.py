@@ -41,7 +41,7 @@ class Layouts:
         key = self._key(array)
         if key is None and array.spec != ONE_DEVICE:
             return element(
-                "span", "not drawn", class_="quiet", title="no spec over this mesh says where it lies"
+                "span", "not drawn", class_="quiet", title="its sharding is not a spec over this mesh"
             )
         self._seen.setdefault(key, []).append(array)
         name = self._ids.setdefault(key, f"{self.prefix}-lay{len(self._ids)}")
@@ -88,7 +88,7 @@ class Layouts:
             height=height + _TOP,
         )
         largest = max(arrays, key=lambda array: array.bytes_whole)
-        example = join([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} a device"])
+        example = join([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} per device"])
         others: Child = None
         if len(arrays) > 1:
             others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"
@@ -236,15 +236,15 @@ class Grid:
     def words(self) -> str:
         """The picture in words."""
         if self.axes is None:
-            return "the others hold nothing of it"
+            return "the others hold none of it"
         copies = math.prod(self.mesh.values()) // math.prod(self.counts)
         if not self.split:
             return f"replicated on {copies} devices" if copies > 1 else "on one device"
         cut = [
-            f"dimension {index} in {self.counts[index]} parts over {' and '.join(self.axes[index])}"
+            f"dimension {index} in {self.counts[index]} shards over {' and '.join(self.axes[index])}"
             for index in self.split
         ]
-        each = "each part on one device" if copies == 1 else f"each part on {copies} devices"
+        each = "each shard on one device" if copies == 1 else f"each shard on {copies} devices"
         return f"{'; '.join(cut)}; {each}{self._undrawn()}"
 
     def _undrawn(self) -> str:

@@ -42,7 +42,7 @@ def program_view(
             _memory(program) if program.memory_bytes else None,
             *(element("p", note, class_="quiet") for note in program.notes),
             *arrays,
-            _part("How arrays lie on the mesh", layouts.figures()) if program.arrays else None,
+            _part("Shardings of the arrays", layouts.figures()) if program.arrays else None,
             _warned(program),
             _communication(program, prefix) if compiled or program.collectives else None,
             _products(program, prefix),
@@ -86,7 +86,7 @@ def _memory(program: Program) -> Html:
         for index, (name, part) in enumerate(zip(_PARTS, parts, strict=True))
     ]
     reused = (
-        f", of the results {size_text(program.alias_bytes)} in donated arguments"
+        f", and {size_text(program.alias_bytes)} of the results reuse donated arguments"
         if program.alias_bytes
         else ""
     )
@@ -119,9 +119,9 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
         *([Column("Expected")] if declared else []),
         Column("Actual" if declared else "Spec"),
         Column("Layout"),
-        Column("On a device", number=True, help="bytes one device holds"),
+        Column("Per device", number=True, help="bytes one device holds"),
         Column("Whole", number=True, help="bytes of the whole array"),
-        Column("Copies", number=True, help="how many devices hold each part"),
+        Column("Copies", number=True, help="number of devices with the same shard"),
         *([Column("Donated")] if given else []),
     ]
     rows = [_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
@@ -130,7 +130,7 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
     body = table(
         columns,
         rows,
-        caption=f"{name}: {len(arrays)} array{'s' if len(arrays) > 1 else ''}, {total} on a device",
+        caption=f"{name}: {len(arrays)} array{'s' if len(arrays) > 1 else ''}, {total} per device",
         row_classes=["bad" if array.where in wrong else "" for array in arrays],
         long=len(arrays) > _LONG,
     )
@@ -140,7 +140,7 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
 
 def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layouts) -> list[Cell]:
     mark = element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
-    donated = {True: "reused", False: "given, not reused", None: "given; cannot be told"}[array.aliased]
+    donated = {True: "reused", False: "donated, not reused", None: "donated; reuse not known"}[array.aliased]
     return [
         Cell(join([mark, code(array.where or "(whole)")])),
         Cell(code(array.array)),
@@ -156,14 +156,14 @@ def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layout
 
 def _communication(program: Program, prefix: str) -> Html | None:
     if not program.collectives:
-        return _part("Communication", element("p", "None: no device needs anything of another."))
+        return _part("Communication", element("p", "None: no device needs data of another."))
     found = sorted(program.collectives, key=lambda one: -one.moved)
     whole = program.moved_bytes
     columns = [
         Column("Line"),
         Column("What"),
         Column("Over"),
-        Column("Devices", number=True, help="how many take part in one"),
+        Column("Devices", number=True, help="number of devices in one group"),
         Column("Array"),
         Column("Once", number=True, help="bytes on one device, of the larger side"),
         Column("Times", number=True, help="in one call"),
@@ -191,7 +191,7 @@ def _communication(program: Program, prefix: str) -> Html | None:
     unknown = sum(one.trips is None for one in found)
     caption = f"{len(found)} collectives move {size_text(whole)} in one call" + (f" ({said})" if said else "")
     if unknown:
-        caption += f", and more: how often {unknown} of them run is not known, and counted as once"
+        caption += f", and more: {unknown} of them run in loops of unknown length, counted once"
     body = table(columns, rows, caption=caption, sorted_by=7, long=len(rows) > _LONG)
     return _part("Communication", body)
 
@@ -204,18 +204,18 @@ def _products(program: Program, prefix: str) -> Html | None:
         Column("Product"),
         Column(
             "Parallelism",
-            help="data: only the activations' side is split; tensor: only the weights'; hybrid: both",
+            help="data: only the activations are sharded; tensor: only the weights; hybrid: both",
         ),
-        Column("Free", help="mesh axes that split dimensions the result keeps"),
-        Column("Reduced", help="mesh axes that split dimensions it sums over"),
-        Column("Batch", help="mesh axes that split batch dimensions"),
+        Column("Free", help="mesh axes that shard dimensions of the result"),
+        Column("Reduced", help="mesh axes that shard contracted dimensions"),
+        Column("Batch", help="mesh axes that shard batch dimensions"),
         Column("FLOPs", number=True, help="on one device, once"),
         Column("Times", number=True, help="in one call"),
-        Column("Paid", number=True, help="bytes of the collectives it costs, in one call"),
+        Column("Paid", number=True, help="bytes of its collectives, in one call"),
     ]
     rows = [_product(product, program.collectives, prefix) for product in program.products]
     natural = sum(not product.paid for product in program.products)
-    caption = f"{len(rows)} products, {natural} of them naturally sharded (they cost no communication)"
+    caption = f"{len(rows)} products, {natural} of them without communication"
     return _part(
         "Products", table(columns, rows, caption=caption, long=len(rows) > _LONG), len(rows) <= _LONG
     )
@@ -254,7 +254,7 @@ def _warned(program: Program) -> Html | None:
         )
         for one in program.warned
     ]
-    return _part("What the partitioner did unasked", element("ul", items, class_="failures"))
+    return _part("What the partitioner did on its own", element("ul", items, class_="failures"))
 
 
 def _costs(program: Program) -> Costs:
@@ -268,7 +268,9 @@ def _costs(program: Program) -> Costs:
         costs.add(line, f"{kind} over {', '.join(axes)}{times}", sum(one.moved for one in each))
     for product in program.products:
         kind = "product" if product.parallelism == "none" else f"{product.parallelism}-parallel product"
-        costs.add(product.line, f"{kind}, {'paid for' if product.paid else 'naturally sharded'}")
+        costs.add(
+            product.line, f"{kind}, {'with communication' if product.paid else 'without communication'}"
+        )
     for warned in program.warned:
         costs.add(warned.line, warned.kind)
     return costs

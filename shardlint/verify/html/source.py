@@ -83,7 +83,7 @@ def _file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], most: int,
         last = 0
         for number in _windows(costs, len(lines)):
             if len(rows) >= _SHOWN:
-                rows.append(_gap(f"… more lines are left out (the first {_SHOWN} are shown)"))
+                rows.append(_gap(f"… more lines are not shown (the first {_SHOWN} are)"))
                 break
             if number != last + 1:
                 rows.append(_gap("⋯"))

@@ -27,8 +27,8 @@ from shardlint.verify.lines import Lines
 from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run, failure_texts, size_text
 
 _SIMULATED = (
-    "On simulated devices: right about where bytes are moved and over which axes. "
-    "Other hardware may do the same work by other collectives."
+    "On simulated devices. Which bytes move over which axes is exact; other hardware may use other collectives "
+    "for it."
 )
 
 
@@ -87,11 +87,7 @@ def html_report(run: Run, version: str) -> str:
         ],
         class_="chips",
     )
-    footer = join(
-        [
-            f"shardlint {version}. Each level includes what it names and no more: what was not run is not claimed."
-        ]
-    )
+    footer = join([f"shardlint {version}. Each level claims only what it names and ran."])
     return document("shardlint verify", sections, verdict=verdict, footer=footer)
 
 
@@ -148,14 +144,18 @@ def _sweep(fixtures: Sequence[_Fixture]) -> Html:
         Column("The first"),
         Column("Bytes moved", number=True, help="by one device in one call"),
         Column("Collectives", number=True),
-        Column("Memory", number=True, help="on one device: arguments, results and temporaries, aliases once"),
-        Column("Most copied", number=True, help="the largest result that lies whole on every device"),
+        Column(
+            "Memory",
+            number=True,
+            help=("on one device: arguments, results and temporaries, donated buffers counted once"),
+        ),
+        Column("Most copied", number=True, help="the largest replicated result"),
     ]
     rows = [_sweep_row(fixture, on, levels) for fixture in fixtures for on in fixture.meshes.values()]
     classes = ["bad" if on.failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
     if not rows:
         return join([])
-    heading = element("h2", "The sweep over meshes", id="sweep")
+    heading = element("h2", "All meshes", id="sweep")
     caption = f"{_many(len(rows), 'run')} of {_many(len(fixtures), 'fixture')} on a mesh; a header sorts"
     return element(
         "section", heading, table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)

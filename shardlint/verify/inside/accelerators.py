@@ -87,7 +87,7 @@ def describe(topology: Topology) -> list[Any]:
     except Exception as error:
         said = first_line(error)
         if topology.platform == "tpu" and "INVALID_ARGUMENT" in said:
-            raise Mistaken(f"libtpu knows no {topology.name}: {said}") from error
+            raise Mistaken(f"libtpu does not know {topology.name}: {said}") from error
         raise Unavailable(
             f"jax {jax.__version__} cannot describe {topology.name} ({type(error).__name__}: {said})"
         ) from error
@@ -106,7 +106,7 @@ def mesh_on(devices: list[Any], topology: Topology, sizes: Mapping[str, int], ex
     except (NotImplementedError, ValueError) as error:
         mesh = "x".join(map(str, shape))
         raise Unavailable(
-            f"jax.make_mesh cannot lay a {mesh} mesh over {topology.name}: {first_line(error)}"
+            f"jax.make_mesh cannot place a {mesh} mesh on {topology.name}: {first_line(error)}"
         ) from error
     types = {"axis_types": (jax.sharding.AxisType.Explicit,) * len(names)} if explicit else {}
     return jax.sharding.Mesh(laid.devices, names, **types)

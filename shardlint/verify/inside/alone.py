@@ -50,7 +50,7 @@ class Alone:
             return found
         files = _read(folder)
         if _digest(files) != found.digest:
-            raise LookupError("what the run on one device left was changed since")
+            raise LookupError("the files of the single-device run were changed")
         found.arguments, found.numbers = compare.from_bytes(files[0]), compare.from_bytes(files[1])
         return found
 
@@ -63,7 +63,7 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
     from shardlint.verify.inside.fixtures import raised
 
     if (count := len(jax.devices())) != 1:
-        return {"unmade": f"the program asks for {count} devices itself"}
+        return {"unmade": f"was not possible: the program sets {count} devices"}
     mesh = devices.mesh_of(dict.fromkeys(sizes, 1), fixture.axis_types == EXPLICIT)
     try:
         function = load.resolve(fixture.fn if fixture.reference == SINGLE_DEVICE else fixture.reference)

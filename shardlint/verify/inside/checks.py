@@ -21,7 +21,7 @@ from shardlint.verify.report import Failure, array_text, size_text
 from shardlint.verify.spec import P, sizes_text
 
 ONE_DEVICE = "one device"
-_NO_ARRAY = "the argument holds no array"
+_NO_ARRAY = "the argument contains no array"
 
 
 @dataclass
@@ -124,7 +124,7 @@ def weigh(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> 
     if thin and len(thin) == len(spec.axes()):
         why = f"every axis that {spec} names has size 1 on this mesh"
         return Checked([], 0, Looked(idle={text: why}))
-    said = [f"nothing is proved of axis {axis!r}, which has size 1 on this mesh" for axis in thin]
+    said = [f"axis {axis!r} has size 1 on this mesh, so nothing is proved of it" for axis in thin]
     return Checked([], 1, Looked({text}, said=said))
 
 
@@ -133,7 +133,7 @@ def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
     if mesh.devices.size == 1:
         return Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
     if not leaves:
-        return Checked([], 0, Looked(idle={REPLICATED: "no output leaf is left that out does not name"}))
+        return Checked([], 0, Looked(idle={REPLICATED: "out names every output leaf"}))
     failures = [failure for leaf in leaves for failure in _limit_replicated(leaf, most)]
     failures.sort(key=lambda failure: failure.bytes_actual or 0, reverse=True)
     if len(failures) > 1:
@@ -159,7 +159,9 @@ def _limit_replicated(leaf: tree.Leaf, most: int) -> list[Failure]:
     whole = leaf.sharding is None or on_one_device(leaf.sharding) or leaf.sharding.is_fully_replicated
     if not whole or leaf.local_bytes <= most:
         return []
-    message = f"{size_text(leaf.local_bytes)} whole, more than replicated_bytes_max ({size_text(most)})"
+    message = (
+        f"replicated: {size_text(leaf.local_bytes)} is more than replicated_bytes_max ({size_text(most)})"
+    )
     actual = sharding_text(leaf.sharding)
     failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", actual)
     failure.bytes_actual = leaf.local_bytes
@@ -175,14 +177,15 @@ def check_donation(compiled: Compiled) -> Checked:
             message = (
                 "donated, but no output reuses its buffer: none has its shape, dtype and sharding"
                 if one.given
-                else "not donated by fn" + ("" if compiled.is_jit else ", nor by a jit that it hands it to")
+                else "not donated by fn" + ("" if compiled.is_jit else ", nor by a jit that it calls")
             )
             failures.append(_kept(one.leaf, message))
     if not failures and any(one.aliased is None for one in donated):
         wanted = sum(one.leaf.local_bytes for one in donated)
         if compiled.alias_bytes < wanted:
             reused = (
-                f"{size_text(compiled.alias_bytes)} of {size_text(wanted)} donated are reused on each device"
+                f"only {size_text(compiled.alias_bytes)} of {size_text(wanted)} donated are reused on each "
+                "device"
             )
             failures.append(Failure("donation", reused, expected="all reused", actual="part"))
     arguments = dict.fromkeys(one.argument for one in compiled.taken if one.argument in compiled.donates)
@@ -206,7 +209,7 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
                         path, f"args[{index}]{where}", tuple(leaf.shape), leaf.dtype, leaf.sharding
                     )
                     checked.failures.append(
-                        _kept(held, "still alive after the call: its buffer was not reused")
+                        _kept(held, "its buffer was not reused: it is still alive after the call")
                     )
         if item("donate", index) not in checked.looked.proved:
             checked.looked.missed[item("donate", index)] = _NO_ARRAY
@@ -240,9 +243,7 @@ def check_replicas(output: Any) -> Checked:
             data = np.asarray(jax.random.key_data(shard.data) if tree.is_key(leaf.dtype) else shard.data)
             device, other = first.setdefault(str(shard.index), (shard.device, data))
             if data.tobytes() != other.tobytes():
-                message = (
-                    f"devices {device.id} and {shard.device.id} hold different numbers for the same part"
-                )
+                message = f"devices {device.id} and {shard.device.id} have different values in the same shard"
                 text = array_text(str(leaf.dtype), leaf.shape)
                 checked.failures.append(Failure("replicas", message, "out" + where, path, text))
                 break

@@ -116,16 +116,16 @@ def _difference(actual: Any, expected: Any, nan_is_nan: bool, shaken: Any) -> tu
         np.array_equal(finite, np.isfinite(left))
         and np.array_equal(left[~finite], right[~finite], equal_nan=True)
     ):
-        return float("inf"), "NaN or infinity in other places"
+        return float("inf"), "NaN or infinity at other positions"
     if not nan_is_nan and (count := int(np.isnan(right).sum())):
-        every = "; there is no finite number to compare" if not finite.any() else ""
+        every = "; no finite number is left to compare" if not finite.any() else ""
         return float(
             "inf"
         ), f"{count} of {right.size} elements are NaN on both sides, which proves nothing{every}"
     if not finite.any():
         if nan_is_nan:
             return 0.0, ""
-        return float("inf"), "there is no finite number to compare"
+        return float("inf"), "no finite number is left to compare"
     if shaken is None or shaken.shape != actual.shape:
         return _of_finite(left[finite], right[finite], 0.0)
     moved = np.abs(np.ravel(shaken.astype(wide)) - left)[finite]
@@ -153,7 +153,7 @@ def _of_finite(left: Any, right: Any, allowed: Any) -> tuple[float, str]:
     relative = off / np.maximum(sizes, scale)
     worst = int(np.argmax(relative))
     reason = f"largest absolute difference {off[worst]:.3g} at a number of size {sizes[worst]:.3g}"
-    return float(relative[worst]), f"{reason}, beside numbers up to {scale:.3g}"
+    return float(relative[worst]), f"{reason}, in an array of numbers up to {scale:.3g}"
 
 
 def check_numbers(
@@ -179,7 +179,7 @@ def check_numbers(
             )
             failures.append(Failure("numbers", message, one.where, one.path, one.array))
     if not found:
-        return Checked(failures, 0), [f"no numbers to compare with {against}"]
+        return Checked(failures, 0), [f"{against} has no numbers to compare with"]
     worst = found[0]
     limit = f"(tolerance {tolerance(worst.path):.0e})"
     said = [f"largest difference from {against}: {worst.size:.2g} at {worst.where} {limit}"]
@@ -191,7 +191,7 @@ def check_numbers(
     if len(idle) == len(found) and not failures:
         message = (
             f"comparing with {against} proves nothing: every number is 0 on both sides, or there is none; "
-            "give fn arguments that make it return others"
+            "choose other arguments for fn"
         )
         failures.append(Failure("empty", message))
     return Checked(failures, len(found) - len(idle)), said

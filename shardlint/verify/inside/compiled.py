@@ -232,7 +232,7 @@ def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf],
         # other wrappers (nnx.jit) rearrange their outputs so that no path of the user's is left.
         if not (is_equinox(compiled) and isinstance(info, tuple) and len(info) == 3):
             raise NoShardings(
-                f"{type(compiled).__module__} does not tell which output lies where before it is run"
+                f"{type(compiled).__module__} does not report the shardings of its outputs before it runs"
             )
         first = len(jax.tree_util.tree_leaves(info[0]))
         info, shardings = info[1], shardings[1]

@@ -19,7 +19,7 @@ Holding = Mapping[str, Any]
 def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failure], int]:
     """What the processes disagree in before anything is run, and how many arrays and programs were compared."""
     args = [one["args"] for one in ready]
-    why = "; each process made its own: seed it alike, or make it in one and broadcast it"
+    why = "; each process made its own: use the same seed, or broadcast it from one process"
     failures, count = agree(args, why)
     if failures or not ready[0]["program"]:
         return failures, count
@@ -32,8 +32,8 @@ def before(ready: Sequence[Mapping[str, Any]], folder: Path) -> tuple[list[Failu
 def _programs(folder: Path, index: int) -> Failure:
     mine, yours, place, other = programs.difference(folder / "program0", folder / f"program{index}")
     message = (
-        f"processes 0 and {index} would run different programs, and wait for each other for ever or compute nonsense; "
-        "they were not run. The first line that differs:"
+        f"processes 0 and {index} would run different programs, and hang or compute wrong numbers; they were "
+        "not run. The first line that differs:"
     )
     for number, text, where in ((0, mine, place), (index, yours, other)):
         shown = f" (at {where})" if where else ""
@@ -57,7 +57,7 @@ def order(calls: Sequence[Sequence[Sequence[str]]]) -> str:
     A call is the name of a program and the user's line.
     """
     found = _first([[{"name": name, "line": line} for name, line in one] for one in calls], ("name", "line"))
-    return f"the first difference between what they ran is {found[1]}" if found else ""
+    return f"the first difference between their programs is {found[1]}" if found else ""
 
 
 def _first(calls: Sequence[Sequence[Call]], keys: Sequence[str]) -> tuple[list[Call], str, int] | None:
@@ -72,7 +72,7 @@ def _first(calls: Sequence[Sequence[Call]], keys: Sequence[str]) -> tuple[list[C
 
 def _call(index: int, call: Call) -> str:
     if not call:
-        return f"process {index} ran no other"
+        return f"process {index} ran no other program"
     names = [name for name in call.get("names", ()) if name]
     on = f" on {', '.join(names)}" if 0 < len(names) <= 4 else ""
     return f"process {index} ran {call['name']}{on} at {call['line'] or '?'}"
@@ -96,8 +96,8 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
     for one, another in zip(mine.get("host", ()), other.get("host", ()), strict=False):
         if alike and one != another:
             message = (
-                f"processes 0 and {index} gave {mine['name']} different numbers from the host, which jax takes for "
-                "the same in all: make them from one seed, or in one process and broadcast them"
+                f"processes 0 and {index} passed different host values as {mine['name']}, which jax treats as "
+                "equal on all: make them from one seed, or broadcast them from one process"
             )
             return Failure("replicas", message, where, array=str(another[0])), ""
     sets = [Counter(_key(call) for call in one) for one in calls]
@@ -105,8 +105,8 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
         call["talks"] for one in calls for call in one if any(_key(call) not in other for other in sets)
     )
     if not talks and all(one == made[0] for one in made):
-        return None, f"the processes do not run the same programs, without harm here: {text}"
-    inside = ", in which something else is computed" if _alike_but_program(mine, other) else ""
+        return None, f"the processes run different programs, without harm here: {text}"
+    inside = ", which computes something else" if _alike_but_program(mine, other) else ""
     message = f"the processes ran different programs; the first that differs is {text}{inside}"
     return Failure("program", message, where), ""
 
@@ -150,7 +150,7 @@ def agree(held: Sequence[Sequence[Holding]], why: str) -> tuple[list[Failure], i
         missing = [index for index, names in enumerate(by_name) if where not in names]
         if missing:
             have = next(index for index in range(len(held)) if index not in missing)
-            message = f"process {have} has it, and process {missing[0]} has not"
+            message = f"process {have} has it, and process {missing[0]} does not"
             failures.append(_failure(by_name[have][where], message))
             continue
         ones = [names[where] for names in by_name]
@@ -186,7 +186,7 @@ def _replicas(ones: Sequence[Holding]) -> tuple[bool, str]:
                     if process != index
                     else f"devices {other} and {device} of process {index}"
                 )
-                return True, f"{who} hold different numbers for the same part {part}"
+                return True, f"{who} have different values in the same shard {part}"
     return shared, ""
 
 

@@ -60,7 +60,7 @@ def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
     """Do a job of level `processes` and emit its one result."""
     result = Result(job["label"], "processes", SKIP, job["mesh"])
     if not contain.HERE:
-        result.reason = "several processes are run on Linux only"
+        result.reason = "running several processes is supported on Linux only"
         emit(result)
         return
     contain.adopt_orphans()
@@ -107,7 +107,7 @@ class _Conductor:
             result.failures, result.checked = consistency.before(ready, self.folder)
             if not ready[0]["program"]:
                 result.notes.append(
-                    "fn is a plain function: the programs it consists of could not be compared before they ran"
+                    "fn is a plain function: its programs could not be compared before they ran"
                 )
         if not result.failures:
             for one in self.processes:
@@ -126,7 +126,7 @@ class _Conductor:
             result.checked += 0 if ready[0]["program"] else len(calls[0])
             changed = next((one.told["changed"] for one in self.processes if one.told.get("changed")), "")
             if changed:
-                text = f"the program replaced {changed}, on which the checks rest"
+                text = f"the program replaced {changed}, which the checks need"
                 result.failures.append(Failure("distrust", text))
         count, devices = self.job["processes"], self.job["devices"]
         under = next((one.told["under"] for one in self.processes if "under" in one.told), "")

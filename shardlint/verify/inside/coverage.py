@@ -93,5 +93,5 @@ class Coverage:
         if reasons:
             return "; ".join(reasons)
         if one.levels == ("topology",):
-            return "it is for level topology, and no topology is declared"
-        return f"it is for level {' or '.join(one.levels)}, which was not run"
+            return "it needs level topology, and no topology is declared"
+        return f"it needs level {' or '.join(one.levels)}, which did not run"

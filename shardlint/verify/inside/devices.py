@@ -129,7 +129,7 @@ def mesh_of(sizes: Mapping[str, int], explicit: bool = False) -> Any:
     devices = jax.devices()
     if len(devices) < needed:
         raise RuntimeError(
-            f"the mesh needs {needed} devices but there are {len(devices)}: does the program set XLA_FLAGS, "
+            f"the mesh needs {needed} devices, and there are {len(devices)}: does the program set XLA_FLAGS, "
             "jax_num_cpu_devices or jax_platforms itself?"
         )
     # Mesh, not make_mesh: make_mesh gives Explicit axes since jax 0.9.

@@ -13,12 +13,13 @@ from shardlint.verify.report import Failure
 from shardlint.verify.spec import P
 
 _HINTS = {
-    True: "hint: it lies where the compiler put it: pass out_shardings to jit, or constrain it where it is made",
-    False: "hint: the function's own out_shardings place it there",
+    True: "hint: the compiler chose this sharding: pass out_shardings to jit, or constrain the value where it "
+    "is computed",
+    False: "hint: the function's own out_shardings set this sharding",
 }
 _ONE_DEVICE = (
-    "hint: it was compiled for one device: no argument it uses and nothing in it names the mesh. "
-    "Pass out_shardings to jit, or constrain it where it is made"
+    "hint: it was compiled for one device, because no used argument and nothing in it names the mesh. Pass "
+    "out_shardings to jit, or constrain the value where it is computed"
 )
 
 

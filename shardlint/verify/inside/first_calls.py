@@ -37,7 +37,7 @@ def run(
 ) -> dict[str, dict[str, Any]]:
     """See `shardlint.verify.first_calls`."""
     if isinstance(jax.numpy.zeros(()), jax.core.Tracer):
-        raise NoShardings("fn runs a whole program, which nothing can trace")
+        raise NoShardings("fn runs a whole program, which cannot be traced")
     calls = _Calls(functions, gone)
     module = script.startswith("-m ")
     argv, path = list(sys.argv), list(sys.path)
@@ -55,7 +55,7 @@ def run(
     finally:
         sys.argv[:], sys.path[:] = argv, path
     if missing := [name for name in functions if name not in calls.found]:
-        raise LookupError(f"{script} came to its end and never called {', '.join(missing)}")
+        raise LookupError(f"{script} ended and never called {', '.join(missing)}")
     if calls.kept:
         raise AssertionError("; ".join(calls.kept))
     return calls.found
@@ -223,8 +223,8 @@ class _Calls:
                 # A buffer that no result lies like is not given up either: where they lie is told too.
                 came = [f"{one} {sharding_text(leaf.sharding)}" for one, leaf in found.items()]
                 self.kept.append(
-                    f"{name} no longer gives up the buffers of {path}: {count} of its arrays were donated, now {now}. "
-                    f"What it was given came as {', '.join(came[:6])}{' ...' if len(came) > 6 else ''}"
+                    f"{name} no longer donates all of {path}: {count} of its arrays were donated, now {now}. "
+                    f"Its arguments are {', '.join(came[:6])}{' ...' if len(came) > 6 else ''}"
                 )
 
 

@@ -240,8 +240,8 @@ def _compiled(
         if not case.later or compiled.can_lower(case.function):
             raise
         return (
-            f"fn is {PLAIN}, which cannot be wrapped in jit ({type(error).__name__}); a fixture whose fn is the jit it "
-            "calls can be compiled"
+            f"fn is {PLAIN}, which cannot be wrapped in jit ({type(error).__name__}); use the jit that it "
+            "calls as fn"
         )
 
 
@@ -272,12 +272,12 @@ def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
         found = select(out, failure.path) if failure.kind == "sharding" else None
         text = REPLICATED if found is None else item("out", found[0])
         checked.looked.proved.discard(text)
-        checked.looked.missed[text] = f"fn is {PLAIN}, and where its outputs lie is for level execute"
+        checked.looked.missed[text] = f"fn is {PLAIN}: level execute checks the shardings of its outputs"
         checked.count -= 1
     if not wrong:
         return []
     more = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
-    return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and tells"]
+    return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and decides"]
 
 
 def _gradients(
@@ -293,7 +293,7 @@ def _gradients(
     except Exception as error:
         if not case.later or compiled.can_lower(case.function):
             raise
-        why = f"fn is {PLAIN}, of which jax.grad cannot be traced: {type(error).__name__}"
+        why = f"fn is {PLAIN}, and jax.grad of it cannot be traced: {type(error).__name__}"
         return checks.Checked([], 0, Looked(missed=dict.fromkeys(told_of.proved, why))), None
     if found is None:
         lost = unmatched(wanted, [leaf.path for leaf in leaves])

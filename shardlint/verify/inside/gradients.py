@@ -43,7 +43,7 @@ def compile_gradients(
         result = function(*jax.tree_util.tree_unflatten(treedef, values), **keywords)
         loss = result[0] if isinstance(result, tuple) and result else result
         if not _is_float(loss) or np.shape(loss) != ():
-            raise NotScalar("fn returns no scalar, nor a tuple that begins with one: it has no gradients")
+            raise NotScalar("fn has no gradients: it returns no scalar, and no tuple that begins with one")
         return loss
 
     jitted = jax.jit(jax.grad(scalar))

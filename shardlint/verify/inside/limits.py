@@ -14,7 +14,7 @@ def check_limits(fixture: Fixture, program: Program) -> Checked:
     """What does not hold of communication and memory."""
     checked = check_claims(fixture, program)
     if fixture.memory_max is not None and not program.memory_bytes:
-        checked.looked.missed[MEMORY] = "the compiler gives no figures for memory"
+        checked.looked.missed[MEMORY] = "the compiler reports no memory figures"
     elif fixture.memory_max is not None:
         failures = check_memory(program, parse_bytes(fixture.memory_max))
         checked += Checked(failures, 1, Looked({MEMORY}))

@@ -94,11 +94,12 @@ def fixture_named(file: Path, name: str, digest: str | None = None) -> Fixture:
     `LookupError` where the file is another by now, or has no such fixture.
     """
     if digest is not None and digest_of(file) != digest:
-        raise LookupError(f"{shown_path(str(file))} was changed since this run began: run again")
+        raise LookupError(f"{shown_path(str(file))} changed during this run: run again")
     found = fixtures_from(file).get(name)
     if found is None:
         raise LookupError(
-            f"{shown_path(str(file))} made no fixture {name!r} this time; it did when it was listed"
+            f"{shown_path(str(file))} did not make the fixture {name!r} again, which was there when it was "
+            "listed"
         )
     return _copied(found)
 

@@ -19,8 +19,7 @@ from shardlint.verify.report import Failure
 # 3e-2; the smallest common mistake (a missing psum on two devices) gives 0.5.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2, "float8": 0.25}
 _OWN_MESH = (
-    "fn brings its own mesh. Let it take a `mesh` parameter or use the mesh of the context, or give the fixture "
-    "another reference"
+    "fn makes its own mesh. Take a `mesh` parameter, use the mesh in context, or declare another reference"
 )
 
 
@@ -67,7 +66,7 @@ def compare_with(
         together, lowest = on_mesh(hosts), ran.lowest
     notes += ran.notes
     if reference is None and not ran.returns_arrays:
-        notes.append("fn returns no arrays, so that the reference ran on one device cannot be seen from them")
+        notes.append("fn returns no arrays, so it is not known whether the reference ran on one device")
     got = compare.numbers(together)
     result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
     if result.failures and lowest == "float64":
@@ -75,7 +74,7 @@ def compare_with(
         wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
         lowest = _lowest(function, wide, made, mesh, kind)
         if lowest != "float64":
-            notes.append(f"fn computes in {lowest} whatever it is given")
+            notes.append(f"fn computes in {lowest}, whatever the dtype of its arguments")
             result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
         hosts = wide
     if result.failures and (unstable := _unstable(got, on_mesh, hosts, _tolerance(got, lowest))):
@@ -87,7 +86,7 @@ def compare_with(
         result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against, shaken)
         if len(result.failures) < before:
             notes.append(
-                "differences were left out that are no larger than what rounding the arguments makes"
+                "differences up to the effect of rounding the arguments were ignored"
             )
     return result, [*notes, *summary]
 
@@ -135,7 +134,7 @@ def _reference(
     if other:
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         notes.append(
-            f"{other[0]}{more} has other numbers where it is made on one device; both runs were given those"
+            f"{other[0]}{more} has other values if it is made on one device; both runs got those of one device"
         )
     return given, alone, notes
 
@@ -174,9 +173,9 @@ def _unstable(
         return None
     how = odd[0] if worst is None else f"{worst.where} differs by {worst.size:.2g} relative"
     message = (
-        f"is not deterministic: called twice on the mesh with the same arguments, {how}. It reads something else "
-        "than its arguments, such as host randomness (np.random, random), the time, or state it keeps; what it returns "
-        "cannot be compared"
+        f"is not deterministic: two calls on the mesh with the same arguments differ ({how}). It depends on "
+        "something other than its arguments, such as host randomness (np.random, random), the time, or stored "
+        "state; so its result cannot be compared"
     )
     return Failure("numbers", message, "fn", "" if worst is None else worst.path)
 

@@ -31,7 +31,7 @@ def left_where_they_are(args: Any) -> list[str]:
     """A sentence for each object in the arguments that holds arrays, which a fixture's specs do not reach."""
     found = [(where, leaf, held_arrays(leaf)) for _, where, leaf in tree.flatten(args)]
     return [
-        f"args{where} {_said(leaf, held)}: what it holds stays as it was made"
+        f"args{where} {_said(leaf, held)}: its arrays keep their placement"
         for where, leaf, held in found
         if held
     ]

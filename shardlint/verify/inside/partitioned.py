@@ -60,7 +60,7 @@ def compile_lowered(
         except Exception as error:
             if "xla_dump" not in str(error):
                 raise
-            return Partitioned(_compile(lowered, options), notes=["this compiler dumps nothing"])
+            return Partitioned(_compile(lowered, options), notes=["this compiler writes no dumps"])
         found = Partitioned(made)
         files = sorted(Path(folder).glob("*.txt"))
         found.after = _largest(file for file in files if ".after_" in file.name and _follows(file.name))

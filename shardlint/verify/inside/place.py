@@ -142,7 +142,7 @@ def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
     for path in paths:
         above = [prefix for prefix in flat if _is_prefix(prefix, path)]
         if not above:
-            raise ValueError(f"{what}: the tree of specs has none for {path!r}")
+            raise ValueError(f"{what}: the tree of specs has no spec for {path!r}")
         chosen[path] = P.of(flat[max(above, key=len)])
     return chosen
 

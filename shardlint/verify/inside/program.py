@@ -55,7 +55,10 @@ def describe(
             chosen = _chosen(read.before.header, found)
         else:
             read = hlo.read(found.executable.as_text(), sizes, names=names or None)
-            notes = [*dumped.notes, "collectives are those of the optimised program; products are not known"]
+            notes = [
+                *dumped.notes,
+                "the collectives are those of the optimised program; its products are not known",
+            ]
         causes = [
             cause_of_result(read, found.first_output + at, len(found.outputs))
             for at in range(len(found.outputs))

@@ -84,7 +84,7 @@ def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result]
             return
         if "compile" in levels:
             if not compiled.can_lower(function):
-                reason = f"{program.fn} has no .lower: only running it can tell"
+                reason = f"{program.fn} has no .lower: only level execute can check it"
                 emit(Result(program.code, "compile", SKIP, reason=reason))
             else:
                 seen = _compile(program, function, args)
@@ -128,24 +128,24 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
     if program.shows in ("raises", "warns"):
         shown = _raised_or_warned(program, seen)
         if shown is None and level == "compile":
-            return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it is run")
+            return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it runs")
         return _symptom(program, level, seen, shown, f"{program.error} matching {program.message!r}")
     if seen.error is not None:
         return Result(program.code, level, FAIL, failures=[_prefixed("bad.py", fixtures.raised(seen.error))])
     if program.shows == "numbers":
         if level == "compile":
-            return Result(program.code, level, SKIP, reason="numbers show only when it is run")
+            return Result(program.code, level, SKIP, reason="numbers are known only when it runs")
         return Result(
             program.code, level, PASS, notes=[]
         )  # decided beside the good program, which knows the right ones
     if seen.leaves is None:
         return Result(
-            program.code, level, SKIP, reason="this jit names its output shardings only when it is run"
+            program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"
         )
     if program.shows == "donation":
         lost = seen.donation.failures if seen.donation else []
         return _symptom(
-            program, level, seen, lost[0].text() if lost else None, "a donated buffer that is kept"
+            program, level, seen, lost[0].text() if lost else None, "a donated buffer that is not reused"
         )
     result = checked_out(program, seen.leaves)
     for failure in result.failures:
@@ -166,7 +166,7 @@ def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wante
     """The result for a symptom seen (in words) or not (None)."""
     if shown is not None:
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
-    happened = "nothing of the kind happened"
+    happened = "nothing like it happened"
     if seen.error is not None:
         happened = fixtures.raised(seen.error).message
     elif seen.warned:
@@ -181,7 +181,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
         return Result(program.code, level, FAIL, failures=[_prefixed("good.py", fixtures.raised(seen.error))])
     if seen.leaves is None:
         return Result(
-            program.code, level, SKIP, reason="this jit names its output shardings only when it is run"
+            program.code, level, SKIP, reason="this jit reports its output shardings only when it runs"
         )
     checked = checked_out(program, seen.leaves)
     if program.shows == "donation" and seen.donation is not None:
@@ -196,9 +196,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
         compared, notes = _numbers(program, seen, module)
         checked += compared
         if not compared.count and not checked.failures and compare.numbers(seen.output):
-            what = (
-                "proves nothing: good.py returns numbers that were compared with nothing; name a `reference`"
-            )
+            what = "proves nothing: the numbers of good.py were not compared; declare a `reference`"
             checked.failures.append(Failure("empty", what))
     elif not checked.count and not checked.failures:
         return Result(program.code, level, SKIP, reason="good declares nothing this level can check")

@@ -230,7 +230,7 @@ def _watch_clock_and_chance(noted: _Noted) -> Callable[[], None]:
     def drawn() -> None:
         for module, state, was in before:
             if module not in seeded and state() != was:
-                noted.not_kept.setdefault(f"{module.__name__} is drawn from, unseeded", "the global generator of")
+                noted.not_kept.setdefault(f"{module.__name__} is used without a seed", "the global generator of")
 
     return drawn
 

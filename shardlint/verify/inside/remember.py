@@ -205,7 +205,7 @@ def _written(sharding: Any) -> Any:
         (device,) = sharding.device_set
         return {"device": _device(device), "kind": sharding.memory_kind}
     if not isinstance(sharding, jax.sharding.NamedSharding):
-        raise ValueError(f"no writing for {type(sharding).__name__}")
+        raise ValueError(f"{type(sharding).__name__} cannot be stored")
     mesh = sharding.mesh
     types = getattr(mesh, "axis_types", None)
     if isinstance(types, Mapping) or types is None:  # jax before 0.5
@@ -244,7 +244,7 @@ def _unpacked(kept: str) -> str:
     unpack = zlib.decompressobj()
     data = unpack.decompress(base64.b64decode(kept, validate=True), _TEXT_BYTES)
     if not unpack.eof:
-        raise ValueError("cut off, or longer than any text that was kept")
+        raise ValueError("the stored text is cut off or too long")
     return data.decode()
 
 

@@ -53,7 +53,7 @@ def self_test() -> tuple[list[str], list[str]]:
 
     specs = {"": P("data")}
     sound = Fixture(jax.jit(_sound, donate_argnums=0), [MESH], [_X], specs, donate=(0,))
-    expect("a sound program taken for a bad one", sound, "compile", None)
+    expect("a correct program that fails", sound, "compile", None)
     expect("a replicated output", Fixture(_replicated, [MESH], [_X], specs), "compile", "sharding")
     dropped = Fixture(jax.jit(lambda x: x.sum(), donate_argnums=0), [MESH], [_X], donate=(0,))
     expect("a dropped donation", dropped, "compile", "donation")

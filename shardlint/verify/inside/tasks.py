@@ -191,7 +191,7 @@ def _proof(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     run_program(Program(**job["program"]), job["levels"], _emitter(send, changed))
 
 
-_CHANGED = "the program replaced {}, on which the checks rest"
+_CHANGED = "the program replaced {}, which the checks need"
 
 
 def _emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
@@ -209,7 +209,7 @@ def _emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Ca
         if name := changed():
             send({"distrust": _CHANGED.format(name)})
         if declared_now(fixture) != declared:
-            send({"distrust": "the program changed what its fixture declares while it ran"})
+            send({"distrust": "the program changed the declarations of its fixture while it ran"})
         send({"result": data_of(result)})
 
     return emit

@@ -39,7 +39,7 @@ LEVEL = "topology"
 # Parts of the CUDA compiler that come in wheels of their own, by what XLA and jax say without them.
 _MISSING = {
     "No PTX compilation provider": 'ptxas and nvlink, which are not installed: pip install "shardlint[cuda]"',
-    "cuDNN not found": "cuDNN, which the program asks for by name: pip install nvidia-cudnn-cu13",
+    "cuDNN not found": "cuDNN, which the program uses: pip install nvidia-cudnn-cu13",
 }
 
 
@@ -118,7 +118,7 @@ def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
     if isinstance(sharding, jax.sharding.NamedSharding) and dict(sharding.mesh.shape) == dict(sizes):
         return P.of(sharding)
     kind = type(sharding).__name__
-    raise Unavailable(f"{where} was placed by a {kind} that is not on the fixture's mesh: give it a spec")
+    raise Unavailable(f"{where} was placed by a {kind} outside the fixture's mesh: declare a spec for it")
 
 
 def _compile(
@@ -138,8 +138,8 @@ def _compile(
         message = str(error)
         if memory := out_of_memory(message):
             raise _Refused(
-                f"needs {memory.needed} of each device's memory, {topology.chip} has {memory.available}: "
-                "its compiler refuses the program"
+                f"the compiler refuses the program: it needs {memory.needed} of each device's memory, and "
+                f"{topology.chip} has {memory.available}"
             ) from error
         for said, missing in _MISSING.items():
             if said in message:
@@ -150,7 +150,7 @@ def _compile(
     )
     if strangers:
         kind = next(iter(strangers)).platform
-        raise Mistaken(f"was compiled for {kind}: nothing in the program says which devices it is for")
+        raise Mistaken(f"was compiled for {kind}: the program does not say for which devices")
     return (found if as_it_is else _unwrapped(found, function)), under
 
 
@@ -240,7 +240,7 @@ def _raised(error: BaseException) -> Failure:
     failure = fixtures.raised(error)
     if "incompatible devices" in failure.message.lower():
         failure.message += (
-            "\nthe program brings its own mesh, of this machine's devices: let it take a `mesh` parameter, or use the "
-            "mesh of the context"
+            "\nthe program makes its own mesh of this machine's devices: take a `mesh` parameter, or use the "
+            "mesh in context"
         )
     return failure

@@ -101,7 +101,10 @@ def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[l
             words = f"{type(error).__name__}: {error}".splitlines()[0][:120]
             if math.prod(sizes.values()) > len(jax.devices()):
                 raise
-            notes.append(f"an argument was made on devices, for what makes it cannot be traced ({words})")
+            notes.append(
+                "an argument was made on devices, because the function that makes it cannot be traced "
+                f"({words})"
+            )
             concrete = devices.mesh_of(sizes, explicit=True)
             with devices.context(fixture.context, concrete)[0]:
                 return tree.map_arrays(_shape_of, load.made(source, concrete))
@@ -187,7 +190,9 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
         text = REPLICATED if found is None else item("out", found[0])
         spec = getattr(leaf.sharding, "spec", None)
         if spec is None or leaf.sharding.mesh.empty:
-            said = f"{leaf.where} has no sharding in its type: made outside any mesh, so not checked"
+            said = (
+                f"{leaf.where} has no sharding in its type, because it was made outside a mesh: not checked"
+            )
             checked.looked.missed[text] = said
             notes.append(said)
         elif found is not None:
@@ -205,7 +210,7 @@ def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> che
     checked = checks.Checked([], 1, Looked({REPLICATED}))
     if leaf.local_bytes > most and not _split(spec, len(leaf.shape), sizes):
         held, limit = size_text(leaf.local_bytes), size_text(most)
-        message = f"{held} whole, more than replicated_bytes_max ({limit})"
+        message = f"replicated: {held} is more than replicated_bytes_max ({limit})"
         checked.failures.append(
             Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
         )

@@ -33,7 +33,7 @@ def rematerialised(messages: str, lines: Lines, axes: Axes) -> list[Warned]:
         pieces = tiles[0][: len(shape.dims)] if tiles else [1] * len(shape.dims)
         whole = shapes.Shape(shape.dtype, tuple(a * b for a, b in zip(shape.dims, pieces, strict=True)))
         ways = [_text(text, len(shape.dims), axes) for text in (source, target)]
-        message = f"{whole} is made whole on every device to go from {ways[0]} to {ways[1]}"
+        message = f"{whole} is replicated on every device to go from {ways[0]} to {ways[1]}"
         found[Warned("rematerialised", message, own or inner or Line(), whole.bytes)] = None
     return list(found)
 
@@ -65,8 +65,8 @@ def _padded(
             over = "*".join(names[dim]) if names and names[dim] else "devices"
             held = math.prod(-(-size // ways) for size, ways in zip(shape.dims, pieces, strict=False))
             message = (
-                f"{shape} is constrained to {_text(text, len(shape.dims), axes)}, but dimension {dim} of size "
-                f"{size} is not divisible by {over} = {ways}: it is padded to {-(-size // ways) * ways}"
+                f"dimension {dim} of {shape} is padded from {size} to {-(-size // ways) * ways}: the "
+                f"constraint {_text(text, len(shape.dims), axes)} needs a multiple of {over} = {ways}"
             )
             count = math.ceil(held * shapes.bits(shape.dtype) / 8)
             yield Warned("indivisible", message, places[0] or places[1] or Line(), count)

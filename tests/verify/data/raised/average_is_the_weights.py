@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: one buffer twice, and donates it.*params\['w'\] f32\[32\].*average\['w'\] f32\[32\]
+# says: one buffer in two arguments, and donates it.*params\['w'\] f32\[32\].*average\['w'\] f32\[32\]
 @jax.jit
 def init():
     return {"w": jnp.ones(32)}

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: no mesh is set around this line|SL214
+# says: no mesh is in context|SL214
 import contextlib
 
 

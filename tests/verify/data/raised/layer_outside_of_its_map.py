@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: nothing around .* binds an axis 'model'|SL406
+# says: no axis 'model' is bound|SL406
 class Config:
     axis = "model"
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: there are 8 devices, and a mesh of 8 x 2 takes 16|SL308
+# says: a mesh of 8 x 2 needs 16 devices, and there are 8|SL308
 import os
 
 os.environ.setdefault("DATA_PARALLEL", "8")  # ok: os.environ.setdefault("DATA_PARALLEL", "4")

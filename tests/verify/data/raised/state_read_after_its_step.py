@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: donated by an earlier call.*self.state\['w'\] f32\[64\]
+# says: buffer an earlier call donated.*self.state\['w'\] f32\[64\]
 update = jax.jit(lambda state: jax.tree.map(lambda x: x * 0.9, state), donate_argnums=0)
 measure = jax.jit(lambda state: sum(jax.tree.leaves(jax.tree.map(jnp.sum, state))))
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: same devices in another order.*cache f32\[8,16\]
+# says: different device orders.*cache f32\[8,16\]
 def serving_mesh(order):
     return Mesh(np.array(jax.devices())[order].reshape(4, 2), ("data", "model"))
 

@@ -1,0 +1,484 @@
+"""Reads every message that a user can see from the source, with placeholders such as `{name}`.
+
+`scripts/docs.py` writes them to docs/messages.md, and tests/test_plain_language.py checks their language.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RULES = ROOT / "rules" / "shardlint_rules"
+PACKAGE = ROOT / "shardlint"
+
+COMMANDS = {
+    "run": "shardlint run",
+    "verify": "shardlint verify",
+    "rewrite": "shardlint fix",
+    "cli": "the command line",
+    "config": "settings and releases",
+    "source": "reading files",
+    "engine": "shardlint check",
+}
+"""The folders of `shardlint/` with messages, and what they belong to."""
+# Modules that write programs or SVG: their strings are code.
+_CODE = (
+    "run/init/write.py",
+    "run/startup/factories.py",
+    "run/startup/written.py",
+    "verify/boot.py",
+    "engine/cache",
+)
+_FINDINGS = {"Found": (3, 5), "Explanation": (0, 2)}
+"""Classes of findings of `shardlint run`: the positions of their message and their advice."""
+_MOST_TEXTS = 12
+Row = dict[str, ast.expr]
+"""What names are in one row of a table of messages, or in one return of a function."""
+
+
+@dataclass(frozen=True, order=True)
+class Message:
+    """A message, where it comes from (a rule's code, a kind of finding or a command), and what to write instead."""
+
+    source: str
+    text: str
+    advice: tuple[str, ...] = field(default=(), compare=False)
+    place: str = field(default="", compare=False)
+    """`file:line`, relative to the repository."""
+
+
+@cache
+def rule_messages() -> list[Message]:
+    """The messages of the rules of the built-in pack, in the order of their codes."""
+    found = []
+    for path in sorted(RULES.rglob("*.py")):
+        module = _module(path)
+        for call in module.calls("finding"):
+            for row in module.rows(call, message := _argument(call, 1, "message")):
+                texts = module.texts(_in(row, message), call)
+                advice = module.texts(_in(row, _argument(call, None, "help")), call)
+                for code in _codes(path, call):
+                    found += [Message(code, text, advice, module.place(call)) for text in texts]
+    return _once(found)
+
+
+@cache
+def run_messages() -> list[Message]:
+    """The findings of `shardlint run` and its explanations of exceptions, by kind."""
+    found = []
+    for path in sorted((PACKAGE / "run").rglob("*.py")):
+        module = _module(path)
+        for name, (message_at, advice_at) in _FINDINGS.items():
+            for call in module.calls(name):
+                for row in module.rows(call, message := _argument(call, message_at, "message")):
+                    kind = _in(row, _argument(call, 0, "kind"))
+                    advice = _in(row, _argument(call, advice_at, "advice" if name == "Found" else "help"))
+                    kinds = module.texts(kind, call) if name == "Found" else ("exception",)
+                    found += [
+                        Message("/".join(kinds), text, module.texts(advice, call), module.place(call))
+                        for text in module.texts(_in(row, message), call)
+                    ]
+    return _once(found)
+
+
+def _in(row: Row, argument: ast.expr | None) -> ast.expr | None:
+    """An argument, or what its name is in a row."""
+    return row.get(argument.id, argument) if isinstance(argument, ast.Name) else argument
+
+
+@cache
+def other_messages() -> list[Message]:
+    """Every other prose string of the folders in `COMMANDS`: errors, notes, reasons, help texts."""
+    known = {message.text for message in run_messages()} | {
+        text for message in run_messages() for text in message.advice
+    }
+    found = []
+    for folder, command in COMMANDS.items():
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            if not any(part in path.as_posix() for part in _CODE):
+                module = _module(path)
+                found += [
+                    Message(command, text, (), module.place(node))
+                    for node, text in module.prose()
+                    if text not in known
+                ]
+    return _once(found)
+
+
+def page() -> str:
+    """docs/messages.md."""
+    rules, run, others = rule_messages(), run_messages(), other_messages()
+    lines = [
+        "# Messages",
+        "",
+        "Every message of shardlint, read from its source. `{name}` is filled in when the message is printed. Words",
+        "with a slash between them are alternatives.",
+        "",
+        f"- [Rules](#rules): {len(rules)} messages of `shardlint check`",
+        f"- [Findings of a run](#findings-of-a-run): {len(run)} messages of `shardlint run`",
+        f"- [Other messages](#other-messages): {len(others)} errors, notes, reasons and help texts",
+        "",
+        "## Rules",
+        "",
+        *_table(rules, linked=True),
+        "",
+        "## Findings of a run",
+        "",
+        *_table(run),
+        "",
+        "## Other messages",
+    ]
+    for command in COMMANDS.values():
+        own = [message for message in others if message.source == command]
+        lines += [
+            "",
+            f"### {command[0].upper()}{command[1:]}",
+            "",
+            *(f"- {_escaped(one.text)}" for one in own),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(messages: Iterable[Message], linked: bool = False) -> Iterator[str]:
+    yield "| from | message | what to write |"
+    yield "|---|---|---|"
+    for one in messages:
+        source = (
+            f"[{one.source}](rules/{one.source}.md)" if linked and one.source.startswith("SL") else one.source
+        )
+        yield f"| {source} | {_escaped(one.text)} | {_escaped('; or '.join(one.advice))} |"
+
+
+def _escaped(text: str) -> str:
+    """A text as one line of Markdown; code in backquotes stays as it is."""
+    parts = " ".join(text.split()).replace("|", "\\|").split("`")
+    return "`".join(
+        part if number % 2 else re.sub(r"([<*\[\]])", r"\\\1", part) for number, part in enumerate(parts)
+    )
+
+
+def _once(messages: Iterable[Message]) -> list[Message]:
+    """The messages in order of their source, each once."""
+    return sorted(dict.fromkeys(messages), key=lambda one: one.source)
+
+
+class _Module:
+    """A module of the source: what its names and functions can be as texts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tree = ast.parse(path.read_text("utf-8"))
+        self.nodes = list(ast.walk(self.tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
+        self._calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self._assigned: dict[str, list[tuple[ast.AST, ast.expr]]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                self.functions[node.name].append(node)
+            elif isinstance(node, ast.Call):
+                self._calls[getattr(node.func, "attr", getattr(node.func, "id", ""))].append(node)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._assign(node, target, node.value)
+            elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                self._assign(node, node.target, node.value)
+
+    def _assign(self, node: ast.AST, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self._assigned[target.id].append((node, value))
+        elif (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(value.elts) == len(target.elts)
+        ):
+            for one, each in zip(target.elts, value.elts, strict=True):
+                self._assign(node, one, each)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
+            self._assign(node, target, value.body)
+            self._assign(node, target, value.orelse)
+
+    def place(self, node: ast.expr) -> str:
+        return f"{self.path.relative_to(ROOT).as_posix()}:{node.lineno}"
+
+    def calls(self, name: str) -> Iterator[ast.Call]:
+        yield from self._calls[name]
+
+    def prose(self) -> Iterator[tuple[ast.expr, str]]:
+        """String literals that are sentences or parts of one, in order."""
+        done: set[int] = set()
+        found = []
+        for node in self.nodes:
+            if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in done:
+                done.update(id(part) for part in ast.walk(node))
+                if not isinstance(self.parents.get(node), ast.Expr) or self._is_help(node):
+                    text = _text(node)
+                    if text and _is_prose(text):
+                        found.append((node, text))
+        yield from sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
+
+    def _is_help(self, node: ast.AST) -> bool:
+        """Whether a docstring is the help of a command."""
+        function = self.parents.get(self.parents.get(node, node))
+        return isinstance(function, ast.FunctionDef) and any(
+            ".command(" in f"{ast.unparse(one)}(" for one in function.decorator_list
+        )
+
+    def texts(self, node: ast.expr | None, at: ast.AST, depth: int = 0) -> tuple[str, ...]:
+        """The texts that an expression can be, with placeholders; none if they are not written in sight of it."""
+        return tuple(dict.fromkeys(itertools.islice(self._texts(node, at, depth), _MOST_TEXTS)))
+
+    def _texts(self, node: ast.expr | None, at: ast.AST, depth: int) -> Iterator[str]:
+        if node is None or depth > 6:
+            return
+        match node:
+            case ast.Constant() | ast.JoinedStr():
+                if text := _text(node):
+                    yield text
+            case ast.IfExp():
+                yield from self._texts(node.body, at, depth + 1)
+                yield from self._texts(node.orelse, at, depth + 1)
+            case ast.BoolOp():
+                for one in node.values:
+                    yield from self._texts(one, at, depth + 1)
+            case ast.BinOp(op=ast.Add()):
+                sides = [
+                    self.texts(side, at, depth + 1) or (f"{{{_name(side)}}}",)
+                    for side in (node.left, node.right)
+                ]
+                yield from ("".join(pair) for pair in itertools.product(*sides))
+            case ast.Subscript(value=ast.Name()):
+                yield from self._texts(node.value, at, depth + 1)
+            case ast.Tuple() | ast.List():
+                yield from self._texts(node.elts[0] if node.elts else None, at, depth + 1)
+            case ast.Dict():
+                for one in node.values:
+                    yield from self._texts(one, at, depth + 1)
+            case ast.Name():
+                for value in self._values(node.id, at):
+                    yield from self._texts(value, at, depth + 1)
+            case ast.Call():
+                yield from self._texts_of_call(node, at, depth)
+            case ast.Attribute():
+                yield from self._texts_of_field(node.attr, depth)
+
+    def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
+        """What the names in a call of a finding are together, if its message is a name: one row for each message.
+
+        Names may be assigned by `kind, message, advice = table[key]` or `= function(...)`, or be parameters of the
+        function around the call. Otherwise there is one empty row.
+        """
+        function = next((one for one in self._around(call) if isinstance(one, ast.FunctionDef)), None)
+        if function is None or not isinstance(message, ast.Name):
+            return [{}]
+        parameters = [one.arg for one in function.args.args]
+        if message.id in parameters:
+            own = parameters[parameters[0] == "self" :]
+            return [
+                dict(zip(own, one.args, strict=False))
+                | {each.arg: each.value for each in one.keywords if each.arg}
+                for one in self._calls[function.name]
+            ]
+        found: list[Row] = []
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Tuple):
+                targets = [getattr(one, "id", "") for one in target.elts]
+                if message.id in targets:
+                    rows = (row.elts for row in self._tuples(node.value, node))
+                    found += [
+                        dict(zip(targets, row, strict=True)) for row in rows if len(row) == len(targets)
+                    ]
+        return found or [{}]
+
+    def _tuples(self, value: ast.expr, at: ast.AST) -> Iterator[ast.Tuple]:
+        """The tuples in a table, or that a function of the module returns."""
+        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name):
+            for table in self._values(value.value.id, at):
+                if isinstance(table, ast.Dict):
+                    yield from (one for one in table.values if isinstance(one, ast.Tuple))
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            for function in self.functions[value.func.id]:
+                for one in ast.walk(function):
+                    if isinstance(one, ast.Return) and isinstance(one.value, ast.Tuple):
+                        yield one.value
+
+    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def _texts_of_call(self, call: ast.Call, at: ast.AST, depth: int) -> Iterator[str]:
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if name in ("format", "rstrip", "strip") and isinstance(call.func, ast.Attribute):
+            yield from self._texts(call.func.value, at, depth + 1)
+        elif name in ("sentence", "str", "next", "filter") and call.args:
+            yield from self._texts(call.args[-1], at, depth + 1)
+        for module in self._imported(name):
+            for function in module.functions[name]:
+                for one in ast.walk(function):
+                    if isinstance(one, ast.Return):
+                        yield from module._texts(one.value, one, depth + 1)
+
+    def _texts_of_field(self, name: str, depth: int) -> Iterator[str]:
+        """The texts that objects with a field of this name are made with, here and in modules that this one imports."""
+        modules = {id(one): one for one in (self, *_imports(self.path))}.values()
+        makers = {
+            node.name: [part.target.id for part in node.body if isinstance(part, ast.AnnAssign)
+                        and isinstance(part.target, ast.Name)]
+            for module in modules for node in module.nodes if isinstance(node, ast.ClassDef)
+        }  # fmt: skip
+        for module in modules:
+            for maker, fields in makers.items():
+                for call in module.calls(maker) if name in fields else ():
+                    yield from module._texts(_argument(call, fields.index(name), name), call, depth + 1)
+
+    def _imported(self, name: str) -> Iterator[_Module]:
+        """The module that defines a function of this name: this one, or one that it is imported from."""
+        yield self
+        for node in self.nodes:
+            if isinstance(node, ast.ImportFrom) and any(
+                (one.asname or one.name) == name for one in node.names
+            ):
+                if path := _file_of(node.module or ""):
+                    yield _module(path)
+
+    def _values(self, name: str, at: ast.AST) -> Iterator[ast.expr]:
+        """What is assigned to a name in the functions around a place, or else in the module."""
+        for scope in self._around(at):
+            if isinstance(scope, ast.FunctionDef | ast.Lambda | ast.Module):
+                if found := [value for node, value in self._assigned[name] if scope in self._around(node)]:
+                    yield from found
+                    return
+        for module in list(self._imported(name))[1:]:
+            yield from (value for _, value in module._assigned[name])
+
+
+@cache
+def _module(path: Path) -> _Module:
+    return _Module(path)
+
+
+@cache
+def _imports(path: Path) -> tuple[_Module, ...]:
+    """The modules of the built-in pack, or of `shardlint run`, that a module imports."""
+    found = []
+    for node in _module(path).nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("shardlint_rules", "shardlint.run")
+        ):
+            for name in (node.module or "", *(f"{node.module}.{one.name}" for one in node.names)):
+                if file := _file_of(name):
+                    found.append(_module(file))
+    return tuple(found)
+
+
+def _file_of(module: str) -> Path | None:
+    parts = module.split(".")
+    base = ROOT / "rules" if parts[0] == "shardlint_rules" else ROOT
+    for path in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
+        if path.is_file():
+            return path
+    return None
+
+
+def _codes(path: Path, call: ast.Call) -> list[str]:
+    """The codes of the rules that make a finding: of the class around it, of its module, or of modules that use it."""
+    for around in _module(path)._around(call):
+        if isinstance(around, ast.ClassDef) and (code := _code_of(around)):
+            return [code]
+    found = [code for one in _module(path).nodes if isinstance(one, ast.ClassDef) if (code := _code_of(one))]
+    if found:
+        return found[:1]
+    return sorted({code for other in _users()[path] for code in _codes(other, call)})
+
+
+@cache
+def _users() -> dict[Path, list[Path]]:
+    """The modules of the pack that import a module of it."""
+    found: dict[Path, list[Path]] = defaultdict(list)
+    for path in sorted(RULES.rglob("*.py")):
+        for one in {one.path for one in _imports(path)} - {path}:
+            found[one].append(path)
+    return found
+
+
+def _code_of(node: ast.ClassDef) -> str:
+    for one in node.body:
+        if (
+            isinstance(one, ast.Assign)
+            and isinstance(one.targets[0], ast.Name)
+            and one.targets[0].id == "code"
+        ):
+            return str(getattr(one.value, "value", ""))
+    return ""
+
+
+def _argument(call: ast.Call, position: int | None, name: str) -> ast.expr | None:
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    return call.args[position] if position is not None and len(call.args) > position else None
+
+
+def _text(node: ast.expr) -> str:
+    """A string literal with its placeholders; empty for other constants."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    assert isinstance(node, ast.JoinedStr)
+    return "".join(
+        _text(part) if isinstance(part, ast.Constant) else f"{{{_name(part.value)}}}"  # type: ignore[attr-defined]
+        for part in node.values
+    )
+
+
+def _name(node: ast.expr) -> str:
+    """A short name for what a placeholder is filled with."""
+    match node:
+        case ast.Name():
+            return node.id.strip("_")
+        case ast.Attribute():
+            return node.attr.strip("_")
+        case ast.Constant():
+            return str(node.value)
+        case ast.JoinedStr():
+            return _text(node).replace("{", "").replace("}", "")
+        case ast.IfExp():
+            return "/".join(dict.fromkeys((_name(node.body).strip(), _name(node.orelse).strip()))).strip("/")
+        case ast.Subscript():
+            inner = _name(node.slice)
+            return _name(node.value) if inner.isdigit() or isinstance(node.slice, ast.Slice) else inner
+        case ast.Call() if node.args and not isinstance(
+            node.args[-1], ast.Starred | ast.GeneratorExp | ast.ListComp
+        ):
+            return _name(node.args[0] if getattr(node.func, "attr", "") != "map" else node.args[-1])
+        case ast.Call():
+            return _name(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+        case ast.BoolOp():
+            return "/".join(_name(one) for one in node.values)
+        case _:
+            names = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+            return _name(names[0]) if names else "value"
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a literal is a sentence or a part of one: three words that are no code, pattern or list of names."""
+    bare = re.sub(r"`[^`]*`|\{[^}]*\}", " ", text)
+    if re.search(r"\(\?|\\[bwsdA]|\[\^|\]\*|[\w)]\{\d", text) or text.lstrip().startswith(
+        ("def ", "from ", "import ")
+    ):
+        return False
+    words = re.findall(r"(?<![\w./-])[A-Za-z][a-z'’-]*(?![\w/(=])", bare)
+    return len(words) >= 3 and sum(word in _COMMON for word in words) > 0
+
+
+_COMMON = frozenset(
+    "a an and are as at by cannot did does for from has have here in is it its more must no not of on one only or "
+    "over than that the this to was were which with without write".split()
+)
