@@ -177,7 +177,7 @@ def test_a_file_that_is_there_is_said_before_anything_runs(tmp_path: Path) -> No
 
 def test_what_to_run_is_asked_for(tmp_path: Path) -> None:
     assert "--init needs the program to run" in shardlint(tmp_path, "--init").stderr
-    assert "--init-file is for --init" in shardlint(tmp_path, "--init-file", "fx.py").stderr
+    assert "--init-file needs --init" in shardlint(tmp_path, "--init-file", "fx.py").stderr
 
 
 def function(**more: Any) -> Function:

@@ -62,8 +62,8 @@ fx = Fixture(jax.jit(endless), [MESH], [X], out={"": P("data")})
     (failure,) = result.failures
     line = line_of(tmp_path, "def endless(x):")
     assert failure.where.endswith(f"fx.py:{line}")
-    assert "fn was in no line of its Python" in failure.message
-    assert f"a loop that ends by its data is at {failure.where.rpartition(':')[0]}:{line + 1}" in failure.message
+    assert "fn was not running Python" in failure.message
+    assert f"loops whose length depends on data are at {failure.where.rpartition(':')[0]}:{line + 1}" in failure.message
 
 
 @pytest.mark.parametrize("fork", [True, False])
