@@ -184,6 +184,9 @@ class Interpreter:
         self._copies: dict[int, tuple[Container, Container]] = {}
         self._rebound: dict[tuple[int, str], Value] = {}
         self._results: dict[Hashable, Value] = {}
+        self._matches: dict[tuple[Place, str], tuple[bool, str, bool]] = {}
+        self.manual: Place | None = None
+        """The function that shard_map maps here."""
         self._ran: set[ast.AST] = set()
         self.rooted = False
         """Whether all calls that lead here are known."""
@@ -197,6 +200,7 @@ class Interpreter:
         try:
             self.rooted = True
             self.block(self.file.tree.body)
+            self._report_matches()
             self.rooted = False
             for node, inside in list(self._definitions(self.file.tree, frame)):
                 text = "" if node in self._ran else self.file.text(node)
@@ -301,6 +305,18 @@ class Interpreter:
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found
+
+    def note_match(self, place: Place, pattern: str, text: str, found: bool, anywhere: bool) -> None:
+        """Note what `re.match` made of a pattern at a place, and whether it stands anywhere in the text."""
+        matched, missed, certain = self._matches.get((place, pattern), (False, "", True))
+        missed = missed or (text if anywhere and not found else "")
+        self._matches[place, pattern] = matched or found, missed, certain and not self.branches
+
+    def _report_matches(self) -> None:
+        """Record patterns that matched none of the paths, and stand inside of some."""
+        for (place, pattern), (matched, missed, _) in self._matches.items():
+            if missed and not matched:
+                self.violate("pattern.anchored", place, pattern=pattern, path=missed)
 
     # names
 

@@ -6,12 +6,14 @@ A module for each area. `FUNCTIONS` holds them by canonical name.
 from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
+    flax_nnx,
     jax_manual,
     jax_numpy,
     jax_random,
     jax_sharding,
     jax_transforms,
     optimizers,
+    patterns,
 )
 from shardlint.libraries.registry import FUNCTIONS
 

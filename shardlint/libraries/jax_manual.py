@@ -48,14 +48,15 @@ def _shard_map(call: Call, given: Value) -> Value:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
-        before = interpreter.axes, interpreter.checks_varying
+        before = interpreter.axes, interpreter.checks_varying, interpreter.manual
+        interpreter.manual = place_of(call, 2, "in_specs")
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         releases = interpreter.releases.get("jax", (99,))
         interpreter.checks_varying = checked and releases >= _VARYING
         try:
             found = traced(again, given, parts, {})
         finally:
-            interpreter.axes, interpreter.checks_varying = before
+            interpreter.axes, interpreter.checks_varying, interpreter.manual = before
         return _leave(call, again, on, out_specs, found, checked and releases >= _VARYING)
 
     return Native("shard_map", run)

@@ -49,6 +49,8 @@ optimization_barrier"""
 _REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin logsumexp count_nonzero
 median"""
 
+# Over one element they say nothing.
+_STATISTICS = ("mean", "std", "var", "median")
 # They keep the type of integers.
 _ANY_TYPE = (
     "abs",
@@ -169,6 +171,11 @@ def reduce(call: Call) -> Value:
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
         return _of_module(call, base.shaped(None))
+    if last in _STATISTICS and array.varying and call.interpreter.manual is not None:
+        if gone and all(array.shape[one] == 1 for one in gone) and len(gone) < len(array.shape):
+            call.interpreter.violate(
+                "statistics.single", call.interpreter.manual, operation=last, shape=str(array), line=str(call.place.line)
+            )
     spec = array.spec if _on_explicit(array) else None
     places = range(len(array.shape))
     if keep:

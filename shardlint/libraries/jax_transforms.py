@@ -22,6 +22,7 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
+from shardlint.libraries.flax_nnx import VariableShardings
 from shardlint.libraries.jax_sharding import check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, context_commits, meet
 from shardlint.libraries.registry import function
@@ -90,6 +91,10 @@ def _static(call: Call) -> tuple[set[int], set[str]]:
 
 
 def _jit(call: Call, given: Value) -> Value:
+    if call.name == "flax.nnx.jit":
+        for name in ("in_shardings", "out_shardings"):
+            if isinstance(call.keywords.get(name), VariableShardings):
+                call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
     numbers, names = _static(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
 
@@ -592,8 +597,6 @@ def tree_map(call: Call) -> Value:
 
 
 @function(
-    "jax.tree map_with_path",
-    "jax.tree_util tree_map_with_path",
     "jax.tree_util tree_leaves",
     "jax.tree leaves flatten",
     "jax.tree_util tree_flatten",

@@ -24,18 +24,9 @@ from shardlint_rules.flax.annotations import (
     renamed,
 )
 
-# What people write for one of KEYS. Other keys are metadata of the user's own.
-_NEAR_MISSES = (
-    "out_shardings",
-    "shardings",
-    "sharding_name",
-    "out_sharding_names",
-    "shard",
-    "sharded",
-    "partition_spec",
-    "out_spec",
-)
-_IN_TEXT = (*KEYS, *_NEAR_MISSES)
+# What people write for one of KEYS begins so. Other keys are metadata of the user's own.
+_BEGINNINGS = ("shard", "partition", "out_s")
+_IN_TEXT = (*KEYS, *_BEGINNINGS)
 
 
 class AnnotationKeyIgnored(Rule):
@@ -51,8 +42,8 @@ class AnnotationKeyIgnored(Rule):
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axes under a key that is nearly right (`out_shardings`, `shardings`, `sharding_name`, `partition_spec`),
-      or that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
+    - proven: axes under a key that begins like one of flax (`out_shardings`, `sharding_metadata`,
+      `partition_spec`), or that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
       `kernel_metadata={...}` of layers. Also `get_metadata("sharding")`, `get_metadata().get("sharding")` and
       `get_metadata()["sharding"]` if the release stores the annotation as another key.
     - `getattr` (likely): `getattr(param, "sharding", ())` of a parameter annotated as a variable, or with a tuple as
@@ -63,7 +54,7 @@ class AnnotationKeyIgnored(Rule):
     another key.
 
     ## Limits
-    Not reported: keys that are not close to one of flax, values that are no axes, and code that reads both keys. SL515
+    Not reported: other keys, values that are no axes, and code that reads both keys. SL515
     reports keys that work and are deprecated.
     """
 
@@ -105,9 +96,9 @@ class AnnotationKeyIgnored(Rule):
             return None
         if one.key in KEYS and heeded(site, one.key):
             return None  # SL515 reports deprecated keys
-        if one.key not in _IN_TEXT or not names_axes(site.value(one.value)):
+        if not (one.key in KEYS or one.key.startswith(_BEGINNINGS)) or not names_axes(site.value(one.value)):
             return None
-        if one.key in _NEAR_MISSES and _reads_itself(site, one):
+        if one.key not in KEYS and _reads_itself(site, one):
             return None
         return site.finding(
             one.node,

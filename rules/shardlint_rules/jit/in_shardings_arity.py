@@ -10,7 +10,7 @@ from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
 from shardlint.model.values import Function, Items, Place, Table, Transformed, Value
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
 from shardlint_rules.jit._keys_read import KeyRead, keys_read
@@ -34,6 +34,7 @@ class InShardingsArity(Rule):
       one of its calls does not have.
     - proven: a tuple or list for `out_shardings` whose length or kind differs from every `return` of the
       function.
+    - proven: what `nnx.get_named_sharding` gives, as `in_shardings` or `out_shardings` of `nnx.jit`.
     - proven: the same, if the specs are passed to a function of the project that makes the jit.
     - proven: a dict for `in_shardings`, and a dict of shardings for one argument without a key that the
       function reads.
@@ -61,13 +62,16 @@ class InShardingsArity(Rule):
     harm = Harm.CRASH
     likely = ("tree",)
     assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree holds more than one sharding."}
-    triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
+    triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"), Violates("shardings.variables"))
     in_version_checks = False
     fixes = "both"
     by_hand = "the code does not show which sharding belongs to which argument"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
+        if site.form == "violation":
+            yield self._variables(site)
+            return
         if site.api == "jax.sharding.PartitionSpec":
             for one in handed(site) if site.form == "call" else ():
                 yield from self._handed(site, one)
@@ -87,6 +91,16 @@ class InShardingsArity(Rule):
             return keyword is not None
         written = view.strict.value(Place(site.file, keyword.value))
         return isinstance(written, Items) and not written.open
+
+    def _variables(self, site: Site) -> Finding:
+        parameter = site.violation.said["parameter"]
+        return site.finding(
+            site.syntax,
+            f"This call of `nnx.jit` raises ValueError: its `{parameter}` hold Variables.",
+            help="use jax.jit on a function that returns the state, or nnx.StateSharding",
+            certainty=Certainty.PROVEN,
+            why="`nnx.get_named_sharding` gives the shardings inside of Variables, which `nnx.jit` does not take",
+        )
 
     def _handed(self, site: Site, one: Handed) -> Iterator[Finding]:
         """A tree of specs that does not fit the function which a helper compiles with it."""

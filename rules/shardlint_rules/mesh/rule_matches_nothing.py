@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.logical import rules_of
 from shardlint.model.values import Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
@@ -48,6 +48,7 @@ class RuleMatchesNothing(Rule):
       as `("kernel", P())` before `("mlp/kernel", P("model"))`, where the loops of the project stop at the first match.
     - `hidden` (likely): two rules of Linen for one logical name, `("mlp", None)` before `("mlp", "model")`, also in
       lists that are joined or come from another file.
+    - proven: `re.match` of a pattern that matches none of the paths it is tried on, and stands inside one of them.
     - `anchored` (likely): `re.match(pattern, path)` over a table whose expressions begin with layers inside other
       layers; it only tries the beginning of the path.
 
@@ -72,13 +73,16 @@ class RuleMatchesNothing(Rule):
         Calls(_SPEC, file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
         Calls("re.match", *_LOOKUPS),
         Lines(_PAIRS, on="any"),
+        Violates("pattern.anchored"),
     )
     fixes = "none"
-    forms = ("call", "line")
+    forms = ("call", "line", "violation")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a pair of a table, or for a call that looks one up."""
-        if site.form == "line":
+        if site.form == "violation":
+            yield self._matched_nothing(site)
+        elif site.form == "line":
             yield from self._in_table(site)
         elif site.api in _LOOKUPS:
             yield from self._in_rules(site)
@@ -111,6 +115,16 @@ class RuleMatchesNothing(Rule):
                 why="the loops of the project over such tables stop at the first match"
                 + (f"; {len(dead) - 1} more rules are shadowed" if len(dead) > 1 else ""),
             )
+
+    def _matched_nothing(self, site: Site) -> Finding:
+        said = site.violation.said
+        return site.finding(
+            site.syntax,
+            f"The rule `{said['pattern']}` matches no path: `re.match` tries the beginning alone.",
+            help="use re.search, or begin the expressions with `.*`",
+            certainty=Certainty.PROVEN,
+            why=f"it stands inside the path `{said['path']}`",
+        )
 
     def _in_table(self, site: Site) -> Iterator[Finding]:
         """A rule of Linen for a logical name with a later rule for the same name."""

@@ -11,7 +11,7 @@ from shardlint.model.manual.elsewhere import defined_around
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Axis, Event, Product
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Methods, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
@@ -31,6 +31,7 @@ class PerShardStatistics(Rule):
     ## Reports
     - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and similar functions in a `shard_map` body
       along a dimension that its in spec shards, if nothing in the body communicates over that axis.
+    - proven: a mean, variance or median along a dimension of size 1 that `in_specs` leave of a stack for each device.
     - `product` (likely): a `softmax` of a matrix product with sharded columns.
     - `reduced-later` (likely): a `softmax` whose result alone is summed over the axis.
     - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
@@ -74,11 +75,15 @@ class PerShardStatistics(Rule):
         Calls("jax.lax.psum"),
         Keywords("mutable", file_says=("batch_stats",)),
         Methods("apply", file_says=("pmap",)),
+        Violates("statistics.single"),
     )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place."""
+        if site.form == "violation":
+            yield self._single(site)
+            return
         if site.api == "jax.lax.psum":
             yield from self._own_maximum(site)
             return
@@ -187,6 +192,16 @@ class PerShardStatistics(Rule):
                     describe_location(site, event),
                 ),
             )
+
+    def _single(self, site: Site) -> Finding:
+        said = site.violation.said
+        return site.finding(
+            site.syntax,
+            f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
+            help="take the entry of the device first, with `x[0]` in the body",
+            certainty=Certainty.PROVEN,
+            why=f"line {said['line']} reduces `{said['shape']}` along this dimension; `pmap` removes it, shard_map does not",
+        )
 
     def _own_maximum(self, site: Site) -> Iterator[Finding]:
         """A sum over the devices of exponentials that each device took by a maximum of its own."""
