@@ -73,7 +73,8 @@ def evaluate(run: Interpreter, node: ast.expr) -> Value:
     if kind is ast.Name:
         return run.lookup(node.id)  # type: ignore[attr-defined]
     if kind is ast.Constant:
-        return node.value  # type: ignore[attr-defined]
+        value: Value = node.value  # type: ignore[attr-defined]
+        return Unknown("a large number") if isinstance(value, int) and abs(value) > _LARGEST else value
     if kind is ast.Attribute:
         owner, name = node.value, node.attr  # type: ignore[attr-defined]
         return attribute(run, run.value(owner), name, Place(run.frame.file, node))
