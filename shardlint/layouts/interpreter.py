@@ -727,6 +727,8 @@ class Interpreter:
                 if known is not None:
                     return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
                 return self._unknown_function(name, args, keywords, place)
+            case Instance(call=Native() as run):
+                return self.call(run, args, keywords, place, opened)
             case Instance(of=ClassValue() as owner):
                 method = owner.find("__call__")
                 if method is not MISSING:

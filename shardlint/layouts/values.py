@@ -119,6 +119,8 @@ class Instance(Container):
     of: ClassValue | None = None
     attributes: dict[str, Value] = field(default_factory=dict)
     open: bool = False
+    call: Value = None
+    """What a call of it runs, for an object of a library."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A module for each area. `FUNCTIONS` holds them by canonical name.
 from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
+    equinox_nn,
     flax_nnx,
     jax_manual,
     jax_numpy,
@@ -21,10 +22,13 @@ FUNCTIONS.update(BUILTINS)
 __all__ = [
     "FUNCTIONS",
     "contexts",
+    "equinox_nn",
+    "flax_nnx",
     "jax_manual",
     "jax_numpy",
     "jax_random",
     "jax_sharding",
     "jax_transforms",
     "optimizers",
+    "patterns",
 ]

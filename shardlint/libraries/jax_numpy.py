@@ -174,7 +174,11 @@ def reduce(call: Call) -> Value:
     if last in _STATISTICS and array.varying and call.interpreter.manual is not None:
         if gone and all(array.shape[one] == 1 for one in gone) and len(gone) < len(array.shape):
             call.interpreter.violate(
-                "statistics.single", call.interpreter.manual, operation=last, shape=str(array), line=str(call.place.line)
+                "statistics.single",
+                call.interpreter.manual,
+                operation=last,
+                shape=str(array),
+                line=str(call.place.line),
             )
     spec = array.spec if _on_explicit(array) else None
     places = range(len(array.shape))

@@ -177,7 +177,12 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
     if elsewhere or other:
         asked = str(array.shaped(array.shape, wanted))
         call.interpreter.violate(
-            "argument.sharding", where, array=path, have=array.device or str(array), wanted=asked, line=str(array.made)
+            "argument.sharding",
+            where,
+            array=path,
+            have=array.device or str(array),
+            wanted=asked,
+            line=str(array.made),
         )
 
 
@@ -579,10 +584,29 @@ def cond(call: Call) -> Value:
             found.append(traced(call, one, tuple(_carry(each) for each in operands), {}))
     if not found:
         return Unknown("a branch")
+    _check_branches(call, found)
     result = found[0]
     for one in found[1:]:
         result = join(result, one)
     return result
+
+
+def _check_branches(call: Call, found: Sequence[Value]) -> None:
+    """Record branches whose results vary over different axes."""
+    if not call.interpreter.checks_varying:
+        return
+    first = dict(leaves(found[0]))
+    for other in found[1:]:
+        for path, leaf in leaves(other):
+            one = first.get(path)
+            if not isinstance(one, Layout) or not isinstance(leaf, Layout) or one.literal or leaf.literal:
+                continue
+            if one.varying is not None and leaf.varying is not None and one.varying != leaf.varying:
+                axes = ", ".join(sorted(one.varying ^ leaf.varying))
+                call.interpreter.violate(
+                    "branches.varying", call.place, axes=axes, operation=call.name.rpartition(".")[2]
+                )
+                return
 
 
 @function("jax.tree map", "jax.tree_util tree_map")

@@ -20,9 +20,13 @@ def map_with_path(call: Call) -> Value:
             case tuple():
                 return tuple(walk(item, (*path, _key("idx", place))) for place, item in enumerate(value))
             case ListValue(items=items, open=more):
-                return ListValue([walk(item, (*path, _key("idx", place))) for place, item in enumerate(items)], more)
+                return ListValue(
+                    [walk(item, (*path, _key("idx", place))) for place, item in enumerate(items)], more
+                )
             case DictValue(entries=entries, open=more):
-                return DictValue({key: walk(item, (*path, _key("key", key))) for key, item in entries.items()}, more)
+                return DictValue(
+                    {key: walk(item, (*path, _key("key", key))) for key, item in entries.items()}, more
+                )
             case Instance(attributes=attributes) if is_tree(value):
                 parts = {name: walk(item, (*path, _key("name", name))) for name, item in attributes.items()}
                 return Instance(value.of, parts, value.open)

@@ -42,8 +42,8 @@ class AnnotationKeyIgnored(Rule):
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axes under a key that begins like one of flax (`out_shardings`, `sharding_metadata`,
-      `partition_spec`), or that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
+    - proven: axes under a key that begins like one of flax (`out_shardings`, `sharding_metadata`, `partition_spec`), or
+      that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
       `kernel_metadata={...}` of layers. Also `get_metadata("sharding")`, `get_metadata().get("sharding")` and
       `get_metadata()["sharding"]` if the release stores the annotation as another key.
     - `getattr` (likely): `getattr(param, "sharding", ())` of a parameter annotated as a variable, or with a tuple as

@@ -62,7 +62,11 @@ class InShardingsArity(Rule):
     harm = Harm.CRASH
     likely = ("tree",)
     assumptions: ClassVar[Mapping[str, str]] = {"tree": "The tree holds more than one sharding."}
-    triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"), Violates("shardings.variables"))
+    triggers = (
+        Calls(*JITS, file_says=SHARDING_SETTINGS),
+        Calls("jax.sharding.PartitionSpec"),
+        Violates("shardings.variables"),
+    )
     in_version_checks = False
     fixes = "both"
     by_hand = "the code does not show which sharding belongs to which argument"

@@ -11,7 +11,17 @@ from shardlint.model.manual.elsewhere import defined_around
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Axis, Event, Product
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Mapped, Methods, Rule, Violates
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Finding,
+    Harm,
+    Keywords,
+    Mapped,
+    Methods,
+    Rule,
+    Violates,
+)
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
 from shardlint_rules.shard_map._own_maximum import own_maximum
@@ -200,7 +210,7 @@ class PerShardStatistics(Rule):
             f"`{said['operation']}` is over one element: each device gets an array with a first dimension of size 1.",
             help="take the entry of the device first, with `x[0]` in the body",
             certainty=Certainty.PROVEN,
-            why=f"line {said['line']} reduces `{said['shape']}` along this dimension; `pmap` removes it, shard_map does not",
+            why=f"line {said['line']} reduces `{said['shape']}` along it; `pmap` removes it, shard_map does not",
         )
 
     def _own_maximum(self, site: Site) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ class VaryingTypeDiffers(Rule):
 
     ## Reports
     - proven: a carry of `scan`, `fori_loop` or `while_loop` that starts equal on all devices and varies after the body.
+    - proven: branches of `cond` or `switch` whose results vary over different axes.
     - proven: a result whose `out_specs` leave out an axis over which it varies.
     - `on-a-way` (likely): the same under a condition that the text does not decide.
 
@@ -29,7 +30,7 @@ class VaryingTypeDiffers(Rule):
     likely = ("on-a-way",)
     assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
-    triggers = (Violates("carry.varying", "varying.declared-equal"),)
+    triggers = (Violates("carry.varying", "branches.varying", "varying.declared-equal"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -42,6 +43,11 @@ class VaryingTypeDiffers(Rule):
                 f"vary over {axes}.",
                 help=f'start from `jax.lax.pcast(init, "{said["axes"]}", to="varying")`',
                 why=f"the carry starts as `{said['before']}`, and the body adds values of each device to it",
+            )
+        elif site.violation.kind == "branches.varying":
+            yield site.broken(
+                f"`{said['operation']}` raises TypeError: the result varies over {axes} in one branch alone.",
+                help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
             )
         else:
             yield site.broken(

@@ -1,0 +1,94 @@
+"""equinox: layers as trees of their weights, and the functions that take Modules apart."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from shardlint.layouts.layout import Layout, Shape
+from shardlint.layouts.values import AnyTree, Call, Instance, ListValue, Native, Unknown, Value, map_tree
+from shardlint.libraries.jax_numpy import matmul
+from shardlint.libraries.meeting import as_array, broadcast, fresh
+from shardlint.libraries.registry import function
+
+
+def _weights(call: Call, **shapes: Shape | None) -> dict[str, Value]:
+    return {
+        name: fresh(call, shape, "float32") if shape is not None else None for name, shape in shapes.items()
+    }
+
+
+def _size(value: Value) -> int | None:
+    if value == "scalar":
+        return 1
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+@function("equinox.nn.Linear")
+def linear(call: Call) -> Value:
+    """`weight` of shape (out, in) and `bias` of shape (out,)."""
+    inside, outside = _size(call.get(0, "in_features")), _size(call.get(1, "out_features"))
+    bias = call.get(2, "use_bias", True)
+    weights = _weights(call, weight=(outside, inside), bias=(outside,) if bias is True else None)
+    made = Instance(None, weights, bias not in (True, False))
+
+    def apply(again: Call) -> Value:
+        weight, known = made.attributes["weight"], made.attributes["bias"]
+        product = matmul(_calling(again, (weight, again.get(0, "x"))))
+        return broadcast(again, (product, known)) if isinstance(known, Layout) else product
+
+    made.call = Native("equinox.nn.Linear", apply)
+    return made
+
+
+def _calling(call: Call, args: tuple[Value, ...]) -> Call:
+    return Call(call.interpreter, args, {}, call.place, "jax.numpy.matmul")
+
+
+@function("equinox.nn.LayerNorm", "equinox.nn.RMSNorm")
+def norm(call: Call) -> Value:
+    """`weight` and `bias` of the shape given; the result is like the argument."""
+    given = call.get(0, "shape")
+    shape = (given,) if isinstance(given, int) else given if isinstance(given, tuple) else None
+    known = shape if shape is None or all(isinstance(one, int) for one in shape) else None
+    made = Instance(None, _weights(call, weight=known, bias=known), True)
+    made.call = Native(call.name, lambda again: as_array(again.get(0, "x")))
+    return made
+
+
+@function("equinox.nn.Embedding")
+def embedding(call: Call) -> Value:
+    """`weight` of shape (count, size)."""
+    sizes = _size(call.get(0, "num_embeddings")), _size(call.get(1, "embedding_size"))
+    return Instance(None, _weights(call, weight=sizes))
+
+
+@function("equinox.nn.MLP")
+def mlp(call: Call) -> Value:
+    """Linear layers in `layers`."""
+    inside, outside = _size(call.get(0, "in_size")), _size(call.get(1, "out_size"))
+    width, depth = _size(call.get(2, "width_size")), call.get(3, "depth")
+    if not isinstance(depth, int) or not 0 <= depth <= 64:
+        return Instance(None, {}, True)
+    sizes = [inside, *[width] * depth, outside]
+    layers = tuple(
+        Instance(None, _weights(call, weight=(out, into), bias=(out,))) for into, out in pairwise(sizes)
+    )
+    return Instance(None, {"layers": layers}, False)
+
+
+@function("equinox filter partition combine")
+def taken_apart(call: Call) -> Value:
+    """`filter` and `combine` give a tree like the first one, `partition` that and the rest."""
+    tree = call.get(0, "pytree")
+    if call.name.endswith("partition"):
+        return (tree, Unknown("what is no array"))
+    return tree
+
+
+@function("equinox.tree_at")
+def tree_at(call: Call) -> Value:
+    """A tree with other leaves: their layouts are not followed."""
+    tree = call.get(1, "pytree")
+    if isinstance(tree, Unknown | ListValue):
+        return AnyTree(Unknown())
+    return map_tree(lambda leaf: Layout() if isinstance(leaf, Layout) else leaf, tree)
