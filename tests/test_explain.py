@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shardlint.engine.explain import explain
+from shardlint.engine.explain_file import explain_file
 
 PROGRAM = """\
 import jax
@@ -43,3 +44,17 @@ def test_arrays_and_products_are_told_as_they_are_in_a_call(write: Callable[...,
 def test_a_line_without_arrays_tells_none(write: Callable[..., Path]) -> None:
     file = write({"m.py": "import jax\n\nx = 1\n"}) / "m.py"
     assert not [line for line in explain(file, 3) if line.startswith("  array")]
+
+
+def test_a_file_is_shown_with_the_layouts_of_its_arrays(write: Callable[..., Path]) -> None:
+    code = PROGRAM.replace(
+        "jax.jit(forward)(params, x)",
+        "y = jax.jit(forward, out_shardings=NamedSharding(mesh, P()))(params, x)",
+    )
+    file = write({"m.py": code}) / "m.py"
+    lines = list(explain_file(file))
+    assert len(lines) == code.count("\n") + 1 or len(lines) == code.count("\n")
+    assert lines[9].endswith("hidden: float32[16, 64]")
+    assert lines[17].endswith("x: float32[16@data, 32]")
+    assert lines[18].endswith("y: float32[16, 32]")
+    assert lines[5].strip().startswith("6  mesh = ") and lines[5].endswith('"model"))')

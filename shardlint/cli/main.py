@@ -99,20 +99,29 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("place", metavar="PATH:LINE")
+@click.argument("place", metavar="PATH[:LINE]")
 def explain(place: str) -> None:
     """Show what shardlint knows about a line: what traces it, its mesh, and the values of its names.
 
-    In a notebook, PLACE is PATH:cell N:LINE, as in the output of `check`.
+    Without a line, show the file with the layouts of its arrays beside it. In a notebook, PLACE is PATH:cell N:LINE, as
+    in the output of `check`.
     """
     from shardlint.engine.explain import explain as run
+    from shardlint.engine.explain_file import explain_file
     from shardlint.output.printable import printable
     from shardlint.source.text import Unreadable
     from shardlint.syntax import NotParsed
 
     path, _, line = place.rpartition(":")
+    if Path(place).is_file():
+        try:
+            for text in explain_file(Path(place)):
+                click.echo(printable(text))
+        except (Unreadable, NotParsed) as error:
+            _fail(f"{place}: {error}")
+        return
     if not path or not re.fullmatch("[0-9]{1,9}", line):
-        raise click.UsageError(f"{place!r} is not PATH:LINE, as in train.py:41")
+        raise click.UsageError(f"{place!r} is neither a file nor PATH:LINE, as in train.py:41")
     in_cell = re.fullmatch(r"(.+):cell ([0-9]{1,9})", path)
     path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
