@@ -257,6 +257,27 @@ def test_a_lens_stands_over_what_is_traced(write: Write) -> None:
     run(session)
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_layouts_stand_behind_the_lines_that_make_arrays(write: Write, shown: bool) -> None:
+    text = (
+        "import jax\nimport jax.numpy as jnp\nfrom jax.sharding import AxisType, NamedSharding, PartitionSpec as P\n\n"
+        'mesh = jax.make_mesh((2, 4), ("a", "b"), axis_types=(AxisType.Auto, AxisType.Auto))\n'
+        'x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("a")))  \n'
+    )
+    root = write({"train.py": text})
+
+    async def session(editor: Editor) -> None:
+        await editor.start(root, settings={"layoutHints": shown})
+        uri = editor.open(root / "train.py")
+        whole = lsp.Range(lsp.Position(0, 0), lsp.Position(9, 0))
+        asked = lsp.InlayHintParams(lsp.TextDocumentIdentifier(uri), whole)
+        hints = await editor.client.text_document_inlay_hint_async(asked) or []
+        expected = [(5, len(text.splitlines()[5].rstrip()), "x: float32[8@a, 4]")] if shown else []
+        assert [(one.position.line, one.position.character, one.label) for one in hints] == expected
+
+    run(session)
+
+
 def test_each_folder_is_a_project_with_its_own_settings(write: Write) -> None:
     root = write({})
     for name in ("one", "two"):

@@ -173,6 +173,15 @@ def _questions(server: Server) -> None:
             return []
         return await server.ask(lambda: told.lenses(server.session, known, uri, server.encoding))
 
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    async def hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        uri = params.text_document.uri
+        known = server.session.document(uri)
+        if known is None or not server.session.wishes_for(known.path).layout_hints:
+            return []
+        found = await server.ask(lambda: told.hints(server.session, known, uri, server.encoding))
+        return [one for one in found if params.range.start.line <= one.position.line <= params.range.end.line]
+
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=KINDS, resolve_provider=True)
     )

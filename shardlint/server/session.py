@@ -50,6 +50,8 @@ class Wishes:
 
     options: Options = field(default_factory=Options)
     suppression: str = "TODO: say why"
+    layout_hints: bool = True
+    """Whether layouts are shown behind the lines that make arrays."""
 
     @staticmethod
     def of(said: Any) -> tuple[Wishes, list[str]]:
@@ -66,9 +68,9 @@ class Wishes:
             certainty=Certainty(certainty) if certainty is not None else None,
         )
         reason = said.get("suppressionReason")
-        if isinstance(reason, str) and reason.strip() and "\n" not in reason:
-            return Wishes(options, reason.strip()), wrong
-        return Wishes(options), wrong
+        known = isinstance(reason, str) and reason.strip() and "\n" not in reason
+        hints = said.get("layoutHints") is not False
+        return Wishes(options, reason.strip() if known else Wishes.suppression, hints), wrong
 
 
 def _codes(said: Mapping[str, Any], key: str, wrong: list[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from lsprotocol import types as lsp
 
 from shardlint.engine.explain import about, axes_of
+from shardlint.engine.explain_file import layouts_by_line
 from shardlint.model import Program
 from shardlint.output.printable import sentence
 from shardlint.output.related import related_places
@@ -144,6 +145,21 @@ def lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> li
         if title:
             title = buffer.source.told(title)
             found.append(lsp.CodeLens(where, lsp.Command(title, "")))
+    return found
+
+
+def hints(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.InlayHint]:
+    """The layouts of arrays, behind the lines of a document that bind or return them."""
+    facts, program = _known(session, buffer)
+    if facts is None or program is None:
+        return []
+    _, targets = session.kept(buffer.path).checker.known(buffer.path)
+    found = []
+    for number, layouts in sorted(_aside(program, partial(layouts_by_line, program, facts, targets)).items()):
+        end = buffer.source.line_starts[number - 1] + len(buffer.source.line(number).rstrip())
+        document, where = buffer.where(end, end, encoding)
+        if document == uri:
+            found.append(lsp.InlayHint(where.end, "; ".join(layouts), padding_left=True))
     return found
 
 
