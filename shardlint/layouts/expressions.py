@@ -633,10 +633,24 @@ class _At:
     def attributes(self) -> dict[str, Value]:
         """The methods that change the array at an index give one of the same layout."""
         names = ("set", "add", "multiply", "mul", "divide", "min", "max", "power", "apply")
-        same = {
-            name: Native(name, lambda call: replace(self.array, device=self.array.device)) for name in names
-        }
+        same = {name: Native(name, self._updated) for name in names}
         return {**same, "get": Native("get", lambda call: Unknown("what is gathered"))}
+
+    def _updated(self, call: Call) -> Value:
+        array = self.array
+        split = array.mesh is not None and array.mesh.explicit and array.spec is not None and any(array.spec)
+        if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
+            axes = "/".join(axis for one in array.spec or () for axis in one or ())
+            call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
+        return array
+
+    def _updated(self, call: Call) -> Value:
+        array = self.array
+        split = array.mesh is not None and array.mesh.explicit and array.spec is not None and any(array.spec)
+        if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
+            axes = "/".join(axis for one in array.spec or () for axis in one or ())
+            call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
+        return array
 
 
 def _product(shape: Shape | None) -> int | None:

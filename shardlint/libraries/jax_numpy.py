@@ -420,25 +420,73 @@ def reshape(call: Call) -> Value:
 
 
 def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
-    """The spec after a reshape over Explicit axes, where dimensions only merge or split one at a time."""
-    shape, spec = array.shape, array.spec
-    if shape is None or spec is None or None in shape or None in wanted or any(one is None for one in spec):
+    """The spec after a reshape over Explicit axes, by groups of dimensions of one size; records what jax refuses.
+
+    A dimension that is split up keeps its axes on the first part, which they must divide. Dimensions that are joined
+    keep theirs in order, where the first of them has any.
+    """
+    shape, spec, mesh = array.shape, array.spec, array.mesh
+    if shape is None or spec is None or mesh is None or len(spec) != len(shape):
         return None
-    if not any(spec):
-        return (NO_AXES,) * len(wanted)
-    old = [(size, axes) for size, axes in zip(shape, spec, strict=False) if size != 1]
-    new = [size for size in wanted if size != 1]
-    if [size for size, _ in old] == new:
-        kept = iter([axes for _, axes in old])
-        return tuple(NO_AXES if size == 1 else next(kept) for size in wanted)
-    return None
+    old, new = [one for one in shape if isinstance(one, int)], [one for one in wanted if isinstance(one, int)]
+    axes = [one for one in spec if one is not None]
+    if len(old) != len(shape) or len(new) != len(wanted) or len(axes) != len(shape) or prod(old) != prod(new):
+        return None
+    found: list[Axes] = []
+    left, right = 0, 0
+    while right < len(new):
+        if left < len(old) and old[left] == new[right]:
+            found.append(axes[left])
+            left, right = left + 1, right + 1
+        elif new[right] == 1:
+            found.append(NO_AXES)
+            right += 1
+        elif left < len(old) and old[left] == 1 and not axes[left]:
+            left += 1
+        else:
+            group = _group(old[left:], new[right:])
+            if group is None:
+                return None
+            first, kept = axes[left : left + group[0]], group[1]
+            joined = tuple(axis for one in first for axis in one)
+            parts = mesh.size(joined) if joined else 1
+            if group[0] > 1 and kept > 1 and joined:
+                return None
+            refused = (joined and not first[0]) or not isinstance(parts, int) or new[right] % parts
+            if refused:
+                call.interpreter.violate("reshape.split", call.place, array=str(array), axes="/".join(joined))
+                return None
+            found += [joined, *((NO_AXES,) * (kept - 1))]
+            left, right = left + group[0], right + kept
+    return tuple(found)
+
+
+def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
+    """How many dimensions of each come to the same size."""
+    one, two, taken, made = old[0] if old else 1, new[0], 1, 1
+    while one != two:
+        if one < two:
+            if taken >= len(old):
+                return None
+            one *= old[taken]
+            taken += 1
+        else:
+            if made >= len(new):
+                return None
+            two *= new[made]
+            made += 1
+    return taken, made
 
 
 @function(*(f"{module} ravel" for module in _BOTH))
 def ravel(call: Call) -> Value:
     """One dimension of all entries."""
     array = as_array(call.get(0, "a"))
-    return _of_module(call, meet(call, [array]).shaped((_size(array.shape),)))
+    shape = (_size(array.shape),)
+    base = meet(call, [array])
+    return _of_module(
+        call, base.shaped(shape, _reshaped(call, array, shape) if _on_explicit(array) else None)
+    )
 
 
 @function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")

@@ -36,7 +36,8 @@ _BINARY = (
 _PRODUCTS = ("{0} @ {1}", "jnp.matmul({0}, {1})", 'jnp.einsum("ij,jk->ik", {0}, {1})', 'jnp.einsum("ij,kj->ik", {0}, {1})',
              "{0}.T @ {1}", 'jnp.einsum("ij,ij->i", {0}, {1})', "jnp.dot({0}, {1})")  # fmt: skip
 _SHAPING = ("{0}.T", "{0}.sum(axis=0)", "{0}.mean(axis=-1, keepdims=True)", "{0}.max()", "{0}[0]", "{0}[:4]", "{0}[None]",
-            "jnp.expand_dims({0}, -1)", "jnp.swapaxes({0}, 0, 1)", "{0}.reshape(-1, 8)", "jnp.cumsum({0}, axis=0)",
+            "jnp.expand_dims({0}, -1)", "jnp.swapaxes({0}, 0, 1)", "{0}.reshape(-1, 8)", "{0}.reshape(-1)",
+            "{0}.reshape(2, 4, -1)", "{0}.reshape(8, 2, -1)", "jnp.ravel({0})", "{0}.at[0].set(1.0)", "jnp.cumsum({0}, axis=0)",
             "jnp.sort({0}, axis=-1)", "jnp.roll({0}, 1, axis=0)", "{0}[..., 0]", "jnp.argmax({0}, axis=-1)",
             "jnp.squeeze({0}[None], 0)", "jnp.var({0}, axis=0)", "{0}[:, None]")  # fmt: skip
 _JOINING = ("jnp.concatenate([{0}, {1}])", "jnp.stack([{0}, {1}])", "jnp.concatenate([{0}, {1}], axis=-1)")
@@ -44,7 +45,7 @@ _MAPPED = ("jax.vmap(lambda row: row * 2.0)({0})", "jax.vmap(jnp.add)({0}, {1})"
            "jax.grad(lambda v: (v * v).sum())({0})", "jax.lax.map(lambda row: row * 2.0, {0})",
            "jax.lax.scan(lambda c, row: (c + row, row), jnp.zeros(8), {0})[1]",
            "jax.eval_shape(lambda v: v @ v, {0})", "jax.tree.map(lambda v: v + 1.0, {{'w': {0}}})['w']")  # fmt: skip
-_BODIES = ("x * 2.0", 'jax.lax.psum(x, "a")', "x.sum(axis=0)", 'jax.lax.pmean(x.sum(), "b")', "x - x.mean()",
+_BODIES = ("x * 2.0", 'jax.lax.psum(x, "a")', "x.sum(axis=0)", 'jax.lax.pmean(x.sum(), "b")', "x - x.mean()", "jax.lax.cond(True, lambda: x.sum(), lambda: jnp.zeros(()))[None]",
            'x * jax.lax.axis_index("a")', "jax.lax.scan(lambda c, r: (c + r, None), jnp.zeros(x.shape[1:]), x)[0]",
            "jax.lax.fori_loop(0, 3, lambda i, c: c + x, x)", 'jax.lax.ppermute(x, "b", [(0, 1), (1, 0)])')  # fmt: skip
 

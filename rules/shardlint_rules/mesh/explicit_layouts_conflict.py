@@ -38,6 +38,14 @@ _TEXTS = {
         "This index raises ShardingTypeError: it cuts a dimension that is split over {axes}.",
         "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
     ),
+    "reshape.split": (
+        "This reshape raises ShardingTypeError: it tears a dimension that is split over {axes}.",
+        "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first",
+    ),
+    "scatter.split": (
+        "This update raises ShardingTypeError: the array is split over {axes}, and the result has no sharding.",
+        "add `out_sharding=P(...)` to the method of `x.at[...]`",
+    ),
     "rows.split": (
         "`{operation}` raises ValueError: it takes rows of an array that is split over {axes}.",
         "reshard the array with `jax.reshard`, so that its first dimension is whole",
@@ -58,6 +66,7 @@ class ExplicitLayoutsConflict(Rule):
     ## Reports
     - proven: a contraction whose operands both split the summed dimension, or give a result with one axis twice.
     - proven: elementwise operands, joined arrays or mapped arguments that are split differently.
+    - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
     - proven: an index, a slice, `sort`, `cumsum`, `roll`, `scan` or `lax.map` along a dimension that is split.
     - `on-a-way` (likely): the same under a condition that the text does not decide.
 
