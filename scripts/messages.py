@@ -60,8 +60,9 @@ def rule_messages() -> list[Message]:
     found = []
     for path in sorted(RULES.rglob("*.py")):
         module = _module(path)
-        for call in module.calls("finding"):
-            for row in module.rows(call, message := _argument(call, 1, "message")):
+        calls = [(call, 1) for call in module.calls("finding")] + [(call, 0) for call in module.calls("broken")]
+        for call, place in calls:
+            for row in module.rows(call, message := _argument(call, place, "message")):
                 texts = module.texts(_in(row, message), call)
                 advice = module.texts(_in(row, _argument(call, None, "help")), call)
                 for code in _codes(path, call):

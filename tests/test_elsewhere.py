@@ -332,7 +332,7 @@ def test_a_revision_that_there_is_not(root: Path, start: Start, revision: str) -
 def test_outside_of_git_it_says_so(write: Write, start: Start) -> None:
     ran = start("check", "--diff-base", "main", cwd=write(FILES), GIT_CEILING_DIRECTORIES="/")
     assert (ran.returncode, ran.stdout) == (2, b"")
-    assert b"git cannot say what changed" in ran.stderr
+    assert b"git cannot list the changes" in ran.stderr
 
 
 def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:

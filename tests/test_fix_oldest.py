@@ -188,7 +188,7 @@ def test_a_mesh_context_stays_where_the_oldest_release_has_no_set_mesh(tmp_path:
     )
     after, left = fixed(project(tmp_path, "jax>=0.4.30", text))
     assert after == text
-    assert any("`jax.set_mesh` is new in jax" in one for one in left), left
+    assert any("`jax.set_mesh` came with jax" in one for one in left), left
 
 
 def test_standard_input_and_diff_refuse_alike(tmp_path: Path) -> None:

@@ -644,14 +644,6 @@ class _At:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
         return array
 
-    def _updated(self, call: Call) -> Value:
-        array = self.array
-        split = array.mesh is not None and array.mesh.explicit and array.spec is not None and any(array.spec)
-        if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
-            axes = "/".join(axis for one in array.spec or () for axis in one or ())
-            call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
-        return array
-
 
 def _product(shape: Shape | None) -> int | None:
     total = 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from shardlint.config.targets import Targets
 from shardlint.layouts.interpreter import Interpreter, Modules, Violation
+from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Value
 from shardlint.libraries import FUNCTIONS
 from shardlint.model import Program
@@ -21,27 +22,40 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
 
     One that is broken in another file, which this one calls, stands at the last call of this file that leads there.
     """
-    run = _run(program, file, targets)
-    placed = (_in_file(one, file) for one in run.violations.values())
+    violations, _ = _run(program, file, targets)
+    placed = (_in_file(one, file) for one in violations)
     return tuple(sorted((one for one in placed if one is not None), key=_order))
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
-    """What the expressions of a file came to, the last time they ran."""
-    return _run(program, file, targets).layouts
+    """What the expressions of a file came to, the last time they ran: those that gave arrays, alone or in tuples."""
+    return _run(program, file, targets)[1]
 
 
-def _run(program: Program, file: FileFacts, targets: Targets) -> Interpreter:
+def _run(
+    program: Program, file: FileFacts, targets: Targets
+) -> tuple[tuple[Violation, ...], Mapping[ast.AST, Value]]:
     chosen = {name: targets.release(name) for name in _PACKAGES}
     key = tuple(chosen.items())
 
-    def run() -> Interpreter:
-        modules = program.of_node(("modules", key), lambda: Modules(program.project, FUNCTIONS, chosen))
+    def run() -> tuple[tuple[Violation, ...], Mapping[ast.AST, Value]]:
+        modules = program.of_node(
+            ("modules", key), lambda: program.learning(Modules(program.project, FUNCTIONS, chosen))
+        )
         made = Interpreter(modules, file)
         made.run()
-        return made
+        arrays = {node: value for node, value in made.layouts.items() if _is_array(value)}
+        violations = tuple(made.violations.values())
+        made.release()
+        return violations, arrays
 
     return program.of_node(("layouts", file.path, key), run)
+
+
+def _is_array(value: Value) -> bool:
+    return isinstance(value, Layout) or (
+        isinstance(value, tuple) and bool(value) and all(map(_is_array, value))
+    )
 
 
 def _in_file(found: Violation, file: FileFacts) -> Violation | None:

@@ -119,6 +119,7 @@ class Modules:
         self._running: list[Path] = []
         self._circular: set[Path] = set()
         self._generators: dict[ast.AST, bool] = {}
+        self._made: list[Frame] = []
 
     def is_generator(self, node: ast.AST) -> bool:
         """Whether a function yields."""
@@ -136,6 +137,12 @@ class Modules:
         made = self._frames.make if path in self._circular else self._frames.get
         return made(path, lambda: self._import(facts))
 
+    def release(self) -> None:
+        """Forget all modules, so that their files go at once: functions and the frames around them know each other."""
+        for frame in self._made:
+            frame.release()
+        vars(self).clear()
+
     def _import(self, facts: FileFacts) -> Frame:
         self._running.append(facts.path)
         try:
@@ -145,6 +152,7 @@ class Modules:
             run.import_module()
         finally:
             self._running.remove(facts.path)
+        self._made += run.frames
         return run.frame
 
 
@@ -165,6 +173,8 @@ class Interpreter:
         self.layouts: dict[ast.AST, Value] = {}
         """What the expressions of the file came to, the last time they ran."""
         self.work = _WORK
+        self.frames: list[Frame] = []
+        """All frames that were made."""
         self.calls: list[Place] = []
         self._active: list[ast.AST] = []
         self.frame: Frame
@@ -196,7 +206,7 @@ class Interpreter:
     def run(self) -> None:
         """Run the file: the module with its `main`, then the functions that nothing called and that place arrays."""
         self.file.looked.whole()
-        frame = self.frame = Frame({"__name__": "__main__"}, None, self.file)
+        frame = self.frame = self._framed(Frame({"__name__": "__main__"}, None, self.file))
         try:
             self.rooted = True
             self.block(self.file.tree.body)
@@ -209,10 +219,20 @@ class Interpreter:
         except (OutOfWork, RecursionError):
             pass
 
+    def release(self) -> None:
+        """Forget everything, so that it goes at once: functions, the frames around them and the run know each other."""
+        for frame in self.frames:
+            frame.release()
+        vars(self).clear()
+
+    def _framed(self, frame: Frame) -> Frame:
+        self.frames.append(frame)
+        return frame
+
     def import_module(self) -> None:
         """Run the file as a module that others import."""
         self.file.looked.whole()
-        self.frame = Frame({"__name__": self.file.path.stem}, None, self.file)
+        self.frame = self._framed(Frame({"__name__": self.file.path.stem}, None, self.file))
         with suppress(OutOfWork, RecursionError):
             self.block(self.file.tree.body)
         self.layouts.clear()
@@ -633,7 +653,7 @@ class Interpreter:
 
     def _class(self, node: ast.ClassDef) -> Value:
         bases = [self.value(one) for one in node.bases]
-        frame = Frame({}, self.frame, self.frame.file, is_class=True)
+        frame = self._framed(Frame({}, self.frame, self.frame.file, is_class=True))
         with self._in(frame):
             self.block(node.body)
         decorators = [self.value(one) for one in node.decorator_list]
@@ -792,7 +812,9 @@ class Interpreter:
         node = function.node
         if len(self.calls) >= _DEPTH or self._active.count(node) > 2:
             return Unknown("calls go too deep")
-        frame = Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
+        frame = self._framed(
+            Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
+        )
         self._ran.add(node)
         is_generator = self.modules.is_generator(node)
         if is_generator:

@@ -143,6 +143,12 @@ class Frame:
     nonlocals: set[str] = field(default_factory=set)
     is_class: bool = False
 
+    def release(self) -> None:
+        """Forget everything: functions and the frames around them know each other."""
+        self.names.clear()
+        self.returned.clear()
+        self.yielded = None
+
     @property
     def module(self) -> Frame:
         """The frame of the module around it."""

@@ -162,9 +162,11 @@ def reduce(call: Call) -> Value:
     last = call.name.rpartition(".")[2]
     if last in _COUNTING:
         base = replace(base, dtype="int32")
-        check_memory(call, [array, fresh(call, (), None)])
+        check_memory(call, [array, fresh(call, (1,), None)])
     elif last in ("any", "all"):
         base = replace(base, dtype="bool")
+    elif base.dtype is not None and "float" not in base.dtype:
+        base = replace(base, dtype=base.dtype if last in ("max", "min", "amax", "amin") else None)
     if base.memory != "device":
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
@@ -667,7 +669,7 @@ def index(call: Call) -> Value:
     array, key = as_array(call.args[0]), call.args[1]
     base = meet(call, [array])
     if not call.interpreter.traced and array.memory is not None and not array.host:
-        check_memory(call, [array, fresh(call, (), None)])  # the index is an array in device memory
+        check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
     keys = key if isinstance(key, tuple) else (key,)
     if (
         array.shape is None
@@ -787,8 +789,9 @@ def like(call: Call) -> Value:
     keeps = _on_explicit(array)
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
-        committed=array.committed if keeps and not call.interpreter.traced else None, memory="device", host=False,
-        varying=array.varying,
+        committed=array.committed if keeps and not call.interpreter.traced else None,
+        memory="device" if array.memory == "device" else None,
+        host=False, varying=array.varying,
     )  # fmt: skip
 
 

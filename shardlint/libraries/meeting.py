@@ -98,7 +98,8 @@ def check_memory(call: Call, arrays: Sequence[Layout]) -> None:
     """Record that arrays in different memories meet."""
     if call.interpreter.releases.get("jax", (99,)) < (0, 7):
         return
-    known = [one for one in arrays if one.memory is not None and not one.host]
+    # A single number goes to whichever memory the other operand is in.
+    known = [one for one in arrays if one.memory is not None and not one.host and one.shape != ()]
     for one in known:
         if one.memory != known[0].memory and "unpinned_host" not in (one.memory, known[0].memory):
             call.interpreter.violate(

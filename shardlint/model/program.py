@@ -64,20 +64,21 @@ class Program:
     def _start(self) -> None:
         self._learned: list[object] = []
         """What holds parsed trees, or was learned from them."""
-        self.evaluator = self._learning(Evaluator(self.project, self.own))
-        self.flow = self._learning(Flow(self.project, self.evaluator))
-        self.tracing = self._learning(Tracing(self.flow))
-        self.tracing_in_sight = self._learning(Tracing(self.flow, every=True))
-        self.contexts = self._learning(Contexts(self.evaluator, self.flow))
-        self.mappings = self._learning(AxisMappings(self.contexts))
-        self.lifetimes = self._learning(Lifetimes(Donations(self.evaluator)))
-        self.modules = self._learning(Modules(self.evaluator))
-        self.callers = self._learning(Callers(self.evaluator, self.flow))
-        self.ways = self._learning(Ways(self.evaluator, self.callers))
-        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = self._learning(Memo(self.needs))
-        self._of_nodes: Memo[Hashable, object] = self._learning(Memo(self.needs))
+        self.evaluator = self.learning(Evaluator(self.project, self.own))
+        self.flow = self.learning(Flow(self.project, self.evaluator))
+        self.tracing = self.learning(Tracing(self.flow))
+        self.tracing_in_sight = self.learning(Tracing(self.flow, every=True))
+        self.contexts = self.learning(Contexts(self.evaluator, self.flow))
+        self.mappings = self.learning(AxisMappings(self.contexts))
+        self.lifetimes = self.learning(Lifetimes(Donations(self.evaluator)))
+        self.modules = self.learning(Modules(self.evaluator))
+        self.callers = self.learning(Callers(self.evaluator, self.flow))
+        self.ways = self.learning(Ways(self.evaluator, self.callers))
+        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = self.learning(Memo(self.needs))
+        self._of_nodes: Memo[Hashable, object] = self.learning(Memo(self.needs))
 
-    def _learning(self, room: Room) -> Room:
+    def learning(self, room: Room) -> Room:
+        """Take note of what holds parsed trees: it is emptied with them."""
         self._learned.append(room)
         return room
 
@@ -104,6 +105,9 @@ class Program:
         self.evaluator.release()
         # They know each other; emptied, they go at once and no collector need look for them.
         for room in self._learned:
+            release = getattr(room, "release", None)
+            if release is not None:
+                release()
             vars(room).clear()
         self.project.forget()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -203,14 +203,30 @@ class Site:
 
         return violations_of(self.program, self.file, self.targets)[self._broken]
 
-    def broken(self, message: str, *, help: str = "", why: str = "", harm: Harm | None = None) -> Finding:
-        """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way"."""
+    def broken(
+        self,
+        message: str,
+        *,
+        help: str = "",
+        why: str = "",
+        harm: Harm | None = None,
+        words: Mapping[str, str] | None = None,
+    ) -> Finding:
+        """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
+
+        `words` fill in what stands in braces in the message.
+        """
         found = self.violation
+        message = message if words is None else message.format_map(words)
         led = [self.where(one) for one in found.calls if not isinstance(one.node, ast.FunctionDef)]
-        why = "; ".join(filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found))))
+        why = "; ".join(
+            filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found)))
+        )
         certain = Certainty.PROVEN if found.certain else Certainty.POSSIBLE
         form = "" if found.certain else "on-a-way"
-        return self.finding(found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm)
+        return self.finding(
+            found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm
+        )
 
     def _inside(self, found: Violation) -> str:
         return f"inside, at {self.where(found.inside[-1])}" if found.inside else ""

@@ -388,7 +388,7 @@ def test_claims_that_could_never_hold_are_refused(declared: dict[str, object]) -
 
 
 def test_a_string_of_forbidden_collectives_is_refused() -> None:
-    with pytest.raises(TypeError, match="forbid is a list"):
+    with pytest.raises(TypeError, match="forbid must be a list"):
         Fixture(len, [{"data": 2}], forbid="all_gather")
 
 

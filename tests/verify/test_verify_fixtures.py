@@ -206,7 +206,7 @@ def test_a_function_with_its_own_mesh_has_no_run_on_one_device(verify: Verify) -
         "execute",
     )
     assert result.status == "fail"
-    assert "fn brings its own mesh" in result.failures[0].message
+    assert "fn makes its own mesh" in result.failures[0].message
 
 
 def test_replicas_that_disagree(verify: Verify) -> None:

@@ -32,6 +32,7 @@ class DevicesDiffer(Rule):
     harm = Harm.CRASH
     likely = ("on-a-way",)
     assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("devices.differ", "devices.context"),)
     fixes = "none"
 

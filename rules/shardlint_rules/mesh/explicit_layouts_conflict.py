@@ -82,7 +82,7 @@ class ExplicitLayoutsConflict(Rule):
     harm = Harm.CRASH
     likely = ("on-a-way",)
     assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
-    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates(*_TEXTS),)
     fixes = "none"
 
@@ -95,4 +95,4 @@ class ExplicitLayoutsConflict(Rule):
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
         why = f"the layouts are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
-        yield site.broken(message.format_map({"axes": "", "other": "", **said}), help=help, why=why)
+        yield site.broken(message, help=help, why=why, words={"axes": "", "other": "", **said})

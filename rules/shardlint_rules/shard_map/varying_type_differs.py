@@ -29,7 +29,7 @@ class VaryingTypeDiffers(Rule):
     harm = Harm.CRASH
     likely = ("on-a-way",)
     assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
-    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("carry.varying", "branches.varying", "varying.declared-equal"),)
     fixes = "none"
 
