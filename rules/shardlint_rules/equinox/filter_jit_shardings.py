@@ -11,6 +11,7 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.enclosing import caught
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     Outcome,
     outcome_of_inputs,
@@ -75,8 +76,8 @@ class FilterJitShardings(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, however many of the keywords it has."""
         given = _given(site)
-        if given is None:
-            return
+        if given is None or caught(site.file, site.syntax):
+            return  # what a handler catches has its other way
         where = given.where(site)
         why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
         if why and not site.wants("sometimes"):
