@@ -16,7 +16,7 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.jax_sharding import check_fits, padded, place_of
+from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, refilled, traced, tracer, without
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
@@ -77,8 +77,7 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     """The parts of the arguments that one device gets."""
     found: list[Value] = []
     for path, leaf, spec in spread(specs, call.args):
-        number = path[1 : path.index("]")] if path.startswith("[") else ""
-        where = place_of(call, int(number), "") if number.isdigit() else call.place
+        where, path = argument_place(call, path)
         if not isinstance(leaf, Layout | int | float):
             found.append(Layout())
             continue

@@ -166,6 +166,14 @@ def place_of(call: Call, position: int, name: str) -> Place:
     return call.place
 
 
+def argument_place(call: Call, path: str) -> tuple[Place, str]:
+    """Where the argument stands that a path into all arguments begins with, and the rest of the path."""
+    number, found, rest = path.removeprefix("[").partition("]")
+    if path.startswith("[") and found and number.isdigit():
+        return place_of(call, int(number), ""), rest
+    return call.place, path
+
+
 def check_fits(
     call: Call,
     array: Layout,

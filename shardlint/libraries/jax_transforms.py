@@ -23,7 +23,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.flax_nnx import VariableShardings
-from shardlint.libraries.jax_sharding import check_fits, padded, place_of, placed
+from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, context_commits, meet
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
@@ -152,12 +152,8 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
         spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
         mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
         if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
-            number = (
-                int(path[1 : path.index("]")])
-                if path.startswith("[") and path[1 : path.index("]")].isdigit()
-                else -1
-            )
-            where, on = place_of(call, number, ""), mesh if isinstance(mesh, Mesh) else None
+            where, path = argument_place(call, path)
+            on = mesh if isinstance(mesh, Mesh) else None
             if check_fits(call, leaf, spec, on, where, path) and on is not None:
                 _check_same(call, leaf, spec, on, where, path)
 

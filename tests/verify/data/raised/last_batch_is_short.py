@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: dimension 0 of batch f\w*\[10,4\] has size 10, which is not divisible by the 4 devices along 'data'
+# says: Dimension 0 of .* of size 10, is split over `data`, which makes 4 parts
 def grads(batch):
     return jax.lax.pmean(batch.mean(0), "data")
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: in_specs\[1\] is P\(None, 'model'\), but b float32\[8\] has rank 1
+# says: has one dimension, its spec 2 entries
 def dense(w, b, x):
     return x @ w + b
 

@@ -53,5 +53,5 @@ params = jax.device_put(init(jax.random.key(0)), SHARDINGS)
 for x, y in batches(3):
     params, loss = step(params, jax.device_put(x, DATA), jax.device_put(y, DATA))
 for x, y in batches(2):
-    loss = evaluate(params, x, y)  # here SL235
+    loss = evaluate(params, x, y)  # here
 print(float(loss))

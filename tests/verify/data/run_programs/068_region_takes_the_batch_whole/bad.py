@@ -17,5 +17,5 @@ def update(w, x):
 step = jax.jit(jax.shard_map(update, mesh=mesh, in_specs=(P(), P()), out_specs=P(), check_vma=False))
 w = jax.device_put(rng.normal(size=(D, D)).astype(np.float32), NamedSharding(mesh, P()))
 for _ in range(3):
-    w, loss = step(w, rng.normal(size=(B, D)).astype(np.float32))  # here SL235
+    w, loss = step(w, rng.normal(size=(B, D)).astype(np.float32))  # here
 print(float(loss))

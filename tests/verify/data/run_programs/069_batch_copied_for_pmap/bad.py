@@ -27,5 +27,5 @@ step = jax.pmap(update, axis_name="data", static_broadcasted_argnums=2)
 params = jax.tree.map(copies, {"w": rng.normal(size=(D, D)).astype(np.float32)})
 for _ in range(3):
     batch = {"x": rng.normal(size=(B, D)).astype(np.float32), "y": rng.normal(size=(B, D)).astype(np.float32)}
-    params, loss = step(params, jax.tree.map(copies, batch), 0.1)  # here SL235
+    params, loss = step(params, jax.tree.map(copies, batch), 0.1)  # here
 print(float(loss[0]))

@@ -27,4 +27,4 @@ w = jax.device_put(rng.normal(size=(D, D)).astype(np.float32), NamedSharding(mes
 for _ in range(3):
     w, loss = step(w, jax.device_put(rng.normal(size=(B, D)).astype(np.float32), DATA))
 images = rng.normal(size=(B, D)).astype(np.float32)
-print(float(loss), float(evaluate(w, images)))  # here SL235
+print(float(loss), float(evaluate(w, images)))  # here

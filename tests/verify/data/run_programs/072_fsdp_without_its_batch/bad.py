@@ -27,5 +27,5 @@ params = jax.tree.map(lambda p: jax.device_put(p.astype(np.float32), SPLIT), par
 BATCH = NamedSharding(mesh, P())
 for _ in range(3):
     x, y = (jax.device_put(rng.normal(size=(B, D)).astype(np.float32), BATCH) for _ in range(2))
-    params, loss = step(params, x, y)  # here SL235
+    params, loss = step(params, x, y)  # here
 print(float(loss))

@@ -33,7 +33,7 @@ def load(x, y, size):
 def put(batch):
     n = len(batch[0])
     spec = P("data") if n % mesh.size == 0 else P()
-    return jax.device_put(batch, NamedSharding(mesh, spec))  # here SL235
+    return jax.device_put(batch, NamedSharding(mesh, spec))  # here
 
 
 def main():

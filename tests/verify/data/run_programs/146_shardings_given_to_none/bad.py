@@ -40,7 +40,7 @@ shapes = jax.eval_shape(init, jax.random.key(0))
 places = jax.tree_util.tree_map_with_path(rule, shapes)
 print(sum(not one.is_fully_replicated for one in jax.tree.leaves(places)), "arrays are split")
 make = jax.jit(init)
-params = make(jax.random.key(0))  # here SL238
+params = make(jax.random.key(0))  # here
 state = tx.init(params)
 rng = np.random.default_rng(0)
 for _ in range(2):
