@@ -369,7 +369,7 @@ def test_a_program_heeds_signals_that_a_shell_has_background_commands_ignore(tmp
     [
         (["--", "no-such-command"], "cannot start no-such-command"),
         (["--report", "x.txt", "--", "true"], "ends in neither .html nor .json"),
-        (["--report", "no/x.json", "--", "true"], "there is no folder no"),
+        (["--report", "no/x.json", "--", "true"], "the folder no does not exist"),
         (["--keep-dumps", ".", "--", "true"], "the folder is not empty"),
         ([], "Missing argument"),
     ],
