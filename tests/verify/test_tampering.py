@@ -293,7 +293,7 @@ def test_arrays_of_one_device_that_are_not_those_told_of_are_refused(tmp_path: P
     said = {"digest": alone._digest(files)}
     assert alone.Alone.read(said, tmp_path).arguments["x"][1].shape == ()
     (tmp_path / "numbers").write_bytes(compare.to_bytes(names))
-    with pytest.raises(LookupError, match="was changed since"):
+    with pytest.raises(LookupError, match="were changed"):
         alone.Alone.read(said, tmp_path)
 
 
@@ -369,7 +369,7 @@ def test_a_fixture_that_is_gone_the_second_time_fails(runner: Runner, tmp_path: 
     """
     results = verify(runner, tmp_path, source)
     assert {result.status for result in results} == {FAIL}
-    assert "made no fixture 'fx' this time" in told(results)
+    assert "did not make the fixture 'fx' again" in told(results)
 
 
 def test_a_file_that_is_written_anew_by_its_program_fails(runner: Runner, tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_a_file_that_is_written_anew_by_its_program_fails(runner: Runner, tmp_pa
     """
     results = verify(runner, tmp_path, source)
     assert {result.status for result in results} == {FAIL}
-    assert "was changed since this run began" in told(results)
+    assert "changed during this run" in told(results)
 
 
 def run_command(runner: Runner, file: Path, update: bool = False) -> Run:
@@ -404,7 +404,7 @@ def test_goldens_are_those_from_before_the_program(runner: Runner, tmp_path: Pat
     run = run_command(runner, file)
     assert run.exit_code() == 1
     assert "golden" in {failure.kind for result in run.results for failure in result.failures}
-    assert "was changed while the programs ran" in "\n".join(run.goldens)
+    assert "changed while the programs ran" in "\n".join(run.goldens)
 
 
 def unkeyed(key: str, value: dict[str, Any]) -> str:
@@ -455,17 +455,17 @@ def outcome(*told: dict[str, Any], **more: Any) -> Outcome:
 @pytest.mark.parametrize(
     ("told_of", "said"),
     [
-        ([message("compile"), message("execute", status="PASS")], "told the status 'PASS', which is none"),
+        ([message("compile"), message("execute", status="PASS")], "sent the unknown status 'PASS'"),
         ([message("compile"), message("execute", failures=[{"kind": "x"}])], ""),
         ([message("compile"), message("execute", checked=0)], "checks nothing"),
-        ([message("compile"), message("execute", status=FAIL)], "told that it fails, and not why"),
+        ([message("compile"), message("execute", status=FAIL)], "reported a failure without a reason"),
         ([message("compile"), message("compile")], "two results of level compile"),
-        ([message("compile"), message("topology")], "not a result of what was asked"),
-        ([message("compile"), message("execute", mesh={"d": 4})], "not a result of what was asked"),
-        ([message("compile"), message("execute", checked="3")], "not a result of what was asked"),
-        ([message("compile"), {"result": [1]}], "not a result of what was asked"),
-        ([message("compile"), message("execute", failures="none")], "not a result of what was asked"),
-        ([message("compile"), message("execute", surprise=1)], "not a result of what was asked"),
+        ([message("compile"), message("topology")], "sent something other than a result"),
+        ([message("compile"), message("execute", mesh={"d": 4})], "sent something other than a result"),
+        ([message("compile"), message("execute", checked="3")], "sent something other than a result"),
+        ([message("compile"), {"result": [1]}], "sent something other than a result"),
+        ([message("compile"), message("execute", failures="none")], "sent something other than a result"),
+        ([message("compile"), message("execute", surprise=1)], "sent something other than a result"),
         ([message("compile")], "it sent no result of level execute"),
         ([], "it sent no result of level compile"),
     ],
