@@ -14,7 +14,6 @@ from shardlint.engine.catalogue import Card
 from shardlint.engine.conditions import IMPORT, WITH
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.engine.named import found_in
-from shardlint.layouts.found import violations_of
 from shardlint.model import Program, api
 from shardlint.model.manual.elsewhere import MappedBy, called_in_mapped, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
@@ -116,6 +115,8 @@ def sites_at(
                     found[key] = Site(program, file, node, taken, given, targets, rule.rule, index.least, by)
             continue
         if given == "violation":
+            from shardlint.layouts.found import violations_of  # most files break none, and never load it
+
             for place, broken in enumerate(violations_of(program, file, targets)):
                 for rule in asking.intersection(index.violates.get(broken.kind, ())):
                     key = id(broken.place.node), rule.code, 5 + place

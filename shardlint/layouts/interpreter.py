@@ -15,7 +15,7 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -51,6 +51,7 @@ from shardlint.model import api
 from shardlint.model.needs import Memo
 from shardlint.model.project import Project
 from shardlint.model.values import Place
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 __all__ = ["Interpreter", "Modules", "Violation"]

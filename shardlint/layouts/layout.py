@@ -6,9 +6,11 @@ A part that is not known is None. Layouts are immutable and compare by value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal
+
+from shardlint.source.lazy import dataclass
 
 Axes = tuple[str, ...]
 """The mesh axes that split one dimension, the outermost first; empty where it is whole."""

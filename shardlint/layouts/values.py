@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape
 from shardlint.model.values import Place
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
