@@ -291,24 +291,45 @@ class Call:
         return list(node.args) if isinstance(node, ast.Call) else []
 
 
-def leaves(value: Value) -> Iterator[tuple[str, Value]]:
+def children(tree: Value) -> list[tuple[Any, Value]] | None:
+    """The parts of a tree by their keys; None of a leaf."""
+    match tree:
+        case tuple():
+            return list(enumerate(tree))
+        case ListValue(items=items):
+            return list(enumerate(items))
+        case DictValue(entries=entries):
+            return list(entries.items())
+        case Instance(attributes=attributes) if is_tree(tree):
+            return list(attributes.items())
+    return None
+
+
+def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
+    """A tree with other parts, in their order."""
+    match tree:
+        case ListValue(open=more):
+            return ListValue(list(parts), more)
+        case DictValue(entries=entries, open=more):
+            return DictValue(dict(zip(entries, parts, strict=True)), more)
+        case Instance(of=of, attributes=attributes, open=more):
+            return Instance(of, dict(zip(attributes, parts, strict=True)), more)
+    return tuple(parts)
+
+
+def _is_open(tree: Value) -> bool:
+    """Whether a list or dict may hold more than its parts: as a whole it is a leaf of which nothing is known."""
+    return isinstance(tree, ListValue | DictValue) and tree.open
+
+
+def _step(tree: Value, key: Any) -> str:
+    """One step of a path, as jax spells it."""
+    return f".{key}" if isinstance(tree, Instance) else f"[{key!r}]"
+
+
+def leaves(tree: Value) -> Iterator[tuple[str, Value]]:
     """The leaves of a tree with their paths, as jax spells them."""
-    if isinstance(value, tuple):
-        for place, item in enumerate(value):
-            yield from ((f"[{place}]{path}", leaf) for path, leaf in leaves(item))
-    elif isinstance(value, ListValue) and not value.open:
-        for place, item in enumerate(value.items):
-            yield from ((f"[{place}]{path}", leaf) for path, leaf in leaves(item))
-    elif isinstance(value, DictValue) and not value.open:
-        for key, item in value.entries.items():
-            yield from ((f"[{key!r}]{path}", leaf) for path, leaf in leaves(item))
-    elif isinstance(value, Instance) and is_tree(value):
-        for name, item in value.attributes.items():
-            yield from ((f".{name}{path}", leaf) for path, leaf in leaves(item))
-    elif isinstance(value, AnyTree):
-        yield "", value.leaf
-    elif value is not None:
-        yield "", value
+    yield from ((path, leaf) for path, leaf, _ in spread(None, tree))
 
 
 def is_tree(value: Instance) -> bool:
@@ -326,37 +347,21 @@ def is_tree(value: Instance) -> bool:
     )
 
 
-def map_tree(function: Callable[..., Value], value: Value, *others: Value) -> Value:
+def map_tree(function: Callable[..., Value], tree: Value, *others: Value) -> Value:
     """A tree with a function applied to the leaves of it and of others that have its structure."""
-    if isinstance(value, tuple):
-        return tuple(
-            map_tree(function, item, *(_item(other, place) for other in others))
-            for place, item in enumerate(value)
+    parts = children(tree)
+    if parts is not None:
+        return rebuilt(
+            tree, [map_tree(function, part, *(_item(one, key) for one in others)) for key, part in parts]
         )
-    if isinstance(value, ListValue):
-        items = [
-            map_tree(function, item, *(_item(other, place) for other in others))
-            for place, item in enumerate(value.items)
-        ]
-        return ListValue(items, value.open)
-    if isinstance(value, DictValue):
-        entries = {
-            key: map_tree(function, item, *(_item(other, key) for other in others))
-            for key, item in value.entries.items()
-        }
-        return DictValue(entries, value.open)
-    if isinstance(value, Instance) and is_tree(value):
-        attributes = {
-            name: map_tree(function, item, *(_item(other, name) for other in others))
-            for name, item in value.attributes.items()
-        }
-        return Instance(value.of, attributes, value.open)
-    if isinstance(value, AnyTree):
-        leaf = function(
-            value.leaf, *(other.leaf if isinstance(other, AnyTree) else Unknown() for other in others)
-        )
-        return AnyTree(leaf if isinstance(leaf, Layout) else Unknown())
-    return None if value is None else function(value, *others)
+    if isinstance(tree, AnyTree):
+        said = (other.leaf if isinstance(other, AnyTree) else Unknown() for other in others)
+        return AnyTree(_layout_or_unknown(function(tree.leaf, *said)))
+    return None if tree is None else function(tree, *others)
+
+
+def _layout_or_unknown(leaf: Value) -> Layout | Unknown:
+    return leaf if isinstance(leaf, Layout) else Unknown()
 
 
 def _item(tree: Value, key: Any) -> Value:
@@ -376,32 +381,43 @@ def _item(tree: Value, key: Any) -> Value:
 
 
 def spread(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
-    """The leaves of a tree, each with what a prefix of it (specs, axes, shardings) says of it.
+    """The leaves of a tree with their paths, each with what a prefix of it (specs, axes, shardings) says of it.
 
     A prefix that does not fit says Unknown.
     """
-    if isinstance(prefix, tuple | ListValue | DictValue) or (
-        isinstance(prefix, Instance) and is_tree(prefix)
-    ):
-        parts: Iterable[tuple[Any, str]]
-        if isinstance(tree, tuple):
-            parts = [(place, f"[{place}]") for place in range(len(tree))]
-        elif isinstance(tree, ListValue) and not tree.open:
-            parts = [(place, f"[{place}]") for place in range(len(tree.items))]
-        elif isinstance(tree, DictValue) and not tree.open:
-            parts = [(key, f"[{key!r}]") for key in tree.entries]
-        elif isinstance(tree, Instance) and is_tree(tree):
-            parts = [(name, f".{name}") for name in tree.attributes]
-        else:
-            for path, leaf in leaves(tree):
-                yield path, leaf, Unknown()
-            return
-        for key, shown in parts:
-            for path, leaf, said in spread(_item(prefix, key), _item(tree, key)):
-                yield f"{shown}{path}", leaf, said
+    parts = None if _is_open(tree) else children(tree)
+    inside = children(prefix) is not None
+    if parts is None:
+        if tree is not None:
+            yield "", tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
         return
-    for path, leaf in leaves(tree):
-        yield path, leaf, prefix
+    for key, part in parts:
+        for path, leaf, said in spread(_item(prefix, key) if inside else prefix, part):
+            yield f"{_step(tree, key)}{path}", leaf, said
+
+
+def map_spread(
+    function: Callable[[str, Value, Value], Value], prefix: Value, tree: Value, path: str = ""
+) -> Value:
+    """A tree with a function applied to each leaf, its path, and what a prefix says of it (see `spread`)."""
+    parts = children(tree)
+    inside = children(prefix) is not None
+    if parts is not None and _is_open(tree):
+        return map_tree(lambda leaf: function(path, Unknown(), Unknown()), tree)
+    if parts is not None:
+        return rebuilt(
+            tree,
+            [
+                map_spread(
+                    function, _item(prefix, key) if inside else prefix, part, f"{path}{_step(tree, key)}"
+                )
+                for key, part in parts
+            ],
+        )
+    said = Unknown() if inside else prefix
+    if isinstance(tree, AnyTree):
+        return AnyTree(_layout_or_unknown(function(path, tree.leaf, said)))
+    return None if tree is None else function(path, tree, said)
 
 
 def join(one: Value, two: Value) -> Value:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol
 from shardlint.layouts.values import (
     Call,
     ListValue,
@@ -13,11 +14,11 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     leaves,
+    map_spread,
     map_tree,
-    spread,
 )
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
-from shardlint.libraries.jax_transforms import decorator, refilled, traced, tracer, without
+from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -44,6 +45,7 @@ def _shard_map(call: Call, given: Value) -> Value:
         if on is None or some_axes or again.open or in_specs is None:
             return _unknown_map(again, given)
         checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
+        checked = checked and interpreter.releases.get("jax", (99,)) >= _VARYING
         if not interpreter.traced:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
@@ -51,13 +53,12 @@ def _shard_map(call: Call, given: Value) -> Value:
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual
         interpreter.manual = place_of(call, 2, "in_specs")
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
-        releases = interpreter.releases.get("jax", (99,))
-        interpreter.checks_varying = checked and releases >= _VARYING
+        interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual = before
-        return _leave(call, again, on, out_specs, found, checked and releases >= _VARYING)
+        return _leave(call, again, on, out_specs, found, checked)
 
     return Native("shard_map", run)
 
@@ -75,41 +76,27 @@ def _unknown_map(call: Call, given: Value) -> Value:
 
 def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     """The parts of the arguments that one device gets."""
-    found: list[Value] = []
-    for path, leaf, spec in spread(specs, call.args):
+
+    def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if not isinstance(leaf, Layout | int | float):
-            found.append(Layout())
-            continue
+            return leaf if isinstance(leaf, Unknown) else Layout()
         array = tracer(leaf)
-        if not isinstance(spec, PartitionSpec) or spec.open or any(one is None for one in spec.axes()):
-            found.append(
-                replace(
-                    array,
-                    shape=(None,) * len(array.shape) if array.shape is not None else None,
-                    mesh=None,
-                    spec=None,
-                    varying=None,
-                )
-            )
-            continue
+        if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
+            unknown = (None,) * len(array.shape) if array.shape is not None else None
+            return replace(array, shape=unknown, mesh=None, spec=None, varying=None)
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit:
             _check_same(call, array, spec, where, path)
-        axes = [one or () for one in spec.axes()]
-        shape = None
+        shape: Shape | None = None
         if array.shape is not None:
-            shape = tuple(
-                _part(size, mesh, axes[place] if place < len(axes) else ())
-                for place, size in enumerate(array.shape)
-            )
-        varying = frozenset(axis for one in axes for axis in one)
+            own = (axes or () for axes in padded(array, spec))
+            shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
+        varying = frozenset(axis for axes in spec.axes() for axis in axes or ())
         # The memory of an argument is no part of its type in the body.
-        found.append(replace(array, shape=shape, mesh=None, spec=None, varying=varying, memory=None))
-    results = iter(found)
-    return tuple(
-        map_tree(lambda leaf: next(results, Layout()), one) if not isinstance(one, Unknown) else Unknown()
-        for one in call.args
-    )
+        return replace(array, shape=shape, mesh=None, spec=None, varying=varying, memory=None)
+
+    found: tuple[Value, ...] = map_spread(part, specs, call.args)
+    return found
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
@@ -135,26 +122,20 @@ def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:
 
 def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, checked: bool) -> Value:
     """The whole arrays of the parts that the devices return."""
-    where = _out_specs_place(call)
-    results: list[Value] = []
-    for path, leaf, spec in spread(out_specs, found):
+    where = place_of(call, 3, "out_specs")
+
+    def whole(path: str, leaf: Value, spec: Value) -> Value:
         array = as_array(leaf)
         if not isinstance(leaf, Layout | int | float) or not isinstance(spec, PartitionSpec) or spec.open:
-            results.append(Layout())
-            continue
+            return Layout()
         axes = [one or () for one in spec.axes()]
-        named = {axis for one in axes for axis in one}
         if array.rank is not None and len(axes) > array.rank:
             again.interpreter.violate(
-                "spec.rank",
-                where,
-                array=f"result{path}",
-                shape=str(array),
-                entries=str(len(axes)),
-                rank=str(array.rank),
-                operation="jax.shard_map",
-            )
+                "spec.rank", where, array=f"result{path}", shape=str(array), entries=str(len(axes)),
+                rank=str(array.rank), operation="jax.shard_map",
+            )  # fmt: skip
         elif checked and array.varying is not None:
+            named = {axis for one in axes for axis in one}
             left = array.varying.intersection(mesh.names) - named
             if left and None not in spec.axes():
                 again.interpreter.violate(
@@ -164,30 +145,20 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                     result=path,
                     shape=str(array),
                 )
-        shape = None
-        if array.shape is not None:
-            shape = tuple(
-                _whole(size, mesh.size(axes[place]) if place < len(axes) and axes[place] else 1)
-                for place, size in enumerate(array.shape)
-            )
-            axes += [NO_AXES] * (len(array.shape) - len(axes))
-        results.append(
-            Layout(
-                shape,
-                array.dtype,
-                mesh,
-                tuple(axes) if shape is not None else None,
-                committed=True,
-                memory="device",
-                host=False,
-                varying=frozenset(),
-            )
+        known = Layout(
+            None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset()
         )
-    each = iter(results)
+        if array.shape is None:
+            return known
+        axes += [NO_AXES] * (len(array.shape) - len(axes))
+        sizes = zip(array.shape, axes, strict=False)
+        shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
+        return replace(known, shape=shape, spec=tuple(axes))
+
     return (
-        map_tree(lambda leaf: next(each, Layout()), found)
-        if not isinstance(found, Unknown)
-        else Unknown("what shard_map returns")
+        Unknown("what shard_map returns")
+        if isinstance(found, Unknown)
+        else map_spread(whole, out_specs, found)
     )
 
 
@@ -197,10 +168,6 @@ def _whole(size: Size, parts: Size) -> Size:
     if size == 1:
         return parts
     return size * parts if isinstance(size, int) and isinstance(parts, int) else None
-
-
-def _out_specs_place(call: Call) -> Place:
-    return place_of(call, 3, "out_specs")
 
 
 function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
@@ -214,42 +181,33 @@ def _pmap(call: Call, given: Value) -> Value:
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
-        parts: list[Value] = []
         size: Size = None
+
+        def local(place: int, path: str, leaf: Value, at: Value) -> Value:
+            nonlocal size
+            array = as_array(leaf)
+            if not isinstance(leaf, Layout | int | float):
+                return Layout()
+            if at is None:
+                return replace(tracer(leaf), varying=frozenset())
+            if not isinstance(at, int) or array.shape is None:
+                return Layout(varying=None)
+            if len(array.shape) <= at:
+                shape, rank = str(replace(array, literal=False)), str(len(array.shape))
+                interpreter.violate(
+                    "pmap.unmapped", place_of(again, place, ""), array=path, shape=shape, rank=rank
+                )
+                return Layout()
+            size = array.shape[at] if size is None else size
+            return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((str(name),)))
+
+        parts: list[Value] = []
         for place, one in enumerate(again.args):
-            if place in numbers:
-                parts.append(one)
-                continue
-            axis = (
-                in_axes[place]
-                if isinstance(in_axes, tuple) and place < len(in_axes)
-                else Unknown()
-                if isinstance(in_axes, tuple)
-                else in_axes
-            )
-            inner: list[Value] = []
-            for path, leaf, at in spread(axis, one):
-                array = as_array(leaf)
-                if not isinstance(leaf, Layout | int | float):
-                    inner.append(Layout())
-                elif at is None:
-                    inner.append(replace(tracer(leaf), varying=frozenset()))
-                elif not isinstance(at, int) or array.shape is None:
-                    inner.append(Layout(varying=None))
-                elif len(array.shape) <= at:
-                    interpreter.violate(
-                        "pmap.unmapped",
-                        place_of(again, place, ""),
-                        array=path,
-                        shape=str(replace(array, literal=False)),
-                        rank=str(len(array.shape)),
-                    )
-                    inner.append(Layout())
-                else:
-                    size = array.shape[at] if size is None else size
-                    local = without(tracer(array), at)
-                    inner.append(replace(local, mesh=None, spec=None, varying=frozenset((str(name),))))
-            parts.append(refilled(one, inner))
+            axis = in_axes
+            if isinstance(in_axes, tuple):
+                axis = in_axes[place] if place < len(in_axes) else Unknown()
+            stays = place in numbers or isinstance(one, Unknown)
+            parts.append(one if stays else map_spread(partial(local, place), axis, one))
         before = interpreter.axes, interpreter.checks_varying
         interpreter.axes = {**interpreter.axes, **({name: size} if isinstance(name, str) else {})}
         interpreter.checks_varying = False
@@ -260,18 +218,16 @@ def _pmap(call: Call, given: Value) -> Value:
         finally:
             interpreter.axes, interpreter.checks_varying = before
 
-        def out(leaf: Value, at: Value = 0) -> Value:
+        def out(_: str, leaf: Value, at: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None:
                 return Layout()
             if at is None:
                 return Layout(leaf.shape, leaf.dtype, committed=True, host=False)
             return Layout((size, *leaf.shape), leaf.dtype, committed=True, host=False, memory="device")
 
-        if isinstance(result, Unknown):
-            return Unknown("what pmap returns")
-        said = [out(leaf, at) for _, leaf, at in spread(out_axes, result)]
-        each = iter(said)
-        return map_tree(lambda leaf: next(each, Layout()), result)
+        return (
+            Unknown("what pmap returns") if isinstance(result, Unknown) else map_spread(out, out_axes, result)
+        )
 
     return Native("pmap", run)
 

@@ -17,7 +17,8 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    leaves,
+    children,
+    map_spread,
     map_tree,
     spread,
 )
@@ -271,34 +272,23 @@ def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
     """A tree whose arrays are placed by one target, or by a tree of them."""
     if isinstance(target, PartitionSpec):
         target = Sharding(call.interpreter.mesh, target)
-    if isinstance(target, Sharding | Device) or target is None:
-        for path, leaf in leaves(tree):
-            if isinstance(leaf, Layout):
-                placed(call, leaf, target, where, path)
-        return _mapped(call, tree, lambda leaf: placed(call, leaf, target, where))
     if isinstance(target, Unknown | Symbol | Devices):
-        return _mapped(call, tree, lambda leaf: placed(call, leaf, Unknown(), where))
-    said = {}
-    for path, leaf, one in spread(target, tree):
+        target = Unknown()
+    for_all = children(target) is None
+
+    def place(path: str, leaf: Value, one: Value) -> Value:
         if isinstance(one, PartitionSpec):
             one = Sharding(call.interpreter.mesh, one)
-        said[path] = placed(call, leaf, one, where, path)
-    found = iter(said.values())
-    return map_tree(lambda leaf: next(found, Layout()), tree)
+        if for_all and not isinstance(leaf, Layout | int | float):
+            return Layout()
+        return placed(call, leaf, one, where, path)
 
-
-def _mapped(call: Call, tree: Value, change: object) -> Value:
-    def leaf(value: Value) -> Value:
-        known = isinstance(value, Layout | int | float | tuple | ListValue)
-        return change(value) if known and not isinstance(value, str) else Layout()  # type: ignore[operator]
-
-    if (
-        isinstance(tree, ListValue)
-        and as_array(tree).shape is not None
-        and all(isinstance(one, int | float) for one in tree.items)
-    ):
-        return leaf(tree)
-    return map_tree(leaf, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
+    if for_all and isinstance(tree, Unknown):
+        return AnyTree(Layout())
+    if for_all and isinstance(tree, ListValue) and all(isinstance(one, int | float) for one in tree.items):
+        if as_array(tree).shape is not None:
+            return placed(call, tree, target, where)
+    return map_spread(place, target, tree)
 
 
 @function("jax.device_put")

@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Value,
     join,
     leaves,
+    map_spread,
     map_tree,
     spread,
 )
@@ -207,18 +208,17 @@ def _results(call: Call, found: Value, target: Value, base: Layout, where: Place
         return map_tree(free, found) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
-    said: list[Value] = []
-    for path, leaf, one in spread(target, found):
+
+    def place(path: str, leaf: Value, one: Value) -> Value:
         if isinstance(one, PartitionSpec):
             one = Sharding(call.interpreter.mesh, one)
         if not isinstance(leaf, Layout | int | float):
-            said.append(Layout())
-        elif one is None:
-            said.append(replace(as_array(leaf), spec=None, literal=False))
-        else:
-            said.append(placed(call, leaf, one, where, f"result{path}"))
-    results = iter(said)
-    return map_tree(lambda leaf: next(results, Layout()), found)
+            return Layout()
+        if one is None:
+            return replace(as_array(leaf), spec=None, literal=False)
+        return placed(call, leaf, one, where, f"result{path}")
+
+    return map_spread(place, target, found)
 
 
 for _name in (*JIT_WRAPPERS, "jax.named_call"):
@@ -318,36 +318,30 @@ def _vmap(call: Call, given: Value) -> Value:
     def run(again: Call) -> Value:
         size: Size = None
         axes, first = NO_AXES, None
-        inner: list[Value] = []
         arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
         on_explicit = any(one.mesh is not None and one.mesh.explicit for one in arrays)
-        for place, one in enumerate(again.args):
-            leaves_: list[Value] = []
-            for _, leaf, axis in spread(_axis(in_axes, place), one):
-                if (
-                    isinstance(leaf, Layout)
-                    and isinstance(axis, int)
-                    and leaf.shape
-                    and -len(leaf.shape) <= axis < len(leaf.shape)
-                ):
-                    at = axis % len(leaf.shape)
-                    size = leaf.shape[at] if size is None else size
-                    own = _explicit_axes(leaf, at, on_explicit)
-                    if own is not None and first is not None and own != first:
-                        again.interpreter.violate(
-                            "vmap.conflict",
-                            again.place,
-                            left="/".join(first) or "none",
-                            right="/".join(own) or "none",
-                        )
-                    first = own if first is None else first
-                    axes = own or axes
-                    leaves_.append(without(leaf, at))
-                elif axis is None:
-                    leaves_.append(leaf)
-                else:
-                    leaves_.append(Layout(dtype=getattr(leaf, "dtype", None)))
-            inner.append(refilled(one, leaves_))
+
+        def mapped(_: str, leaf: Value, axis: Value) -> Value:
+            nonlocal size, axes, first
+            if axis is None:
+                return leaf
+            shape = leaf.shape if isinstance(leaf, Layout) else None
+            if not shape or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+                return Layout(dtype=getattr(leaf, "dtype", None))
+            at = axis % len(shape)
+            size = shape[at] if size is None else size
+            own = _explicit_axes(leaf, at, on_explicit)
+            if own is not None and first is not None and own != first:
+                left, right = ("/".join(one) or "none" for one in (first, own))
+                again.interpreter.violate("vmap.conflict", again.place, left=left, right=right)
+            first = own if first is None else first
+            axes = own or axes
+            return without(leaf, at)
+
+        inner = [
+            one if isinstance(one, Unknown) else map_spread(mapped, _axis(in_axes, place), one)
+            for place, one in enumerate(again.args)
+        ]
         before = dict(again.interpreter.axes)
         if isinstance(name, str):
             again.interpreter.axes[name] = size
@@ -380,12 +374,6 @@ def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
     if array.mesh is None or not array.mesh.explicit or array.spec is None or place >= len(array.spec):
         return None
     return array.spec[place]
-
-
-def refilled(tree: Value, found: Sequence[Value]) -> Value:
-    """A tree with other leaves, in their order."""
-    each = iter(found)
-    return Unknown() if isinstance(tree, Unknown) else map_tree(lambda leaf: next(each, Layout()), tree)
 
 
 def without(array: Layout, place: int) -> Layout:

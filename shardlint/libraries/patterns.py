@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from shardlint.layouts.values import AnyTree, Call, DictValue, Instance, ListValue, Unknown, Value, is_tree
+from shardlint.layouts.values import AnyTree, Call, DictValue, Instance, Unknown, Value, children, rebuilt
 from shardlint.libraries.registry import function
 
 
@@ -15,30 +14,14 @@ def map_with_path(call: Call) -> Value:
     if len(call.args) != 2 or isinstance(call.args[1], Unknown | AnyTree):
         return AnyTree(Unknown())
 
-    def walk(value: Value, path: tuple[Value, ...]) -> Value:
-        match value:
-            case tuple():
-                return tuple(walk(item, (*path, _key("idx", place))) for place, item in enumerate(value))
-            case ListValue(items=items, open=more):
-                return ListValue(
-                    [walk(item, (*path, _key("idx", place))) for place, item in enumerate(items)], more
-                )
-            case DictValue(entries=entries, open=more):
-                return DictValue(
-                    {key: walk(item, (*path, _key("key", key))) for key, item in entries.items()}, more
-                )
-            case Instance(attributes=attributes) if is_tree(value):
-                parts = {name: walk(item, (*path, _key("name", name))) for name, item in attributes.items()}
-                return Instance(value.of, parts, value.open)
-            case None:
-                return None
-        return call.interpreter.call(call.args[0], (path, value), {}, call.place)
+    def walk(tree: Value, path: tuple[Value, ...]) -> Value:
+        parts = children(tree)
+        if parts is not None:
+            kind = "name" if isinstance(tree, Instance) else "key" if isinstance(tree, DictValue) else "idx"
+            return rebuilt(tree, [walk(part, (*path, Instance(None, {kind: key}))) for key, part in parts])
+        return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
 
     return walk(call.args[1], ())
-
-
-def _key(name: str, value: Any) -> Value:
-    return Instance(None, {name: value})
 
 
 @function("re match search fullmatch")

@@ -94,6 +94,12 @@ def test_contracts_are_broken_where_the_program_comes(
     assert {(one.kind, one.certain) for one in run.violations.values()} == kinds
 
 
+def test_an_argument_that_is_not_known_leaves_the_others_their_layouts(write: Write) -> None:
+    code = "f = jax.shard_map(lambda *xs: xs[2], mesh=mesh, in_specs=P('a'), out_specs=P('a'))\n"
+    run = ran(write({"main.py": f"{HEAD}{code}x = f(unknown(), jnp.ones((4, 3)), jnp.ones(6))\n"}))
+    assert shown(run, "x") == "float32[6@a]"
+
+
 def test_what_one_file_changes_of_another_module_is_its_own(write: Write) -> None:
     use = f"{HEAD}from shared import SIZES\nSIZES['x'] = 7\nx = jnp.ones(SIZES['x'])\n"
     read = f"{HEAD}from shared import SIZES\nx = jnp.ones(SIZES['x'])\n"
