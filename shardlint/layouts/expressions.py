@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Symbol
+from shardlint.layouts.layout import Layout, Mesh, Shape, Symbol, count_entries
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -584,7 +584,7 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
         case "ndim":
             return Unknown("a rank") if shape is None else len(shape)
         case "size":
-            total = _product(shape)
+            total = count_entries(shape)
             return Unknown("a size") if total is None else total
         case "dtype":
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
@@ -638,20 +638,11 @@ class _At:
 
     def _updated(self, call: Call) -> Value:
         array = self.array
-        split = array.mesh is not None and array.mesh.explicit and array.spec is not None and any(array.spec)
+        split = any(array.typed_spec or ())
         if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
             axes = "/".join(axis for one in array.spec or () for axis in one or ())
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
         return array
-
-
-def _product(shape: Shape | None) -> int | None:
-    total = 1
-    for size in shape if shape is not None else (None,):
-        if not isinstance(size, int):
-            return None
-        total *= size
-    return total
 
 
 def _of_mesh(value: Mesh, name: str) -> Value:
@@ -682,12 +673,12 @@ def _of_devices(value: Devices, shape: Shape, name: str) -> Value:
         case "shape":
             return tuple(Unknown("a size") if one is None else one for one in shape)
         case "size":
-            total = _product(shape)
+            total = count_entries(shape)
             return Unknown("a size") if total is None else total
         case "reshape":
             return Native(name, lambda call: _devices_reshaped(value, call))
         case "flatten" | "ravel" | "tolist":
-            return Native(name, lambda call: Devices((_product(shape),), value.which))
+            return Native(name, lambda call: Devices((count_entries(shape),), value.which))
     return Unknown("an attribute of devices")
 
 
@@ -700,7 +691,7 @@ def _devices_reshaped(value: Devices, call: Call) -> Value:
     shape = tuple(
         one if isinstance(one, Symbol) or (isinstance(one, int) and one > 0) else None for one in sizes
     )
-    total, rest = _product(value.shape), _product(tuple(one for one in shape if one is not None))
+    total, rest = count_entries(value.shape), count_entries(tuple(one for one in shape if one is not None))
     if total is not None and rest and shape.count(None) == 1 and -1 in sizes:
         shape = tuple(total // rest if one is None else one for one in shape)
     return Devices(shape, value.which)

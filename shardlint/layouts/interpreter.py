@@ -63,7 +63,6 @@ _ALONE_WORK = 6_000
 _DEPTH = 40
 _TURNS = 16
 _ROUNDS = 2
-_YIELDS = 4
 
 _PLAIN = (
     int, float, complex, str, bytes, type(None), Layout, Mesh, PartitionSpec, Sharding, Unknown, Symbol, Library,
@@ -195,7 +194,7 @@ class Interpreter:
         self._copies: dict[int, tuple[Container, Container]] = {}
         self._rebound: dict[tuple[int, str], Value] = {}
         self._results: dict[Hashable, Value] = {}
-        self._matches: dict[tuple[Place, str], tuple[bool, str, bool]] = {}
+        self._matches: dict[tuple[Place, str], tuple[bool, str]] = {}
         self.manual: Place | None = None
         """The function that shard_map maps here."""
         self._ran: set[ast.AST] = set()
@@ -264,7 +263,7 @@ class Interpreter:
     def _run_alone(self, node: ast.FunctionDef, value: Value) -> None:
         """Run a function with arguments of which nothing is known."""
         while not isinstance(value, FunctionValue):
-            inner = getattr(value, "function", None) or getattr(value, "wrapped", None)
+            inner = getattr(value, "function", None)
             if inner is None:
                 return
             value = inner
@@ -329,13 +328,12 @@ class Interpreter:
 
     def note_match(self, place: Place, pattern: str, text: str, found: bool, anywhere: bool) -> None:
         """Note what `re.match` made of a pattern at a place, and whether it stands anywhere in the text."""
-        matched, missed, certain = self._matches.get((place, pattern), (False, "", True))
-        missed = missed or (text if anywhere and not found else "")
-        self._matches[place, pattern] = matched or found, missed, certain and not self.branches
+        matched, missed = self._matches.get((place, pattern), (False, ""))
+        self._matches[place, pattern] = matched or found, missed or (text if anywhere and not found else "")
 
     def _report_matches(self) -> None:
         """Record patterns that matched none of the paths, and stand inside of some."""
-        for (place, pattern), (matched, missed, _) in self._matches.items():
+        for (place, pattern), (matched, missed) in self._matches.items():
             if missed and not matched:
                 self.violate("pattern.anchored", place, pattern=pattern, path=missed)
 

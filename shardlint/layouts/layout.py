@@ -29,7 +29,13 @@ Size = int | Symbol | None
 Shape = tuple[Size, ...]
 AxisType = Literal["auto", "explicit", "manual"]
 
-__all__ = ["Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol"]
+__all__ = ["Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries"]
+
+
+def count_entries(shape: Shape | None) -> int | None:
+    """How many entries an array of a shape has; None where a size is not known."""
+    sizes = [size for size in shape or () if isinstance(size, int)]
+    return prod(sizes) if shape is not None and len(sizes) == len(shape) else None
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,7 @@ class Mesh:
         sizes = [self.sizes[self.names.index(axis)] if axis in self.names else None for axis in axes]
         if len(sizes) == 1:
             return sizes[0]
-        known = [size for size in sizes if isinstance(size, int)]
-        return prod(known) if len(known) == len(sizes) else None
+        return count_entries(tuple(sizes))
 
     def type_of(self, axis: str) -> AxisType | None:
         """The type of an axis; None where it is not known."""
@@ -71,15 +76,6 @@ class Mesh:
     def count(self) -> Size:
         """The number of its devices."""
         return self.size(self.names)
-
-    def same(self, other: Mesh) -> bool | None:
-        """Whether two meshes agree in names, sizes and types; None where that is not known."""
-        if self.names != other.names:
-            return False
-        pairs = [*zip(self.sizes, other.sizes, strict=True), *zip(self.types, other.types, strict=True)]
-        if any(one is not None and two is not None and one != two for one, two in pairs):
-            return False
-        return None if any(one is None or two is None for one, two in pairs) else True
 
     def __str__(self) -> str:
         named = zip(self.names, self.sizes, strict=True)
@@ -117,6 +113,16 @@ class Layout:
     def rank(self) -> int | None:
         """The number of dimensions."""
         return None if self.shape is None else len(self.shape)
+
+    @property
+    def explicit(self) -> bool:
+        """Whether it is on a mesh with Explicit axes, so that its spec is part of its type."""
+        return self.mesh is not None and self.mesh.explicit
+
+    @property
+    def typed_spec(self) -> Spec | None:
+        """The spec that is part of its type; None where it has none, or it is not known."""
+        return self.spec if self.explicit else None
 
     def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""

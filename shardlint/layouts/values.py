@@ -285,10 +285,22 @@ class Call:
         return self.get(position, name, None) is not None
 
     @property
+    def function_name(self) -> str:
+        """The name of the function without its module: `psum` of "jax.lax.psum"."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def argument_nodes(self) -> list[ast.expr]:
         """The expressions of the positional arguments, as far as they are written one by one."""
         node = self.place.node
         return list(node.args) if isinstance(node, ast.Call) else []
+
+
+def known_items(value: Value) -> tuple[Value, ...] | None:
+    """The items of a tuple, or of a list that holds no others; None of anything else."""
+    if isinstance(value, tuple):
+        return value
+    return tuple(value.items) if isinstance(value, ListValue) and not value.open else None
 
 
 def children(tree: Value) -> list[tuple[Any, Value]] | None:

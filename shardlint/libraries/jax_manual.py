@@ -17,7 +17,7 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
-from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
+from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
@@ -238,22 +238,13 @@ function("jax.pmap")(decorator(_pmap))
 # collectives
 
 
-def _named(value: Value) -> tuple[str, ...] | None:
-    if isinstance(value, str):
-        return (value,)
-    items = value if isinstance(value, tuple) else value.items if isinstance(value, ListValue) else None
-    return tuple(items) if items is not None and all(isinstance(one, str) for one in items) else None
-
-
 def _bound(call: Call, axes: tuple[str, ...]) -> bool:
     """Record an axis that nothing binds where all calls that lead here are known."""
     run = call.interpreter
     for axis in axes:
         if axis not in run.axes:
             if run.rooted:
-                run.violate(
-                    "collective.unbound", call.place, axis=axis, operation=call.name.rpartition(".")[2]
-                )
+                run.violate("collective.unbound", call.place, axis=axis, operation=call.function_name)
             return False
     return True
 
@@ -261,7 +252,7 @@ def _bound(call: Call, axes: tuple[str, ...]) -> bool:
 @function("jax.lax psum pmean pmax pmin")
 def all_reduce(call: Call) -> Value:
     """The same on all devices of the axis."""
-    axes = _named(call.get(1, "axis_name"))
+    axes = axis_names(call.get(1, "axis_name"))
     if axes is None:
         return map_tree(lambda leaf: replace(as_array(leaf), varying=None, literal=False), call.get(0, "x"))
     known = _bound(call, axes)
@@ -280,8 +271,8 @@ def all_reduce(call: Call) -> Value:
 @function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
 def moved(call: Call) -> Value:
     """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
-    axes = _named(call.get(1, "axis_name"))
-    last = call.name.rpartition(".")[2]
+    axes = axis_names(call.get(1, "axis_name"))
+    last = call.function_name
     if axes is not None and last not in ("pvary", "pcast"):
         _bound(call, axes)
 
@@ -300,7 +291,7 @@ def moved(call: Call) -> Value:
 @function("jax.lax axis_index")
 def axis_index(call: Call) -> Value:
     """The number of the device along an axis."""
-    axes = _named(call.get(0, "axis_name"))
+    axes = axis_names(call.get(0, "axis_name"))
     if axes is None:
         return Layout((), "int32")
     known = _bound(call, axes)
@@ -312,7 +303,7 @@ def axis_index(call: Call) -> Value:
 @function("jax.lax axis_size")
 def axis_size(call: Call) -> Value:
     """The size of an axis."""
-    axes = _named(call.get(0, "axis_name"))
+    axes = axis_names(call.get(0, "axis_name"))
     if axes is None or not _bound(call, axes):
         return Unknown("the size of an axis")
     size = call.interpreter.axes[axes[0]]

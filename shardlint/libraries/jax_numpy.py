@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol
+from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol, count_entries
 from shardlint.layouts.values import (
     Call,
     Library,
@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
+    known_items,
 )
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -89,7 +90,7 @@ def elementwise(call: Call) -> Value:
     found = broadcast(call, args)
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     if last in (
         "equal",
         "not_equal",
@@ -113,20 +114,12 @@ def unary(call: Call) -> Value:
     array = as_array(call.get(0, "x"))
     if isinstance(call.get(0, "x"), Unknown | Symbol):
         return Layout()
-    if (
-        array.dtype is not None
-        and "float" not in array.dtype
-        and call.name.rpartition(".")[2] not in _ANY_TYPE
-    ):
+    if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
     return _of_module(
         call,
-        replace(meet(call, [array]), shape=array.shape, spec=array.spec if _on_explicit(array) else None),
+        replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec),
     )
-
-
-def _on_explicit(array: Layout) -> bool:
-    return array.mesh is not None and array.mesh.explicit
 
 
 def _of_module(call: Call, found: Layout) -> Layout:
@@ -159,7 +152,7 @@ def reduce(call: Call) -> Value:
         return Layout()
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     if last in _COUNTING:
         base = replace(base, dtype="int32")
         check_memory(call, [array, fresh(call, (1,), None)])
@@ -182,7 +175,7 @@ def reduce(call: Call) -> Value:
                 shape=str(array),
                 line=str(call.place.line),
             )
-    spec = array.spec if _on_explicit(array) else None
+    spec = array.typed_spec
     places = range(len(array.shape))
     if keep:
         shape: Shape = tuple(1 if one in gone else array.shape[one] for one in places)
@@ -201,19 +194,19 @@ def along(call: Call) -> Value:
     """An operation along one dimension that keeps the shape. Over Explicit axes that dimension has to be whole."""
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     default = -1 if "sort" in last else None if call.name.startswith(("jax.numpy", "numpy")) else 0
     position = 2 if last == "roll" else 1
     axis = call.get(position, "axis", default)
     if axis is None and last in ("cumsum", "cumprod"):
-        return _of_module(call, base.shaped((_size(array.shape),)))
-    if _on_explicit(array) and isinstance(axis, int) and array.rank and last not in ("flip",):
+        return _of_module(call, base.shaped((count_entries(array.shape),)))
+    if array.explicit and isinstance(axis, int) and array.rank and last not in ("flip",):
         axes = spec_entry(array, axis % array.rank)
         if axes:
             call.interpreter.violate(
                 "along.split", call.place, array=str(array), axes="/".join(axes), operation=last
             )
-    spec = array.spec if _on_explicit(array) else None
+    spec = array.typed_spec
     return _of_module(call, base.shaped(array.shape, spec))
 
 
@@ -239,7 +232,7 @@ def _contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, 
     given = _out_sharding(call)
     if given is not None:
         return _placed_type(call, base.shaped(shape), given)
-    if base.mesh is None or not base.mesh.explicit:
+    if not base.explicit:
         return base.shaped(shape)
     specs = explicit_spec(left), explicit_spec(right)
     if specs[0] is None or specs[1] is None:
@@ -354,9 +347,9 @@ def einsum(call: Call) -> Value:
         sizes.update(zip(names, array.shape, strict=True))
     shape = tuple(sizes.get(one) for one in output)
     spec = None
-    if len(operands) == 1 and _on_explicit(operands[0]) and operands[0].spec is not None:
-        own = dict(zip(letters[0], operands[0].spec, strict=False))
-        spec = tuple(own.get(one) for one in output)
+    own = operands[0].typed_spec
+    if len(operands) == 1 and own is not None:
+        spec = tuple(dict(zip(letters[0], own, strict=False)).get(one) for one in output)
     return _of_module(call, base.shaped(shape, spec))
 
 
@@ -382,21 +375,10 @@ def sizes_of(value: Value) -> Shape | None:
         return (value,)
     if isinstance(value, Symbol):
         return (value,)
-    items = (
-        value
-        if isinstance(value, tuple)
-        else value.items
-        if isinstance(value, ListValue) and not value.open
-        else None
-    )
+    items = known_items(value)
     if items is None:
         return None
     return tuple(one if isinstance(one, int | Symbol) else None for one in items)
-
-
-def _size(shape: Shape | None) -> Size:
-    sizes = [one for one in shape or () if isinstance(one, int)]
-    return prod(sizes) if shape is not None and len(sizes) == len(shape) else None
 
 
 @function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")
@@ -410,13 +392,13 @@ def reshape(call: Call) -> Value:
     if wanted is None:
         return _of_module(call, base.shaped(None))
     if -1 in wanted:
-        total, rest = _size(array.shape), _size(tuple(one for one in wanted if one != -1))
+        total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
         known = total // rest if isinstance(total, int) and isinstance(rest, int) and rest else None
         wanted = tuple(known if one == -1 else one for one in wanted)
     given = _out_sharding(call)
     if given is not None:
         return _placed_type(call, base.shaped(wanted), given)
-    if not _on_explicit(array):
+    if not array.explicit:
         return _of_module(call, base.shaped(wanted))
     return base.shaped(wanted, _reshaped(call, array, wanted))
 
@@ -484,11 +466,9 @@ def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
 def ravel(call: Call) -> Value:
     """One dimension of all entries."""
     array = as_array(call.get(0, "a"))
-    shape = (_size(array.shape),)
+    shape = (count_entries(array.shape),)
     base = meet(call, [array])
-    return _of_module(
-        call, base.shaped(shape, _reshaped(call, array, shape) if _on_explicit(array) else None)
-    )
+    return _of_module(call, base.shaped(shape, _reshaped(call, array, shape) if array.explicit else None))
 
 
 @function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
@@ -512,7 +492,7 @@ def transpose(call: Call) -> Value:
         isinstance(one, int) and -len(array.shape) <= one < len(array.shape) for one in places
     ):
         return _of_module(call, base.shaped(None))
-    spec = array.spec if _on_explicit(array) else None
+    spec = array.typed_spec
     kept = tuple(spec[one] for one in places) if spec is not None and len(spec) == len(array.shape) else None
     return _of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
 
@@ -541,7 +521,7 @@ def expand(call: Call) -> Value:
     if array.shape is None or not isinstance(axis, int):
         return _of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
-    spec = array.spec if _on_explicit(array) else None
+    spec = array.typed_spec
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
     return _of_module(call, base.shaped((*array.shape[:place], 1, *array.shape[place:]), kept))
 
@@ -560,7 +540,7 @@ def squeeze(call: Call) -> Value:
         else set(_axes_given(call, 1, array.rank) or ())
     )
     places = [one for one in range(len(array.shape)) if one not in gone]
-    spec = array.spec if _on_explicit(array) else None
+    spec = array.typed_spec
     return _of_module(
         call,
         base.shaped(
@@ -573,14 +553,7 @@ def squeeze(call: Call) -> Value:
 @function(*(f"{module} concatenate concat hstack vstack" for module in _BOTH), "jax.lax concatenate")
 def concatenate(call: Call) -> Value:
     """Arrays one after the other along a dimension. Over Explicit axes all have one spec."""
-    given = call.get(0, "arrays")
-    items = (
-        given
-        if isinstance(given, tuple)
-        else given.items
-        if isinstance(given, ListValue) and not given.open
-        else None
-    )
+    items = known_items(call.get(0, "arrays"))
     if not items:
         return Layout()
     arrays = [as_array(one) for one in items]
@@ -606,7 +579,7 @@ def _sum(sizes: list[Size]) -> Size:
 
 def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
     """The one spec of operands that must have the same, over Explicit axes; those that are whole do not count."""
-    if base.mesh is None or not base.mesh.explicit:
+    if not base.explicit:
         return None
     specs = {explicit_spec(one) for one in arrays}
     split = {one for one in specs if one is None or any(one)}
@@ -623,14 +596,7 @@ def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
 @function(*(f"{module} stack" for module in _BOTH))
 def stack(call: Call) -> Value:
     """Arrays along a new dimension."""
-    given = call.get(0, "arrays")
-    items = (
-        given
-        if isinstance(given, tuple)
-        else given.items
-        if isinstance(given, ListValue) and not given.open
-        else None
-    )
+    items = known_items(call.get(0, "arrays"))
     if not items:
         return Layout()
     arrays = [as_array(one) for one in items]
@@ -654,9 +620,9 @@ def reshaping(call: Call) -> Value:
     """Functions of one array whose result has a shape that is not followed, but for `broadcast_to`, `tril`, `triu`."""
     array = as_array(call.get(0, "a"))
     base = replace(meet(call, [array]), dtype=array.dtype)
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     if last in ("tril", "triu"):
-        return _of_module(call, base.shaped(array.shape, array.spec if _on_explicit(array) else None))
+        return _of_module(call, base.shaped(array.shape, array.typed_spec))
     if last in ("split", "array_split"):
         return Unknown("pieces of an array")
     shape = sizes_of(call.get(1, "shape")) if last == "broadcast_to" else None
@@ -686,9 +652,9 @@ def index(call: Call) -> Value:
             and keys[0].shape is not None
             and keys[0].dtype != "bool"
         ):
-            if _on_explicit(array) and spec_entry(array, 0):
+            if array.explicit and spec_entry(array, 0):
                 _gather(call, array, spec_entry(array, 0))
-            return replace(base, mesh=None if _on_explicit(array) else base.mesh, dtype=array.dtype).shaped(
+            return replace(base, mesh=None if array.explicit else base.mesh, dtype=array.dtype).shaped(
                 (*keys[0].shape, *array.shape[1:])
             )
         return replace(base, mesh=None, dtype=array.dtype).shaped(None)
@@ -707,7 +673,7 @@ def index(call: Call) -> Value:
     if not seen:
         full += [slice(None)] * missing
     shape: list[Size] = []
-    spec: list[Axes | None] | None = [] if _on_explicit(array) and array.spec is not None else None
+    spec: list[Axes | None] | None = [] if array.typed_spec is not None else None
     place = 0
     for one in full:
         if one is None:
@@ -715,7 +681,7 @@ def index(call: Call) -> Value:
             if spec is not None:
                 spec.append(NO_AXES)
             continue
-        size, axes = array.shape[place], spec_entry(array, place) if _on_explicit(array) else None
+        size, axes = array.shape[place], spec_entry(array, place) if array.explicit else None
         whole = isinstance(one, slice) and one == slice(None)
         if not whole and axes:
             cut = _length(size, one) if isinstance(one, slice) else 1
@@ -786,7 +752,7 @@ def like(call: Call) -> Value:
     )
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
-    keeps = _on_explicit(array)
+    keeps = array.explicit
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
         committed=array.committed if keeps and not call.interpreter.traced else None,
@@ -798,7 +764,7 @@ def like(call: Call) -> Value:
 @function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
 def ranged(call: Call) -> Value:
     """Counted numbers, and unit matrices."""
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     numbers = [one for one in call.args if isinstance(one, int)]
     shape: Shape | None = (None,)
     if last == "arange" and len(numbers) == len(call.args) and 1 <= len(numbers) <= 3:
@@ -871,7 +837,7 @@ def generator(call: Call) -> Value:
 )
 def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     if last in ("randn", "rand"):
         shape = sizes_of(tuple(call.args))
     else:
@@ -895,11 +861,11 @@ def asked(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     if array.shape is None:
         return Unknown("a shape")
-    last = call.name.rpartition(".")[2]
+    last = call.function_name
     if last == "ndim":
         return len(array.shape)
     if last == "size":
-        total = _size(array.shape)
+        total = count_entries(array.shape)
         return Unknown("a size") if total is None else total
     return tuple(Unknown("a size") if one is None else one for one in array.shape)
 

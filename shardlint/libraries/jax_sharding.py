@@ -18,6 +18,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     children,
+    known_items,
     map_spread,
     map_tree,
     spread,
@@ -63,17 +64,10 @@ def local_count(call: Call) -> Value:
     return Symbol(f"{call.name}()")
 
 
-def _names(value: Value) -> tuple[str, ...] | None:
-    if isinstance(value, str):
-        return (value,)
-    items = (
-        value
-        if isinstance(value, tuple)
-        else value.items
-        if isinstance(value, ListValue) and not value.open
-        else None
-    )
-    return tuple(items) if items is not None and all(isinstance(one, str) for one in items) else None
+def axis_names(value: Value) -> tuple[str, ...] | None:
+    """The axes that an argument names, by a string or a tuple or list of them; None where that is not known."""
+    items = (value,) if isinstance(value, str) else known_items(value)
+    return items if items is not None and all(isinstance(one, str) for one in items) else None
 
 
 def _types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType | None, ...]:
@@ -89,7 +83,7 @@ def _types(value: Value, count: int, default: AxisType | None) -> tuple[AxisType
 @function("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh")
 def mesh(call: Call) -> Value:
     """A mesh. The default of `axis_types` is Explicit for `jax.make_mesh` since jax 0.9, else Auto."""
-    names = _names(call.get(1, "axis_names"))
+    names = axis_names(call.get(1, "axis_names"))
     if names is None or call.open:
         return Unknown("a mesh whose axes are not known")
     if call.name == "jax.sharding.Mesh":

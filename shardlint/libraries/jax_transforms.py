@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -25,7 +24,15 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.flax_nnx import VariableShardings
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, common, context_commits, meet
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    check_devices,
+    common,
+    context_commits,
+    is_whole,
+    meet,
+)
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
@@ -71,7 +78,7 @@ def tracer(value: Value) -> Value:
             host=False,
             varying=frozenset(),
         )
-    keeps = array.mesh is not None and array.mesh.explicit
+    keeps = array.explicit
     return replace(
         array, mesh=array.mesh if keeps else None, spec=array.spec if keeps else None, device=None, host=False,
         memory="device" if array.host else array.memory,
@@ -193,7 +200,7 @@ def _results(call: Call, found: Value, target: Value, base: Layout, where: Place
             if not isinstance(leaf, Layout):
                 return Unknown("what a jit returns")
             committed = array.committed or commits if array.committed is not None else None
-            if array.mesh is not None and array.mesh.explicit:
+            if array.explicit:
                 return replace(array, committed=committed or None, literal=False)
             return replace(
                 array,
@@ -319,7 +326,7 @@ def _vmap(call: Call, given: Value) -> Value:
         size: Size = None
         axes, first = NO_AXES, None
         arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
-        on_explicit = any(one.mesh is not None and one.mesh.explicit for one in arrays)
+        on_explicit = any(one.explicit for one in arrays)
 
         def mapped(_: str, leaf: Value, axis: Value) -> Value:
             nonlocal size, axes, first
@@ -369,11 +376,10 @@ def _vmap(call: Call, given: Value) -> Value:
 
 def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
     """The Explicit axes of a dimension; none of an array that is on no mesh, `beside` one that is on such a mesh."""
-    if beside and array.mesh is None and (array.host or array.committed is False):
+    if beside and is_whole(array):
         return NO_AXES
-    if array.mesh is None or not array.mesh.explicit or array.spec is None or place >= len(array.spec):
-        return None
-    return array.spec[place]
+    spec = array.typed_spec
+    return None if spec is None or place >= len(spec) else spec[place]
 
 
 def without(array: Layout, place: int) -> Layout:
@@ -406,14 +412,11 @@ def eval_shape(call: Call) -> Value:
 def ravel_pytree(call: Call) -> Value:
     """One flat array of all leaves, and the function that undoes it."""
     tree = call.get(0, "pytree")
-    total: Size = 0
     arrays = [as_array(leaf) for _, leaf in leaves(tree)]
-    for one in arrays:
-        parts = [part for part in one.shape or () if isinstance(part, int)]
-        known = one.shape is not None and len(parts) == len(one.shape)
-        total = total + prod(parts) if known and isinstance(total, int) else None
+    counts = [count_entries(one.shape) for one in arrays]
+    total = None if None in counts else sum(one or 0 for one in counts)
     base = meet(call, arrays) if arrays else Layout()
-    explicit = base.mesh is not None and base.mesh.explicit
+    explicit = base.explicit
     flat = base.shaped(
         (total,), (NO_AXES,) if explicit and not any(any(one.spec or ()) for one in arrays) else None
     )
@@ -449,7 +452,7 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
                         axes=", ".join(sorted(more)),
                         carry=path,
                         before=str(leaf),
-                        operation=call.name.rpartition(".")[2],
+                        operation=call.function_name,
                     )
                     break
     return after
@@ -458,18 +461,13 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
 def _check_rows(call: Call, rows: Value) -> None:
     """Record an array that is taken row by row, and whose rows are split over Explicit axes."""
     for path, leaf in leaves(rows):
-        if (
-            isinstance(leaf, Layout)
-            and leaf.mesh is not None
-            and leaf.mesh.explicit
-            and leaf.spec
-            and leaf.spec[0]
-        ):
+        spec = leaf.typed_spec if isinstance(leaf, Layout) else None
+        if spec and spec[0]:
             call.interpreter.violate(
                 "rows.split",
                 call.place,
                 array=str(leaf),
-                axes="/".join(leaf.spec[0]),
+                axes="/".join(spec[0]),
                 path=path,
                 operation=call.name,
             )
@@ -588,7 +586,7 @@ def _check_branches(call: Call, found: Sequence[Value]) -> None:
             if one.varying is not None and leaf.varying is not None and one.varying != leaf.varying:
                 axes = ", ".join(sorted(one.varying ^ leaf.varying))
                 call.interpreter.violate(
-                    "branches.varying", call.place, axes=axes, operation=call.name.rpartition(".")[2]
+                    "branches.varying", call.place, axes=axes, operation=call.function_name
                 )
                 return
 

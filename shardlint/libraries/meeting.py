@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Mesh, Shape, Size, Spec
-from shardlint.layouts.values import Call, ListValue, Unknown, Value
+from shardlint.layouts.values import Call, ListValue, Value
 
 NO_AXES: Axes = ()
 
@@ -36,15 +36,6 @@ def as_array(value: Value) -> Layout:
                 )
             return Layout((size, *first.shape), first.dtype)
     return Layout()
-
-
-def typed(call: Call, array: Layout) -> tuple[Mesh, Spec] | None:
-    """The mesh with Explicit axes that is part of an array's type, and its spec; None where there is none in sight."""
-    if array.mesh is not None and array.mesh.explicit:
-        if array.spec is not None:
-            return array.mesh, array.spec
-        return array.mesh, (None,) * len(array.shape or ())
-    return None
 
 
 def meet(call: Call, operands: Sequence[Layout]) -> Layout:
@@ -199,7 +190,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     operands = [as_array(one) for one in values]
     base = meet(call, operands)
     shape = broadcast_shapes([one.shape for one in operands])
-    if base.mesh is None or not base.mesh.explicit:
+    if not base.explicit:
         return base.shaped(shape)
     rank = len(shape) if shape is not None else None
     if rank is None:
@@ -208,7 +199,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     for place in range(rank):
         entry: Axes | None = NO_AXES
         for one in operands:
-            own = _entry(call, one, place - rank)
+            own = _entry(one, place - rank)
             if own is None:
                 entry = None
                 break
@@ -230,22 +221,13 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     return base.shaped(shape, tuple(spec))
 
 
-def _entry(call: Call, array: Layout, place: int) -> Axes | None:
+def _entry(array: Layout, place: int) -> Axes | None:
     """The axes of a dimension, counted from the last one, in an operand that may have fewer dimensions."""
     if array.shape is not None and len(array.shape) < -place:
         return NO_AXES
     if array.shape is not None and array.shape[place] == 1:
         return NO_AXES
-    if (
-        array.literal
-        or array.host
-        or (
-            array.mesh is None
-            and array.shape is not None
-            and array.device is None
-            and array.committed is False
-        )
-    ):
+    if is_whole(array):
         return NO_AXES
     return spec_entry(array, place)
 
@@ -257,15 +239,13 @@ def spec_entry(array: Layout, place: int) -> Axes | None:
     return array.spec[place] if -len(array.spec) <= place < len(array.spec) else NO_AXES
 
 
+def is_whole(array: Layout) -> bool:
+    """Whether an array counts as replicated beside arrays on a mesh: a number, one of the host, or one on no mesh."""
+    return array.literal or bool(array.host) or (array.mesh is None and array.committed is False)
+
+
 def explicit_spec(array: Layout) -> Spec | None:
     """The whole spec of an array as an operand on an Explicit mesh: replicated for one that is on no mesh."""
     if array.shape is None:
         return None
-    if array.literal or array.host or (array.mesh is None and array.committed is False):
-        return (NO_AXES,) * len(array.shape)
-    return array.spec
-
-
-def unknown_like(value: Value) -> Value:
-    """An array of which nothing is known."""
-    return Layout() if isinstance(value, Layout) else Unknown()
+    return (NO_AXES,) * len(array.shape) if is_whole(array) else array.spec

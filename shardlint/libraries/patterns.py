@@ -34,7 +34,7 @@ def matched(call: Call) -> Value:
         expression = re.compile(pattern)
     except re.error:
         return Unknown("a pattern that is none")
-    found = getattr(expression, call.name.rpartition(".")[2])(text) is not None
+    found = getattr(expression, call.function_name)(text) is not None
     if call.name == "re.match":
         call.interpreter.note_match(call.place, pattern, text, found, expression.search(text) is not None)
     return True if found else None
