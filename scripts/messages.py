@@ -60,8 +60,8 @@ def rule_messages() -> list[Message]:
     found = []
     for path in sorted(RULES.rglob("*.py")):
         module = _module(path)
-        calls = [(call, 1) for call in module.calls("finding")] + [(call, 0) for call in module.calls("broken")]
-        for call, place in calls:
+        makers = (("finding", 1), ("report_violation", 0))  # each with the place of its message
+        for call, place in ((call, place) for name, place in makers for call in module.calls(name)):
             for row in module.rows(call, message := _argument(call, place, "message")):
                 texts = module.texts(_in(row, message), call)
                 advice = module.texts(_in(row, _argument(call, None, "help")), call)
@@ -176,8 +176,12 @@ class _Module:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tree = ast.parse(path.read_text("utf-8"))
-        self.nodes = list(ast.walk(self.tree))
-        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.nodes: list[ast.AST] = [self.tree]
+        self.parents: dict[ast.AST, ast.AST] = {}
+        for node in self.nodes:  # it grows by the children of each, so that a module is walked once
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                self.nodes.append(child)
         self.functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._assigned: dict[str, list[tuple[ast.AST, ast.expr]]] = defaultdict(list)

@@ -115,13 +115,13 @@ def sites_at(
                     found[key] = Site(program, file, node, taken, given, targets, rule.rule, index.least, by)
             continue
         if given == "violation":
-            from shardlint.layouts.found import violations_of  # most files break none, and never load it
+            from shardlint.layouts.file_runs import violations_of  # most files break none, and never load it
 
             for place, broken in enumerate(violations_of(program, file, targets)):
                 for rule in asking.intersection(index.violates.get(broken.kind, ())):
                     key = id(broken.place.node), rule.code, 5 + place
                     found[key] = Site(
-                        program, file, broken.place.node, taken, given, targets, rule.rule, index.least, broken=place
+                        program, file, broken.place.node, taken, given, targets, rule.rule, index.least, number=place
                     )
             continue
         if given is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.config.folders import find_settings, project_root
-from shardlint.config.targets import find_targets
+from shardlint.config.targets import Targets, find_targets
 from shardlint.config.versions import show
 from shardlint.model import Program
 from shardlint.model.arrays import Array, Arrays, Contraction
@@ -52,10 +52,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
             raise LookupError("this line is in no code cell; write a line of a notebook as PATH:cell N:LINE")
     if not 1 <= line <= len(source.line_starts):
         raise LookupError(f"{path} has no line {line}: it has {len(source.line_starts)}")
-    settings = find_settings(absolute.parent)
-    root = project_root(absolute)
-    program = Program(root, own=settings.own_names)
-    targets = find_targets(root, {}, settings.targets, settings.name)
+    program, targets = program_of(absolute)
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
@@ -63,6 +60,12 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     yield f"{shown}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from map(source.told, told)
+
+
+def program_of(path: Path) -> tuple[Program, Targets]:
+    """The program of the project that a file is in, by absolute path, and the releases that hold there."""
+    settings, root = find_settings(path.parent), project_root(path)
+    return Program(root, own=settings.own_names), find_targets(root, {}, settings.targets, settings.name)
 
 
 def about(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:

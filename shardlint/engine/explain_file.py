@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.config.folders import find_settings, project_root
-from shardlint.config.targets import Targets, find_targets
-from shardlint.layouts.found import layouts_of
+from shardlint.config.targets import Targets
+from shardlint.engine.explain import program_of
+from shardlint.layouts.file_runs import layouts_of
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Value
 from shardlint.model import Program
@@ -27,10 +27,8 @@ def explain_file(path: Path) -> Iterator[str]:
     """
     absolute = Path(os.path.realpath(path))
     source = decode(path, read_bytes(path))
-    settings, root = find_settings(absolute.parent), project_root(absolute)
-    program = Program(root, own=settings.own_names)
-    facts = program.project.checked(source, absolute)
-    beside = layouts_by_line(program, facts, find_targets(root, {}, settings.targets, settings.name))
+    program, targets = program_of(absolute)
+    beside = layouts_by_line(program, program.project.checked(source, absolute), targets)
     for number in range(1, len(source.line_starts) + 1):
         line = source.line(number).rstrip()
         shown = "; ".join(beside.get(number, ()))

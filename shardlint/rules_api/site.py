@@ -61,13 +61,13 @@ class Site:
         rule: Rule,
         least: Certainty = Certainty.POSSIBLE,
         by: MappedBy | None = None,
-        broken: int = -1,
+        number: int = -1,
     ) -> None:
         self.least = least
         """The least certainty that is of interest to anybody."""
         self.by = by
         """Of a function that another file maps: who maps it."""
-        self._broken = broken
+        self._number = number
         self.program = program
         self.file = file
         self.syntax = syntax
@@ -196,14 +196,14 @@ class Site:
         why = "; ".join(filter(None, [*led, *view.why, found.why]))
         return replace(found, certainty=certainty, form=form, fix=None, why=why, start=place[0], end=place[1])
 
-    @property
+    @cached_property
     def violation(self) -> Violation:
         """The contract that is broken here, for sites of the form "violation"."""
-        from shardlint.layouts.found import violations_of
+        from shardlint.layouts.file_runs import violations_of
 
-        return violations_of(self.program, self.file, self.targets)[self._broken]
+        return violations_of(self.program, self.file, self.targets)[self._number]
 
-    def broken(
+    def report_violation(
         self,
         message: str,
         *,

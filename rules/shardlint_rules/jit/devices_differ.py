@@ -46,4 +46,4 @@ class DevicesDiffer(Rule):
         else:
             message = f"This raises ValueError: one array is committed to {on}, another to `{said['right']}`."
             why = f"they are placed at line {said['left_line']} and at line {said['right_line']}"
-        yield site.broken(message, help="place both with shardings over one mesh", why=why)
+        yield site.report_violation(message, help="place both with shardings over one mesh", why=why)

@@ -74,7 +74,7 @@ class InShardingsArity(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
         if site.form == "violation":
-            yield self._variables(site)
+            yield self._report_variables(site)
             return
         if site.api == "jax.sharding.PartitionSpec":
             for one in handed(site) if site.form == "call" else ():
@@ -96,7 +96,7 @@ class InShardingsArity(Rule):
         written = view.strict.value(Place(site.file, keyword.value))
         return isinstance(written, Items) and not written.open
 
-    def _variables(self, site: Site) -> Finding:
+    def _report_variables(self, site: Site) -> Finding:
         parameter = site.violation.said["parameter"]
         return site.finding(
             site.syntax,

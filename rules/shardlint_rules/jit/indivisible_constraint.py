@@ -72,7 +72,7 @@ class IndivisibleConstraint(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the first dimension that is not divided."""
         if site.form == "violation":
-            yield self._broken(site)
+            yield self._report_indivisible(site)
             return
         if site.form == "keyword":
             yield from self._again(site)
@@ -124,13 +124,13 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
-    def _broken(self, site: Site) -> Finding:
+    def _report_indivisible(self, site: Site) -> Finding:
         said = site.violation.said
         raises = site.violation.kind == "spec.indivisible"
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
         axes = f"`{said['axes']}`, which makes {said['parts']} parts"
         effect = "this raises ValueError" if raises else "the array is padded or replicated"
-        return site.broken(
+        return site.report_violation(
             f"Dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}: {effect}.",
             help=f"pad the dimension to a multiple of {said['parts']}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",

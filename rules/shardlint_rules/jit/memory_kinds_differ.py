@@ -37,7 +37,7 @@ class MemoryKindsDiffer(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """The finding of the contract that is broken."""
         said = site.violation.said
-        yield site.broken(
+        yield site.report_violation(
             f"This raises ValueError: one operand is in `{said['left']}` memory, another in `{said['right']}` memory.",
             help='move the array first, with `jax.device_put(x, sharding.with_memory_kind("device"))`',
             why=f"the memory kind is chosen at line {said['made']}",

@@ -95,4 +95,4 @@ class ExplicitLayoutsConflict(Rule):
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
         why = f"the layouts are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
-        yield site.broken(message, help=help, why=why, words={"axes": "", "other": "", **said})
+        yield site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **said})

@@ -83,7 +83,7 @@ class SpecLongerThanArray(Rule):
         """At most one finding for a call."""
         if site.form == "violation":
             if site.violation.said["rank"] != "0":  # of those SL229 tells
-                yield self._broken(site)
+                yield self._report_rank(site)
             return
         if site.form == "keyword":
             yield from self._initializer(site, too_many(site, site.call))
@@ -118,12 +118,12 @@ class SpecLongerThanArray(Rule):
             fix=self._fix(site, spec, len(shape)),
         )
 
-    def _broken(self, site: Site) -> Finding:
+    def _report_rank(self, site: Site) -> Finding:
         said = site.violation.said
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
         has = _dimensions((None,) * int(said["rank"]))
         entries = "one entry" if said["entries"] == "1" else f"{said['entries']} entries"
-        return site.broken(
+        return site.report_violation(
             f"This raises ValueError: {array} has {has}, its spec {entries}.",
             help="write at most one entry per dimension",
             why=f"the array is `{said['shape']}`",

@@ -92,7 +92,7 @@ class PerShardStatistics(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place."""
         if site.form == "violation":
-            yield self._single(site)
+            yield self._report_single_entry(site)
             return
         if site.api == "jax.lax.psum":
             yield from self._own_maximum(site)
@@ -203,7 +203,7 @@ class PerShardStatistics(Rule):
                 ),
             )
 
-    def _single(self, site: Site) -> Finding:
+    def _report_single_entry(self, site: Site) -> Finding:
         said = site.violation.said
         return site.finding(
             site.syntax,

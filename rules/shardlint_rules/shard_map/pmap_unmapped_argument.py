@@ -64,7 +64,7 @@ class PmapUnmappedArgument(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument."""
         if site.form == "violation":
-            yield self._broken(site)
+            yield self._report_unmapped(site)
             return
         elsewhere = called_from_elsewhere(site) if site.form == "line" else None
         calls = pmapped_calls(site) if site.form != "line" else [elsewhere] if elsewhere is not None else []
@@ -85,10 +85,10 @@ class PmapUnmappedArgument(Rule):
                     yield from self._argument(site, function, one)
                     yield from self._one_of(site, one)
 
-    def _broken(self, site: Site) -> Finding:
+    def _report_unmapped(self, site: Site) -> Finding:
         said = site.violation.said
         leaf = f"leaf `{said['array']}`" if said["array"] else f"`{site.shown()}`"
-        return site.broken(
+        return site.report_violation(
             f"The pmapped call raises ValueError: {leaf} has no dimension to split.",
             help="replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
             why=_SPLITS,

@@ -38,19 +38,19 @@ class VaryingTypeDiffers(Rule):
         said = site.violation.said
         axes = f"`{said['axes']}`"
         if site.violation.kind == "carry.varying":
-            yield site.broken(
+            yield site.report_violation(
                 f"`{said['operation']}` raises TypeError: its carry starts equal on all devices, and the body makes it "
                 f"vary over {axes}.",
                 help=f'start from `jax.lax.pcast(init, "{said["axes"]}", to="varying")`',
                 why=f"the carry starts as `{said['before']}`, and the body adds values of each device to it",
             )
         elif site.violation.kind == "branches.varying":
-            yield site.broken(
+            yield site.report_violation(
                 f"`{said['operation']}` raises TypeError: the result varies over {axes} in one branch alone.",
                 help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
             )
         else:
-            yield site.broken(
+            yield site.report_violation(
                 f"This `shard_map` raises ValueError: a result varies over {axes}, which its `out_specs` leave out.",
                 help=f"reduce the result over {axes}, or name the axis in `out_specs`",
                 why=f"the result is `{said['shape']}` on each device",

@@ -22,9 +22,7 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
 
     One that is broken in another file, which this one calls, stands at the last call of this file that leads there.
     """
-    violations, _ = _run(program, file, targets)
-    placed = (_in_file(one, file) for one in violations)
-    return tuple(sorted((one for one in placed if one is not None), key=_order))
+    return _run(program, file, targets)[0]
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
@@ -45,9 +43,9 @@ def _run(
         made = Interpreter(modules, file)
         made.run()
         arrays = {node: value for node, value in made.layouts.items() if _is_array(value)}
-        violations = tuple(made.violations.values())
+        placed = [_in_file(one, file) for one in made.violations.values()]
         made.release()
-        return violations, arrays
+        return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays
 
     return program.of_node(("layouts", file.path, key), run)
 
