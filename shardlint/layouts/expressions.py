@@ -1064,7 +1064,7 @@ def _is_instance(call: Call) -> Value:
     if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
         return isinstance(value, plain[kind.name])
     if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
-        return any(one is kind for one in value.of.order()) or Unknown("isinstance")
+        return any(one is kind for one in value.of.order) or Unknown("isinstance")
     return Unknown("isinstance")
 
 

@@ -119,13 +119,27 @@ class Modules:
         self._running: list[Path] = []
         self._circular: set[Path] = set()
         self._generators: dict[ast.AST, bool] = {}
+        self._fields: dict[ast.ClassDef, tuple[str, ...]] = {}
         self._made: list[Frame] = []
 
-    def is_generator(self, node: ast.AST) -> bool:
+    def is_generator(self, function: FunctionValue) -> bool:
         """Whether a function yields."""
+        node = function.node
+        if isinstance(node, ast.Lambda):
+            return False
         if node not in self._generators:
-            self._generators[node] = not isinstance(node, ast.Lambda) and _yields(node)
+            file = function.frame.file
+            self._generators[node] = "yield" in file.text(node) and any(
+                isinstance(one, ast.Yield | ast.YieldFrom) for one in file.walked(file.scope(node)).returns
+            )
         return self._generators[node]
+
+    def fields(self, made_of: ClassValue) -> tuple[str, ...]:
+        """The fields of a class and its bases, in the order in which a dataclass takes them."""
+        if made_of.node not in self._fields:
+            found = [name for one in reversed(made_of.order) for name in _fields(one.node)]
+            self._fields[made_of.node] = tuple(dict.fromkeys(found))
+        return self._fields[made_of.node]
 
     def frame(self, facts: FileFacts) -> Frame | None:
         """The names of a module. None for one that is being run: it imports itself through others."""
@@ -815,7 +829,7 @@ class Interpreter:
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
         )
         self._ran.add(node)
-        is_generator = self.modules.is_generator(node)
+        is_generator = self.modules.is_generator(function)
         if is_generator:
             frame.yielded = ListValue(region=self.region)
         before = self.frame, self.mesh, self.mesh_known
@@ -886,7 +900,7 @@ class Interpreter:
             self.call(init, (made, *args), keywords, place, opened)
             made.open = bool(libraries - {"equinox.Module", "typing.NamedTuple"})
             return made
-        fields = [name for one in reversed(list(made_of.order())) for name in _fields(one.node)]
+        fields = self.modules.fields(made_of)
         if libraries - {"equinox.Module", "typing.NamedTuple", "flax.struct.PyTreeNode", "typing.Protocol"}:
             made.open = True
         for name, value in zip(fields, args, strict=False):
@@ -919,19 +933,8 @@ def _fields(node: ast.ClassDef) -> list[str]:
         for one in node.body
         if isinstance(one, ast.AnnAssign)
         and isinstance(one.target, ast.Name)
-        and "ClassVar" not in ast.dump(one.annotation)
+        and "ClassVar" not in ast.unparse(one.annotation)
     ]
-
-
-def _yields(node: ast.AST) -> bool:
-    todo = list(ast.iter_child_nodes(node))
-    while todo:
-        one = todo.pop()
-        if isinstance(one, ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            todo += ast.iter_child_nodes(one)
-    return False
 
 
 def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:

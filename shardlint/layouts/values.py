@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape
@@ -185,20 +186,19 @@ class ClassValue:
     frame: Frame
     decorators: list[Value] = field(default_factory=list)
 
-    def order(self) -> Iterator[ClassValue]:
+    @cached_property
+    def order(self) -> tuple[ClassValue, ...]:
         """It and its bases of the project, the nearest first."""
-        yield self
-        for base in self.bases:
-            if isinstance(base, ClassValue):
-                yield from base.order()
+        inherited = (one for base in self.bases if isinstance(base, ClassValue) for one in base.order)
+        return tuple(dict.fromkeys((self, *inherited)))
 
     def libraries(self) -> set[str]:
         """The classes of libraries that it is made from."""
-        return {base.name for one in self.order() for base in one.bases if isinstance(base, Library)}
+        return {base.name for one in self.order for base in one.bases if isinstance(base, Library)}
 
     def find(self, name: str) -> Value:
         """An attribute of the class; `MISSING` where neither it nor a base has it."""
-        for one in self.order():
+        for one in self.order:
             if name in one.names:
                 return one.names[name]
         return MISSING
