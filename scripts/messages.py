@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from shardlint.syntax.nodes import children
+
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules" / "shardlint_rules"
 PACKAGE = ROOT / "shardlint"
@@ -179,9 +181,9 @@ class _Module:
         self.nodes: list[ast.AST] = [self.tree]
         self.parents: dict[ast.AST, ast.AST] = {}
         for node in self.nodes:  # it grows by the children of each, so that a module is walked once
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
-                self.nodes.append(child)
+            below = children(node)
+            self.parents.update(dict.fromkeys(below, node))
+            self.nodes += below
         self.functions: dict[str, list[ast.FunctionDef]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._assigned: dict[str, list[tuple[ast.AST, ast.expr]]] = defaultdict(list)

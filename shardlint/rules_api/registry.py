@@ -139,7 +139,7 @@ def are_imported() -> bool:
 def forget() -> None:
     """Look for the packs anew."""
     _KEPT.clear()
-    for remembered in (_packs, _found, rules, _known_of_imported):
+    for remembered in (_packs, _found, rules, _known_of_imported, proof_folders):
         remembered.cache_clear()
 
 
@@ -232,7 +232,8 @@ def _known_of_imported() -> Mapping[str, Known]:
     return {rule.code: Known.of(rule) for rule in rules()}
 
 
-def proof_folders() -> dict[str, Path]:
+@lru_cache(maxsize=1)
+def proof_folders() -> Mapping[str, Path]:
     """The folder with each rule's proof: bad.py, good.py, proof.toml."""
     found: dict[str, Path] = {}
     for pack in _packs():
