@@ -7,15 +7,18 @@ import builtins
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Symbol, count_entries
+from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, count_entries, divide, multiply
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
     AxisTypeValue,
     Call,
     ClassValue,
+    Device,
     Devices,
     DictValue,
     FunctionValue,
@@ -423,17 +426,28 @@ def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place:
             more = right.entries if isinstance(right, PartitionSpec) else right
             return PartitionSpec(left.entries + more, left.open or getattr(right, "open", False))
     if isinstance(op, ast.Mult):
-        many, count = (left, right) if isinstance(right, int) else (right, left)
+        many, count = (left, right) if isinstance(right, int | Symbol) else (right, left)
         if isinstance(count, int) and 0 <= count <= _ITEMS:
             if isinstance(many, tuple) and len(many) * count <= _ITEMS:
                 return many * count
             if isinstance(many, ListValue) and len(many.items) * count <= _ITEMS:
                 return ListValue(many.items * count, many.open, region=run.region)
+        if isinstance(count, int | Symbol) and isinstance(many, ListValue) and not many.open:
+            return ListValue(many.items, True, multiply(len(many.items), count), region=run.region)
     if isinstance(op, ast.BitOr) and isinstance(left, DictValue) and isinstance(right, DictValue):
         return DictValue({**left.entries, **right.entries}, left.open or right.open, region=run.region)
-    if isinstance(left, Symbol) and right == 1 and isinstance(op, ast.FloorDiv | ast.Mult):
-        return left
+    if isinstance(left, Symbol | int) and isinstance(right, Symbol | int):
+        found = _of_sizes(op, left, right)
+        return Unknown("arithmetic with a size that is not known") if found is None else found
     return Unknown("arithmetic with something that is not known")
+
+
+def _of_sizes(op: ast.operator, left: Size, right: Size) -> Size:
+    if isinstance(op, ast.Mult):
+        return multiply(left, right)
+    if isinstance(op, ast.FloorDiv):
+        return divide(left, right)
+    return 0 if isinstance(op, ast.Mod) and divide(left, right) is not None else None
 
 
 def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
@@ -523,7 +537,7 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
                 return Native(name, lambda call: replace(value, memory=_text(call.get(0, "kind"))))
             return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
         case Devices(shape=shape):
-            return _of_devices(value, shape, name)
+            return _of_devices(run, value, shape, name)
         case str():
             return Native(name, lambda call: _text_method(value, name, call))
         case DictValue() | ListValue() | tuple():
@@ -660,7 +674,7 @@ def _of_mesh(value: Mesh, name: str) -> Value:
         case "axis_sizes":
             return tuple(Unknown("a size") if one is None else one for one in value.sizes)
         case "devices":
-            return Devices(value.sizes)
+            return Devices(value.sizes, value.devices)
         case "empty":
             return False
         case "abstract_mesh":
@@ -668,7 +682,7 @@ def _of_mesh(value: Mesh, name: str) -> Value:
     return Unknown("an attribute of a mesh")
 
 
-def _of_devices(value: Devices, shape: Shape, name: str) -> Value:
+def _of_devices(run: Interpreter, value: Devices, shape: Shape, name: str) -> Value:
     match name:
         case "shape":
             return tuple(Unknown("a size") if one is None else one for one in shape)
@@ -678,7 +692,11 @@ def _of_devices(value: Devices, shape: Shape, name: str) -> Value:
         case "reshape":
             return Native(name, lambda call: _devices_reshaped(value, call))
         case "flatten" | "ravel" | "tolist":
-            return Native(name, lambda call: Devices((count_entries(shape),), value.which))
+            return Native(name, lambda call: Devices((count_entries(shape),), value.order))
+        case "T":
+            return _devices_transposed(value, Call(run, (), {}, Place(run.frame.file, run.frame.file.tree)))
+        case "transpose":
+            return Native(name, lambda call: _devices_transposed(value, call))
     return Unknown("an attribute of devices")
 
 
@@ -692,9 +710,9 @@ def _devices_reshaped(value: Devices, call: Call) -> Value:
         one if isinstance(one, Symbol) or (isinstance(one, int) and one > 0) else None for one in sizes
     )
     total, rest = count_entries(value.shape), count_entries(tuple(one for one in shape if one is not None))
-    if total is not None and rest and shape.count(None) == 1 and -1 in sizes:
-        shape = tuple(total // rest if one is None else one for one in shape)
-    return Devices(shape, value.which)
+    if shape.count(None) == 1 and -1 in sizes:
+        shape = tuple(divide(total, rest) if one is None else one for one in shape)
+    return Devices(shape, value.order)
 
 
 def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
@@ -749,18 +767,8 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
             return element(run, value if isinstance(value, ListValue) else ListValue(list(value)))
         case Layout():
             return library(run, "shardlint.index", (value, index), place)
-        case Devices(shape=shape, which=which):
-            if isinstance(index, int) and len(shape) == 1:
-                return library(run, "shardlint.device", (value, index), place)
-            if (
-                isinstance(index, slice)
-                and len(shape) == 1
-                and isinstance(index.stop, int)
-                and not index.start
-                and index.step is None
-            ):
-                return Devices((index.stop,), which)
-            return Unknown("some devices")
+        case Devices():
+            return _some_devices(value, index)
         case AnyTree():
             return value
         case _At():
@@ -778,6 +786,50 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
     return Unknown("an item of something that is not known")
 
 
+def _some_devices(value: Devices, index: Value) -> Value:
+    """One device of a list, or some of them; of an array of more dimensions they are not followed."""
+    known = _order_of(value)
+    match index:
+        case int() if len(value.shape) == 1:
+            if known is not None:
+                return Device(f"device {known[index]}") if -len(known) <= index < len(known) else Unknown("none")
+            return Device(f"device {index}") if value.order == "all" and index >= 0 else Unknown("a device")
+        case slice() if len(value.shape) == 1 and _plain_slice(index):
+            if known is not None:
+                return Devices((len(known[index]),), known[index])
+            first, last = index.start or 0, index.stop
+            if value.order == "all" and isinstance(last, int) and 0 <= first < last:
+                chosen = tuple(range(last)[first : last : index.step or 1])
+                return Devices((len(chosen),), chosen)
+    return Unknown("some devices")
+
+
+def _order_of(value: Devices) -> tuple[int, ...] | None:
+    """The devices by their numbers; None where it is not known how many there are."""
+    count = count_entries(value.shape)
+    if value.order == "all" and isinstance(count, int):
+        return tuple(range(count))
+    return value.order if isinstance(value.order, tuple) else None
+
+
+def _devices_transposed(value: Devices, call: Call) -> Value:
+    """The devices in the order of a transposed array: as they are, where it has one dimension."""
+    sizes, order = value.shape, _order_of(value)
+    given = call.args[0] if len(call.args) == 1 and isinstance(call.args[0], tuple) else call.args
+    axes = given or tuple(reversed(range(len(sizes))))
+    if sorted(one for one in axes if isinstance(one, int)) != list(range(len(sizes))):
+        return Unknown("transposed devices")
+    shape = tuple(sizes[one] for one in axes)
+    if order is None or not all(isinstance(one, int) for one in sizes):
+        return Devices(shape, value.order if axes == tuple(range(len(sizes))) else None)
+    steps = [prod(one for one in sizes[place + 1 :] if isinstance(one, int)) for place in axes]
+    ranges = [range(one) for one in shape if isinstance(one, int)]
+    found = tuple(
+        order[sum(step * at for step, at in zip(steps, where, strict=True))] for where in product(*ranges)
+    )
+    return Devices(shape, value.order if found == tuple(range(len(order))) else found)
+
+
 def _plain_slice(index: slice) -> bool:
     return all(
         part is None or (isinstance(part, int) and not isinstance(part, bool))
@@ -790,6 +842,7 @@ def _plain_slice(index: slice) -> bool:
 
 def _append(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
+    value.length = None
     if call.args:
         value.items.append(call.args[0])
         value.open = value.open or call.interpreter.region is not value.region
@@ -798,6 +851,7 @@ def _append(value: ListValue, call: Call) -> Value:
 
 def _extend(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
+    value.length = None
     more = items(call.interpreter, call.get(0, "iterable"))
     value.items += more or []
     value.open = value.open or more is None or call.interpreter.region is not value.region
@@ -806,7 +860,7 @@ def _extend(value: ListValue, call: Call) -> Value:
 
 def _changed(value: ListValue, call: Call) -> Value:
     value = call.interpreter.thaw(value)
-    value.open = True
+    value.open, value.length = True, None
     return element(call.interpreter, value)
 
 
@@ -941,11 +995,13 @@ def _length(call: Call) -> Value:
             return len(value)
         case ListValue(items=found, open=False):
             return len(found)
+        case ListValue(length=int() | Symbol() as length):
+            return length
         case DictValue(entries=entries, open=False):
             return len(entries)
         case Layout(shape=(int() | Symbol() as size, *_)) | Devices(shape=(int() | Symbol() as size, *_)):
             return size
-        case Devices(shape=(None, *_), which="all"):
+        case Devices(shape=(None, *_), order="all"):
             return Symbol("jax.device_count()")
     return Unknown("a length")
 

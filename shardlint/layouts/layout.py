@@ -20,35 +20,72 @@ Spec = tuple[Axes | None, ...]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A size that is not known, and is the same wherever it has this name: `jax.device_count()`."""
+    """A multiple of a size that is not known, and is the same wherever it has this name: `4*jax.device_count()`."""
 
     name: str
+    factor: int = 1
+
+    def __str__(self) -> str:
+        return self.name if self.factor == 1 else f"{self.factor}*{self.name}"
 
 
 Size = int | Symbol | None
 Shape = tuple[Size, ...]
 AxisType = Literal["auto", "explicit", "manual"]
+Order = tuple[int, ...] | Literal["all", "arranged"]
 
-__all__ = ["Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries"]
+__all__ = [
+    "Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide", "multiply",
+    "surely_differ",
+]  # fmt: skip
 
 
-def count_entries(shape: Shape | None) -> int | None:
-    """How many entries an array of a shape has; None where a size is not known."""
-    sizes = [size for size in shape or () if isinstance(size, int)]
-    return prod(sizes) if shape is not None and len(sizes) == len(shape) else None
+def count_entries(shape: Shape | None) -> Size:
+    """How many entries an array of a shape has; None where a size is not known, or two of them are symbols."""
+    symbols = [size for size in shape or () if isinstance(size, Symbol)]
+    if shape is None or None in shape or len(symbols) > 1:
+        return None
+    count = prod(size for size in shape if isinstance(size, int))
+    return multiply(symbols[0], count) if symbols else count
+
+
+def multiply(one: Size, two: Size) -> Size:
+    """The product of two sizes."""
+    if isinstance(one, Symbol) and isinstance(two, int):
+        return replace(one, factor=one.factor * two) if two else 0
+    if isinstance(one, int) and isinstance(two, Symbol):
+        return multiply(two, one)
+    return one * two if isinstance(one, int) and isinstance(two, int) else None
+
+
+def divide(one: Size, two: Size) -> Size:
+    """How often a size goes into another one; None where that is not known, or it leaves a rest."""
+    if isinstance(one, Symbol) and isinstance(two, Symbol) and one.name == two.name:
+        one, two = one.factor, two.factor
+    if isinstance(one, Symbol) and isinstance(two, int):
+        return replace(one, factor=one.factor // two) if two and one.factor % two == 0 else None
+    return one // two if isinstance(one, int) and isinstance(two, int) and two and one % two == 0 else None
+
+
+def surely_differ(one: Size, two: Size) -> bool:
+    """Whether two sizes that are not 0 cannot be equal."""
+    if isinstance(one, Symbol) and isinstance(two, Symbol):
+        return one.name == two.name and one.factor != two.factor
+    return isinstance(one, int) and isinstance(two, int) and one != two
 
 
 @dataclass(frozen=True)
 class Mesh:
     """A mesh. `sizes` and `types` have one entry for each axis; None where it is not known.
 
-    `devices` says which devices it has, and in which order, in a form that compares: None where it is not known.
+    `devices` are its devices by their numbers in `jax.devices()`, in the order of the mesh: "all" where it has all of
+    them as they are listed, "arranged" where jax orders them, None where that is not known.
     """
 
     names: tuple[str, ...]
     sizes: Shape
     types: tuple[AxisType | None, ...]
-    devices: tuple[int, ...] | str | None = None
+    devices: Order | None = None
     line: int = 0
 
     def size(self, axes: Iterable[str]) -> Size:
@@ -135,7 +172,7 @@ class Layout:
         parts = []
         for place, size in enumerate(self.shape):
             axes = self.spec[place] if self.spec is not None and place < len(self.spec) else ()
-            shown = "?" if size is None else size.name if isinstance(size, Symbol) else str(size)
+            shown = "?" if size is None else str(size)
             if axes:
                 shown += f"@{axes[0]}" if len(axes) == 1 else f"@({', '.join(axes)})"
             parts.append(shown)

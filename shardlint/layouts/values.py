@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.layout import AxisType, Layout, Mesh, Shape
+from shardlint.layouts.layout import AxisType, Layout, Mesh, Order, Shape, Size
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
@@ -64,10 +64,10 @@ class Sharding:
 
 @dataclass(frozen=True)
 class Devices:
-    """An array or list of devices: all of them, or those of which `which` tells."""
+    """An array or list of devices. `order` is that of a mesh of them (see `Mesh.devices`)."""
 
     shape: Shape
-    which: str = "all"
+    order: Order | None = "all"
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,14 @@ class Container:
 
 @dataclass(eq=False)
 class ListValue(Container):
-    """A list, set, or what an iterator gives. `open`: it may hold more, each like one of its items."""
+    """A list, set, or what an iterator gives. `open`: it may hold more, each like one of its items.
+
+    `length` is known of some that are open.
+    """
 
     items: list[Value] = field(default_factory=list)
     open: bool = False
+    length: Size = None
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol
+from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
 from shardlint.layouts.values import (
     Call,
     ListValue,
@@ -25,6 +25,7 @@ from shardlint.model.values import Place
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
+_DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 
 def _shard_map(call: Call, given: Value) -> Value:
@@ -178,6 +179,7 @@ def _pmap(call: Call, given: Value) -> Value:
     in_axes, out_axes = call.get(2, "in_axes", 0), call.get(3, "out_axes", 0)
     static = call.get(4, "static_broadcasted_argnums", ())
     numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
+    everywhere = call.keywords.get("devices") is None
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
@@ -198,7 +200,15 @@ def _pmap(call: Call, given: Value) -> Value:
                     "pmap.unmapped", place_of(again, place, ""), array=path, shape=shape, rank=rank
                 )
                 return Layout()
-            size = array.shape[at] if size is None else size
+            own = array.shape[at]
+            too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
+            if too_many or surely_differ(size, own):
+                other = "one for each device" if too_many else f"another argument {size}"
+                interpreter.violate(
+                    "pmap.sizes", place_of(again, place, ""), array=path, size=str(own), other=other
+                )
+                return Layout()
+            size = own if size is None else size
             return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((str(name),)))
 
         parts: list[Value] = []

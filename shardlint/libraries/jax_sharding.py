@@ -37,19 +37,9 @@ def devices(call: Call) -> Value:
     """The devices, in a list or in the shape of a mesh."""
     if call.name.endswith("create_device_mesh"):
         shape = sizes_of(call.get(0, "mesh_shape"))
-        return (
-            Devices(shape, "all" if not call.has(1, "devices") else "some") if shape else Unknown("a shape")
-        )
-    return Devices(
-        (None,), "all" if not call.args and not call.keywords and call.name == "jax.devices" else "some"
-    )
-
-
-@function("shardlint.device")
-def one_device(call: Call) -> Value:
-    """One entry of a list of devices."""
-    held, place = call.args
-    return Device(f"device {place}") if held.which == "all" and place >= 0 else Unknown("a device")
+        return Devices(shape, None if call.has(1, "devices") else "arranged") if shape else Unknown("a shape")
+    every = call.name == "jax.devices" and not call.args and not call.keywords
+    return Devices((None,), "all" if every else None)
 
 
 @function("jax.device_count")
@@ -89,11 +79,11 @@ def mesh(call: Call) -> Value:
     if call.name == "jax.sharding.Mesh":
         held = call.get(0, "devices")
         shape = held.shape if isinstance(held, Devices) else (None,) * len(names)
-        where = held.which if isinstance(held, Devices) else None
+        where = held.order if isinstance(held, Devices) else None
         default: AxisType | None = "auto"
     else:
         shape = sizes_of(call.get(0, "axis_shapes")) or (None,) * len(names)
-        where = "all" if call.get(-1, "devices", None) is None else None
+        where = "arranged" if call.get(-1, "devices", None) is None else None
         release = call.interpreter.releases.get("jax", (99,))
         default = "explicit" if release >= _EXPLICIT_BY_DEFAULT and call.name == "jax.make_mesh" else "auto"
     sizes = tuple(None if isinstance(one, int) and one < 0 else one for one in shape)
@@ -102,8 +92,7 @@ def mesh(call: Call) -> Value:
     types = _types(
         call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None), len(names), default
     )
-    known = where if where == "all" else None
-    return Mesh(names, sizes, types, known, call.place.line)
+    return Mesh(names, sizes, types, where, call.place.line)
 
 
 @function("jax.sharding.PartitionSpec")

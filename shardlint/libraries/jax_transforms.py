@@ -171,7 +171,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
     if not array.committed or array.shape is None:
         return
     wanted = padded(array, spec)
-    elsewhere = array.device is not None and mesh.devices == "all" and mesh.count != 1
+    elsewhere = array.device is not None and mesh.devices is not None and mesh.count != 1
     other = (
         array.mesh == mesh
         and array.spec is not None
@@ -414,7 +414,8 @@ def ravel_pytree(call: Call) -> Value:
     tree = call.get(0, "pytree")
     arrays = [as_array(leaf) for _, leaf in leaves(tree)]
     counts = [count_entries(one.shape) for one in arrays]
-    total = None if None in counts else sum(one or 0 for one in counts)
+    known = [one for one in counts if isinstance(one, int)]
+    total = sum(known) if len(known) == len(counts) else None
     base = meet(call, arrays) if arrays else Layout()
     explicit = base.explicit
     flat = base.shaped(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Shape, Size, Spec
+from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
 from shardlint.layouts.values import Call, ListValue, Value
 
 NO_AXES: Axes = ()
@@ -100,15 +100,29 @@ def check_memory(call: Call, arrays: Sequence[Layout]) -> None:
             return
 
 
-def where_committed(array: Layout) -> str | None:
-    """The devices to which an array is committed, in words that compare; None where they are not known."""
+def where_committed(array: Layout) -> Order | str | None:
+    """The devices to which an array is committed: one by its name, or those of a mesh; None where not known."""
     if not array.committed:
         return None
-    if array.device is not None:
-        return array.device
-    if array.mesh is not None and array.mesh.devices == "all" and array.mesh.count != 1:
-        return "all devices"
-    return None
+    return array.device if array.device is not None else _devices_of(array.mesh)
+
+
+def _devices_of(mesh: Mesh | None) -> Order | None:
+    return mesh.devices if mesh is not None and mesh.count != 1 else None
+
+
+def _cannot_meet(one: Order | str, two: Order | str) -> bool:
+    """Whether devices surely differ, or their order does. How many there are, and how jax arranges them, may be so."""
+    for first, second in ((one, two), (two, one)):
+        if first in ("all", "arranged") and isinstance(second, tuple):
+            return first == "all" and second != tuple(range(len(second)))
+    return one != two and {one, two} != {"all", "arranged"}
+
+
+def _shown(place: Order | str) -> str:
+    if isinstance(place, tuple):
+        return f"devices {', '.join(map(str, place))}"
+    return "all devices" if place in ("all", "arranged") else place
 
 
 def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) -> None:
@@ -117,23 +131,21 @@ def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) 
     mesh = on or (call.interpreter.mesh if call.interpreter.mesh_known else None)
     for where, one in places:
         first, other = places[0]
-        if where != first:
-            call.interpreter.violate(
-                "devices.differ",
-                call.place,
-                left=first,
-                right=where,
-                left_line=str(other.made),
-                right_line=str(one.made),
-            )
+        if _cannot_meet(first, where):
+            left, right = _shown(first), _shown(where)
+            if left == "all devices" and right.count(",") > 0:
+                left += " as jax.devices() lists them"
+            lines = {"left_line": str(other.made), "right_line": str(one.made)}
+            call.interpreter.violate("devices.differ", call.place, left=left, right=right, **lines)
             return
-    if places and mesh is not None and mesh.devices == "all" and mesh.count != 1:
+    asked = _devices_of(mesh)
+    if places and mesh is not None and asked is not None:
         where, one = places[0]
-        if where != "all devices":
+        if _cannot_meet(where, asked):
             call.interpreter.violate(
                 "devices.context",
                 call.place,
-                left=where,
+                left=_shown(where),
                 right=f"mesh ({mesh})",
                 left_line=str(one.made),
                 right_line=str(mesh.line),

@@ -57,6 +57,8 @@ def shown(run: Interpreter, name: str) -> str:
         ("x = jnp.einsum('ij,kj->ki', jnp.ones((2, 3)), jnp.ones((5, 3)))", "float32[5, 2]"),
         ("x = jnp.ones((4, 6)).reshape(2, -1)[1:].T", "float32[12, 1]"),
         ("x = jax.vmap(lambda r: r.sum())(jnp.ones((4, 6)))", "float32[4]"),
+        ("n = jax.device_count()\nx = jnp.ones((n * 4, 3)).reshape(n, -1, 3)", "float32[jax.device_count(), 4, 3]"),
+        ("many = ['a'] * (2 * len(jax.devices()))\nx = jnp.ones(len(many))", "float32[2*jax.device_count()]"),
         ("match (1, 2):\n    case (1, size):\n        y = jnp.ones(size)\nx = y", "float32[2]"),
         ("x = jax.jit(lambda v: v @ v.T, out_shardings=NamedSharding(mesh, P('b')))(jnp.ones((8, 2)))", "float32[8@b, 8]"),
     ],

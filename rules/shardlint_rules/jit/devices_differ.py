@@ -10,13 +10,14 @@ from shardlint.rules_api.site import Site
 
 
 class DevicesDiffer(Rule):
-    """An array that is committed to one device meets arrays on a mesh, or a mesh in context.
+    """An array meets one that is committed to other devices, or a mesh of other devices in context.
 
     `device_put` with a device or a sharding commits an array: jax does not move it again. An operation on arrays that
     are committed to different devices raises ValueError, and so does one under `jax.set_mesh`.
 
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
+    - proven: the same for two meshes that have the devices in different orders.
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
     - `on-a-way` (likely): the same under a condition that the text does not decide.
 
@@ -24,7 +25,7 @@ class DevicesDiffer(Rule):
     `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
 
     ## Limits
-    Meshes are those of all devices, of which there is more than one.
+    How `jax.make_mesh` orders the devices is not assumed.
     """
 
     code = "SL251"

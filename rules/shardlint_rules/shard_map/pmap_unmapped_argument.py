@@ -35,6 +35,7 @@ class PmapUnmappedArgument(Rule):
     Arguments that `in_axes` splits over the devices and that are not static:
 
     - proven: a literal number, and an array or leaf of a tree that has no dimension.
+    - proven: an array with several rows for each device, or with other rows than another argument.
     - `on-a-way` (likely): such an argument under a condition that the text does not decide.
     - `number` (likely): a variable that an annotation, a flag or `int()` makes a number.
     - `key` (likely): a single random key.
@@ -57,14 +58,15 @@ class PmapUnmappedArgument(Rule):
         "key": "The program runs on more than one device.",
         "unreplicated": "The program runs on more than one device.",
     }
-    triggers = (Calls(PMAP), Uses(PMAP), CALLED, Violates("pmap.unmapped"))
+    triggers = (Calls(PMAP), Uses(PMAP), CALLED, Violates("pmap.unmapped", "pmap.sizes"))
     forms = ("call", "partial", "line", "name", "violation")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument."""
         if site.form == "violation":
-            yield self._report_unmapped(site)
+            sizes = site.violation.kind == "pmap.sizes"
+            yield self._report_sizes(site) if sizes else self._report_unmapped(site)
             return
         elsewhere = called_from_elsewhere(site) if site.form == "line" else None
         calls = pmapped_calls(site) if site.form != "line" else [elsewhere] if elsewhere is not None else []
@@ -91,6 +93,15 @@ class PmapUnmappedArgument(Rule):
         return site.report_violation(
             f"The pmapped call raises ValueError: {leaf} has no dimension to split.",
             help="replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
+            why=_SPLITS,
+        )
+
+    def _report_sizes(self, site: Site) -> Finding:
+        said = site.violation.said
+        leaf = f"leaf `{said['array']}`" if said["array"] else f"`{site.shown()}`"
+        return site.report_violation(
+            f"The pmapped call raises ValueError: {leaf} has `{said['size']}` rows to split, {said['other']}.",
+            help="reshape the batch to (jax.local_device_count(), -1, ...)",
             why=_SPLITS,
         )
 
