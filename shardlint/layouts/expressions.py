@@ -493,7 +493,10 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
             keywords.update({key: one for key, one in value.entries.items() if isinstance(key, str)})
         else:
             opened = True
-    return run.call(function, tuple(args), keywords, Place(run.frame.file, node), opened)
+    found = run.call(function, tuple(args), keywords, Place(run.frame.file, node), opened)
+    if getattr(node.func, "attr", "") in ("enter_context", "__enter__"):
+        run.mesh, run.mesh_known = None, False
+    return found
 
 
 def as_load(target: ast.expr) -> ast.expr:
@@ -1124,6 +1127,14 @@ def _is_instance(call: Call) -> Value:
     return Unknown("isinstance")
 
 
+def _field(call: Call) -> Value:
+    """The default of a field of a dataclass."""
+    made_by = call.keywords.get("default_factory")
+    if made_by is not None:
+        return call.interpreter.call(made_by, (), {}, call.place)
+    return call.keywords.get("default", Unknown("a field without a default"))
+
+
 def _super(call: Call) -> Value:
     return Unknown("super()")
 
@@ -1147,6 +1158,7 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "builtins.property": _property,
     "functools.cached_property": _property,
     "builtins.super": _super,
+    **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), _field),
     **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, sum, bool, round)},
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))

@@ -909,10 +909,8 @@ class Interpreter:
         for name in fields:
             if name not in made.attributes:
                 default = made_of.find(name)
-                unknown = (
-                    opened or default is MISSING or not isinstance(default, int | float | str | bool | None)
-                )
-                made.attributes[name] = Unknown("a field") if unknown else default
+                known = not opened and _is_plain(default)
+                made.attributes[name] = default if known else Unknown("a field")
         made.open = made.open or opened
         after = made_of.find("__post_init__")
         if after is not MISSING:

@@ -443,6 +443,8 @@ def join(one: Value, two: Value) -> Value:
         return one
     if isinstance(one, Layout) and isinstance(two, Layout):
         return _join_layouts(one, two)
+    if isinstance(one, PartitionSpec) and isinstance(two, PartitionSpec):
+        return _join_specs(one, two)
     if isinstance(one, tuple) and isinstance(two, tuple) and len(one) == len(two):
         return tuple(join(first, second) for first, second in zip(one, two, strict=True))
     if isinstance(one, DictValue) and isinstance(two, DictValue):
@@ -457,6 +459,12 @@ def join(one: Value, two: Value) -> Value:
         values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
         return Instance(one.of, values, True)
     return Unknown("it depends on the way taken")
+
+
+def _join_specs(one: PartitionSpec, two: PartitionSpec) -> PartitionSpec:
+    entries = zip(one.entries, two.entries, strict=False)
+    more = one.open or two.open or len(one.entries) != len(two.entries)
+    return PartitionSpec(tuple(a if a == b else Unknown("it depends on the way taken") for a, b in entries), more)
 
 
 def _join_layouts(one: Layout, two: Layout) -> Layout:

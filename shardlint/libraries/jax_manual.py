@@ -25,6 +25,9 @@ from shardlint.model.values import Place
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
+_PMAP_SETTINGS = frozenset(
+    "fun axis_name in_axes out_axes static_broadcasted_argnums devices backend axis_size donate_argnums".split()
+)
 _DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 
@@ -180,6 +183,8 @@ def _pmap(call: Call, given: Value) -> Value:
     static = call.get(4, "static_broadcasted_argnums", ())
     numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
     everywhere = call.keywords.get("devices") is None
+    if not call.keywords.keys() <= _PMAP_SETTINGS:
+        return Unknown("a call that raises")
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter

@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Value,
     children,
     known_items,
+    leaves,
     map_spread,
     map_tree,
     spread,
@@ -301,6 +302,7 @@ def constraint(call: Call) -> Value:
     position = (1, "shardings") if call.name.startswith("jax") else (1, "device_or_shardings")
     tree, target = call.get(0, "x"), call.get(*position)
     where = place_of(call, *position)
+    _check_context(call, target, where)
     for path, leaf, one in spread(target, tree):
         mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
         spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
@@ -350,6 +352,14 @@ def constraint(call: Call) -> Value:
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
     return place_tree(call, tree, target, where)
+
+
+def _check_context(call: Call, target: Value, where: Place) -> None:
+    """Record a bare spec where no mesh is in context, on a way that is all known."""
+    run = call.interpreter
+    bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
+    if bare and run.rooted and run.mesh_known and run.mesh is None and not run.axes:
+        run.violate("mesh.missing", where, operation=call.function_name)
 
 
 def padded(array: Layout, spec: PartitionSpec) -> Spec:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.model.mesh.meshes import leaves, spec_of
 from shardlint.model.values import Api, CallResult, Parameter, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
@@ -97,12 +97,20 @@ class SpecNeedsMesh(Rule):
         "mesh-made": "No unseen caller sets a mesh.",
         "outside-block": "No caller of that function has entered a mesh.",
     }
-    triggers = (Calls(_PUT, *CONSTRAINTS), Calls(TREE_MAP, file_says=_CONSTRAINING), SHARDED_JITS)
+    triggers = (
+        Calls(_PUT, *CONSTRAINTS),
+        Calls(TREE_MAP, file_says=_CONSTRAINING),
+        SHARDED_JITS,
+        Violates("mesh.missing"),
+    )
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, at its first bare spec."""
+        if site.form == "violation":
+            yield from self._report_missing(site)
+            return
         if site.api == TREE_MAP:
             specs = list(_specs_of_map(site))
         else:
@@ -125,6 +133,20 @@ class SpecNeedsMesh(Rule):
         fix, kept = self._fix(site, specs)
         help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(specs[0].node, message, why=why, help=help, fix=fix)
+
+    def _report_missing(self, site: Site) -> Iterator[Finding]:
+        call = next((one for one in site.file.ancestors(site.syntax) if isinstance(one, ast.Call)), None)
+        if isinstance(site.syntax, ast.Dict | ast.List | ast.Tuple) or call is None:
+            return  # the call itself is a site then
+        called = options(site.program.value(site.file, call.func))
+        if not all(isinstance(one, Api) and one.name in CONSTRAINTS for one in called):
+            return
+        if _asks_first(site) or site.program.around(site.file, site.syntax).contexts:
+            return
+        yield site.report_violation(
+            f"`{site.violation.said['operation']}` raises RuntimeError: no mesh is in context, and a spec has none.",
+            help="pass a NamedSharding, or call it under jax.set_mesh(mesh)",
+        )
 
     def _entered_below(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
         """A constraint before the `with` in which the same function enters its mesh."""
@@ -350,8 +372,9 @@ def _asks_first(site: Site) -> bool:
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and about_meshes(site, outer.test):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            line = getattr(site.syntax, "lineno", 0)
             return any(
-                isinstance(part, ast.If) and part.lineno < site.call.lineno and about_meshes(site, part.test)
+                isinstance(part, ast.If) and part.lineno < line and about_meshes(site, part.test)
                 for part in outer.body
             )
         inner = outer
