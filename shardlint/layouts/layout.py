@@ -5,7 +5,7 @@ A part that is not known is None. Layouts are immutable and compare by value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from math import prod
 from typing import Literal
@@ -132,6 +132,7 @@ class Layout:
     varying: the manual axes along which its values differ.
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
+    summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
     """
 
     shape: Shape | None = None
@@ -145,6 +146,7 @@ class Layout:
     varying: frozenset[str] | None = None
     literal: bool = False
     made: int = 0
+    summed: tuple[frozenset[str], Hashable] | None = None
 
     @property
     def rank(self) -> int | None:

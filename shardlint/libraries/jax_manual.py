@@ -7,6 +7,7 @@ from functools import partial
 
 from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
 from shardlint.layouts.values import (
+    AnyTree,
     Call,
     ListValue,
     Native,
@@ -83,6 +84,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
 
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
+        if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
+            return AnyTree(Layout(varying=_axes_of(spec)))
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) else Layout()
         array = tracer(leaf)
@@ -95,12 +98,16 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if array.shape is not None:
             own = (axes or () for axes in padded(array, spec))
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
-        varying = frozenset(axis for axes in spec.axes() for axis in axes or ())
         # The memory of an argument is no part of its type in the body.
-        return replace(array, shape=shape, mesh=None, spec=None, varying=varying, memory=None)
+        return replace(array, shape=shape, mesh=None, spec=None, varying=_axes_of(spec), memory=None)
 
     found: tuple[Value, ...] = map_spread(part, specs, call.args)
     return found
+
+
+def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
+    axes = spec.axes()
+    return None if None in axes else frozenset(axis for one in axes for axis in one or ())
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
@@ -149,6 +156,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                     result=path,
                     shape=str(array),
                 )
+        _check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
         known = Layout(
             None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset()
         )
@@ -164,6 +172,15 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         if isinstance(found, Unknown)
         else map_spread(whole, out_specs, found)
     )
+
+
+def _check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> None:
+    """Record a gradient that is summed over an axis, and reduced over it again or returned as one for each device."""
+    if array.summed is None or use not in ("psum", "pmean", "out_specs"):
+        return
+    again, where = array.summed[0].intersection(axes), array.summed[1]
+    if again and isinstance(where, Place):
+        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use)
 
 
 def _whole(size: Size, parts: Size) -> Size:
@@ -277,7 +294,8 @@ def all_reduce(call: Call) -> Value:
         if isinstance(leaf, int) and not isinstance(leaf, bool):
             return Unknown("the size of an axis")
         varying = array.varying - set(axes) if array.varying is not None and known else None
-        return replace(array, varying=varying, literal=False)
+        _check_summed(call, array, axes, call.function_name)
+        return replace(array, varying=varying, literal=False, summed=None)
 
     tree = call.get(0, "x")
     return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()

@@ -385,7 +385,7 @@ def sizes_of(value: Value) -> Shape | None:
 def reshape(call: Call) -> Value:
     """Another shape of the same size. Over Explicit axes the groups of dimensions decide."""
     array = as_array(call.get(0, "a"))
-    base = meet(call, [array])
+    base = replace(meet(call, [array]), summed=array.summed)
     wanted = sizes_of(call.get(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
     if call.open or (len(call.args) > 2 and isinstance(call.args[1], tuple)):
         wanted = None
@@ -517,7 +517,7 @@ def swap(call: Call) -> Value:
 def expand(call: Call) -> Value:
     """A new dimension of size 1."""
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
-    base = meet(call, [array])
+    base = replace(meet(call, [array]), summed=array.summed)
     if array.shape is None or not isinstance(axis, int):
         return _of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
@@ -633,7 +633,7 @@ def reshaping(call: Call) -> Value:
 def index(call: Call) -> Value:
     """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
     array, key = as_array(call.args[0]), call.args[1]
-    base = meet(call, [array])
+    base = replace(meet(call, [array]), summed=array.summed)
     if not call.interpreter.traced and array.memory is not None and not array.host:
         check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
     keys = key if isinstance(key, tuple) else (key,)
@@ -832,8 +832,8 @@ def generator(call: Call) -> Value:
 
 
 @function(
-    "numpy.random.Generator normal uniform standard_normal random integers",
-    "numpy.random normal uniform randn rand standard_normal random randint",
+    "numpy.random.Generator normal uniform standard_normal random integers choice",
+    "numpy.random normal uniform choice randn rand standard_normal random randint",
 )
 def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
@@ -841,10 +841,10 @@ def drawn(call: Call) -> Value:
     if last in ("randn", "rand"):
         shape = sizes_of(tuple(call.args))
     else:
-        position = 0 if last in ("standard_normal", "random") else 2
+        position = {"standard_normal": 0, "random": 0, "choice": 1}.get(last, 2)
         given = call.get(position, "size", None)
         shape = () if given is None else sizes_of(given)
-    return host_array(shape, "float64" if last != "integers" else "int64")
+    return host_array(shape, {"integers": "int64", "randint": "int64", "choice": None}.get(last, "float64"))
 
 
 @function("numpy.random.Generator.permutation", "numpy.random.permutation")

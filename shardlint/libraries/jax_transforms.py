@@ -37,6 +37,9 @@ from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
 
+# Gradients of what does not vary are summed since then, where the check is on.
+_SUMS = (0, 6, 1)
+
 
 def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     """A transform that is also used with its options alone, as `@jit(...)` or `partial(jit, ...)`."""
@@ -263,15 +266,18 @@ def _gradient(call: Call, given: Value) -> Value:
     def run(again: Call) -> Value:
         found = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
         wanted = numbers if isinstance(numbers, tuple) else (numbers,)
+        loss = as_array(found[0] if isinstance(found, tuple) and found else found)
         grads: list[Value] = []
+
+        def gradient_of(leaf: Value) -> Value:
+            return (
+                _summed(again, as_array(leaf), loss.varying) if isinstance(leaf, Layout | float) else Layout()
+            )
+
         for one in wanted:
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
             grads.append(
-                map_tree(
-                    lambda leaf: as_array(leaf) if isinstance(leaf, Layout | float) else Layout(), argument
-                )
-                if not isinstance(argument, Unknown)
-                else AnyTree(Layout())
+                map_tree(gradient_of, argument) if not isinstance(argument, Unknown) else AnyTree(Layout())
             )
         gradient = tuple(grads) if isinstance(numbers, tuple) else grads[0]
         aux = found[1] if isinstance(found, tuple) and len(found) == 2 else Unknown()
@@ -280,6 +286,15 @@ def _gradient(call: Call, given: Value) -> Value:
         return (gradient, aux) if has_aux is True else gradient
 
     return Native(call.name, run)
+
+
+def _summed(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
+    """A gradient that jax sums over the axes along which the function varies, and its argument does not."""
+    run = call.interpreter
+    if not run.checks_varying or gradient.varying is None or not varying or run.releases.get("jax", (99,)) < _SUMS:
+        return gradient
+    axes = varying - gradient.varying
+    return replace(gradient, summed=(axes, call.place)) if axes else gradient
 
 
 function(

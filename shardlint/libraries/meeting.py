@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
-from shardlint.layouts.values import Call, ListValue, Value
+from shardlint.layouts.values import AnyTree, Call, ListValue, Value
 
 NO_AXES: Axes = ()
 
 
 def as_array(value: Value) -> Layout:
     """The layout of something that is used as an array; unknown in all parts where it may be anything."""
+    if isinstance(value, AnyTree):  # an operation on it says that it is one array
+        value = value.leaf
     if isinstance(value, Layout):
         return value
     if isinstance(value, bool | int | float | complex):

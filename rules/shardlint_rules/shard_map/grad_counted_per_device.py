@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import IN_BODIES, events, shown, too_large
 
@@ -22,6 +22,7 @@ class GradCountedPerDevice(Rule):
     ## Reports
     - proven: `jax.grad` or `jax.value_and_grad` of a per-device loss with respect to a replicated argument, if the
       gradient goes to `pmean` or `psum`.
+    - proven: such a gradient that `out_specs` split over these devices, as if each had its own.
     - `in-calls` (likely): the same, if the arguments of the call sites decide it.
     - `not-reduced` (possible): such a gradient of a mean, if nothing reduces it.
 
@@ -35,16 +36,20 @@ class GradCountedPerDevice(Rule):
     name = "grad-counted-per-device"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
-    likely = ("in-calls",)
+    likely = ("in-calls", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "in-calls": "The program calls the function as a call site shows."
+        "in-calls": "The program calls the function as a call site shows.",
+        "on-a-way": "The program takes this branch.",
     }
     assumes = True
-    triggers = IN_BODIES
+    triggers = (*IN_BODIES, Violates("gradient.summed"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each gradient."""
+        if site.form == "violation":
+            yield self._report_summed(site)
+            return
         reported = set()
         for ran, event, node in sorted(
             events(site, "reduced gradient", "summed gradient"), key=lambda found: found[1].kind
@@ -63,3 +68,13 @@ class GradCountedPerDevice(Rule):
                 certainty=Certainty.PROVEN if reduced else Certainty.POSSIBLE,
                 form="" if reduced else "not-reduced",
             )
+
+    def _report_summed(self, site: Site) -> Finding:
+        said = site.violation.said
+        each = said["use"] == "out_specs"
+        use = "`out_specs` take it for one of each device" if each else f"`{said['use']}` reduces it again"
+        return site.report_violation(
+            f"This gradient is too large: jax already sums it over `{said['axes']}`, and {use}.",
+            help="make the argument varying first (jax.lax.pcast)" if each else _HELP,
+            why="it is taken with respect to a replicated argument, and check_vma is on",
+        )
