@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Literal
 
 from shardlint.model.branches import Condition, conditions
+from shardlint.model.deciding import tracers_leave_before
 from shardlint.model.ends import RULE, End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
 from shardlint.model.flow import Flow, spelled
@@ -98,10 +99,12 @@ class Tracing:
         return Region(found.traced, found.by, function, found.step, found.then)
 
     def _at(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
-        """The region of a place in a function: of the calls that come to its branch."""
+        """The region of a place in a function: of the calls that come to its branch, where tracers do."""
         whole = self.function(file, function)
         if whole.traced not in ("always", "sometimes"):
             return whole
+        if tracers_leave_before(self.flow.evaluator, file, node, function.node):
+            return _UNKNOWN
         asked = conditions(file, node, function)
         return self._ask(file, function, asked) if asked else whole
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.model.deciding import deciding_part, is_tracer_test
+from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.reach import assigned_once
-from shardlint.model.values import Api, Function, Place, options
+from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -18,8 +20,6 @@ _BACKENDS = ("jax.default_backend", "jax.extend.backend.get_backend", "jax.lib.x
 _DEVICES = ("jax.devices", "jax.local_devices")
 _ACCELERATORS = ("tpu", "gpu", "cuda", "rocm")
 _ASKING = ("platform", "default_backend", "cpu", "CPU")
-_TRACER = "jax.core.Tracer"
-_DEPTH = 3
 
 
 class ConstraintSkipped(Rule):
@@ -59,15 +59,15 @@ class ConstraintSkipped(Rule):
             yield from self._fallback(site)
         if site.scope.function() is None or "memory" in site.text():
             return  # the memory kinds of backends differ
-        tests = list(_tests_that_skip(site))
+        evaluator, tests = site.program.evaluator, list(_tests_that_skip(site))
         if not _constrains_to_own_sharding(site) and not _constrains_elsewhere(site):
             for test, outcome in tests:
-                decisive = _deciding_part(site, Place(site.file, test), outcome, _is_tracer_test)
+                decisive = deciding_part(evaluator, Place(site.file, test), outcome, is_tracer_test)
                 if decisive is not None:
                     yield self._for_tracers(site, decisive)
                     break
         for test, outcome in tests:
-            decisive = _deciding_part(site, Place(site.file, test), outcome, _is_cpu_test)
+            decisive = deciding_part(evaluator, Place(site.file, test), outcome, _is_cpu_test)
             if decisive is not None:
                 yield self._on_cpu(site, decisive)
                 return
@@ -126,57 +126,11 @@ def _only_returns_argument(branch: ast.If) -> bool:
     return len(branch.body) <= 2 and isinstance(last, ast.Return) and isinstance(last.value, ast.Name)
 
 
-def _deciding_part(
-    site: Site, place: Place, outcome: bool, decides: Callable[[Site, Place, bool], bool], depth: int = 0
-) -> ast.AST | None:
-    """The part of a test that alone gives it this outcome, through names and functions of the project."""
-    file, node = place.file, place.node
-    if decides(site, place, outcome):
-        return node
-    match node:
-        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.Or) is outcome:
-            parts = (_deciding_part(site, Place(file, one), outcome, decides, depth) for one in values)
-            return next((one for one in parts if one is not None), None)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _deciding_part(site, Place(file, operand), not outcome, decides, depth)
-        case ast.Name() | ast.Call() if depth < _DEPTH:
-            source = _definition(site, place)
-            if source is not None and _deciding_part(site, source, outcome, decides, depth + 1) is not None:
-                return node
-    return None
-
-
-def _definition(site: Site, place: Place) -> Place | None:
-    """The expression that a name is assigned once, or that a called function of the project returns."""
-    file, node = place.file, place.node
-    if isinstance(node, ast.Name):
-        value = assigned_once(file, node)
-        return Place(file, value) if value is not None else None
-    functions = options(site.program.value(file, node.func)) if isinstance(node, ast.Call) else ()
-    if len(functions) != 1 or not isinstance(functions[0], Function):
-        return None
-    inside, function = functions[0].place.file, functions[0].node
-    if isinstance(function, ast.Lambda):
-        return None
-    returns = inside.walked(inside.scope(function)).returns
-    return Place(inside, returns[0].value) if len(returns) == 1 and returns[0].value is not None else None
-
-
-def _is_tracer_test(site: Site, place: Place, outcome: bool) -> bool:
-    """True for `isinstance(x, Tracer)`, also among other classes, if it is to be true."""
-    match place.node:
-        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]) if outcome:
-            parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
-            classes = [one for part in parts for one in options(site.program.value(place.file, part))]
-            return any(isinstance(one, Api) and one.name == _TRACER for one in classes)
-    return False
-
-
-def _is_cpu_test(site: Site, place: Place, outcome: bool) -> bool:
+def _is_cpu_test(evaluator: Evaluator, place: Place, outcome: bool) -> bool:
     """True for a comparison of the platform that has this outcome on CPU."""
     match place.node:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            sides = [_is_platform(site, place.file, one) for one in (left, right)]
+            sides = [_is_platform(evaluator, place.file, one) for one in (left, right)]
             return any(sides) and _result_on_cpu(op, right if sides[0] else left) is outcome
     return False
 
@@ -209,21 +163,22 @@ def _result_on_cpu(op: ast.cmpop, other: ast.expr) -> bool | None:
     return ("cpu" in texts) is isinstance(op, ast.Eq | ast.In)
 
 
-def _is_platform(site: Site, file: FileFacts, node: ast.expr) -> bool:
+def _is_platform(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> bool:
     """True for the platform of the process: `jax.devices()[0].platform`, `jax.default_backend()`."""
     if isinstance(node, ast.Name):
         value = assigned_once(file, node)
-        return value is not None and not isinstance(value, ast.Name) and _is_platform(site, file, value)
+        return value is not None and not isinstance(value, ast.Name) and _is_platform(evaluator, file, value)
     if isinstance(node, ast.Attribute) and node.attr == "platform":
-        return _calls(site, file, node.value, (*_DEVICES, *_BACKENDS))
-    return isinstance(node, ast.Call) and _calls(site, file, node, _BACKENDS)
+        return _calls(evaluator, file, node.value, (*_DEVICES, *_BACKENDS))
+    return isinstance(node, ast.Call) and _calls(evaluator, file, node, _BACKENDS)
 
 
-def _calls(site: Site, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
+def _calls(evaluator: Evaluator, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
     if isinstance(node, ast.Subscript):
         node = node.value
     if not isinstance(node, ast.Call):
         return False
     return any(
-        isinstance(one, Api) and one.name in names for one in options(site.program.value(file, node.func))
+        isinstance(one, Api) and one.name in names
+        for one in options(evaluator.value(Place(file, node.func)))
     )

@@ -29,7 +29,7 @@ from shardlint_rules.jit._putting import (
     shardings,
 )
 from shardlint_rules.jit._putting import PUT as _PUT
-from shardlint_rules.jit.placed import ASKS_TRACED
+from shardlint_rules.jit.placed import knows_it_is_traced
 
 _UNCHECKED = regex(r"check_(?:vma|rep)\s*=\s*False")
 _SPEC = "jax.sharding.PartitionSpec"
@@ -62,9 +62,10 @@ class DevicePutInJit(Rule):
     that is also called outside traced code, or, with unseen callers, for a value that a caller passes.
 
     ## Limits
-    Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect:
-    neither is reported. In a `shard_map` body the harm is crash: `device_put` raises ValueError from jax 0.8 on
-    for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
+    Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect: neither is
+    reported, nor is code that asks whether it is traced. In a `shard_map` body the harm is crash: `device_put` raises
+    ValueError from jax 0.8 on for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has
+    no effect there.
     """
 
     code = "SL201"
@@ -141,7 +142,7 @@ class DevicePutInJit(Rule):
         if values and all(isinstance(one, CallResult) and one.api == _SPEC for one in values):
             return self._of_spec(site)
         places, explicit = self._places(site, target, values), self._explicit(site, values)
-        if places is None or explicit is True or _knows_it_is_traced(site):
+        if places is None or explicit is True or knows_it_is_traced(site):
             return None
         unsure = "annotated" if annotated_as(site, target) else "named-sharding"
         form = unsure if not places else "" if explicit is False else "mesh"
@@ -157,7 +158,7 @@ class DevicePutInJit(Rule):
 
     def _of_spec(self, site: Site) -> str | None:
         """Of a bare spec, which device_put reads against the mesh that is set: what _form says of shardings."""
-        if not site.wants("spec") or _knows_it_is_traced(site) or not _all_auto(site):
+        if not site.wants("spec") or knows_it_is_traced(site) or not _all_auto(site):
             return None
         if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, ""):
             return None
@@ -327,13 +328,3 @@ def _made_auto(site: Site) -> bool:
                 return False
             some = True
     return some
-
-
-def _knows_it_is_traced(site: Site) -> bool:
-    """`if isinstance(x, Tracer)` and the like: the code asks whether it is traced."""
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.If | ast.IfExp) and any(
-            word in site.text(outer.test) for word in ASKS_TRACED
-        ):
-            return True
-    return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from copy import copy
+from itertools import islice
 
 from shardlint.model.api import SIGNATURES
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.path_tests import MOST_TESTS, tests_to
 from shardlint.model.values import Api, CallArguments, CallResult, Constant, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -15,8 +17,8 @@ from shardlint_rules.jit.reads import name_of, reads
 
 # Of these one stands wherever something is placed, or a mesh is made.
 PLACED_WORDS = ("hard", "device_put", "Mesh", "mesh")
-ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
-"""What code says that asks whether it is traced."""
+# What code says that asks whether it is traced.
+_ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
 
 
 def asks_for_a_place(site: Site) -> bool:
@@ -135,14 +137,5 @@ def _looks(site: Site, call: ast.Call) -> bool:
 
 def knows_it_is_traced(site: Site) -> bool:
     """`if isinstance(x, Tracer)` and the like, around the place or before it: the code asks whether it is traced."""
-    tests: list[ast.expr] = []
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.If | ast.IfExp):
-            tests.append(outer.test)
-        elif isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            tests += [
-                part.test
-                for part in outer.body
-                if isinstance(part, ast.If) and part.lineno < site.call.lineno
-            ]
-    return any(word in site.text(test) for test in tests for word in ASKS_TRACED)
+    tests = (site.text(test) for test, _ in islice(tests_to(site.file, site.syntax), MOST_TESTS))
+    return any(word in test for test in tests for word in _ASKS_TRACED)
