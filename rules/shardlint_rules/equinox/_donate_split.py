@@ -34,6 +34,7 @@ from collections.abc import Collection, Iterator, Sequence
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import DONATE_SETTINGS, SHARDING_SETTINGS, STATIC_SETTINGS
 from shardlint.model.values import Items
+from shardlint.rewrite.indent import UNIT
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -47,7 +48,6 @@ from shardlint_rules.equinox.filled import filled
 from shardlint_rules.equinox.hidden_keywords import Hidden
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
-_UNIT = "    "
 _GONE = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 SHARDINGS_FIRST = "the call also has shardings, which must go into the function first (SL101)"
 _TOLD = "pass the arguments to keep as the first argument of the jitted function"
@@ -127,7 +127,7 @@ def _of_call(site: Site, function: ast.expr, first: int | None, inside: Sequence
     name = named(site, function)
     taken = "function" if first is not None else "function, numbers"
     body = _body(site, _settings(site, inside, held), first, held.as_set)
-    lines = [f"def {name}({taken}):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+    lines = [f"def {name}({taken}):", *(f"{UNIT}{line}" if line else "" for line in body)]
     lines = [*held.lines, *([""] if held.lines else []), *lines]
     given = site.text(function) if first is not None else f"{site.text(function)}, {held.numbers}"
     edits = [above(site, statement, indent, lines), site.replace(site.call, f"{name}({given})")]
@@ -160,7 +160,7 @@ def _of_name(
     test = " or ".join(f"i == {one}" for one in sorted(places))
     wraps, imports = site.spell("functools.wraps")
     body = _body(site, _settings(site, inside, None), first, "", f"@{wraps}(function)", test)
-    lines = [f"def {target.id}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+    lines = [f"def {target.id}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
     text = "\n".join(f"{indent}{line}" if line and number else line for number, line in enumerate(lines))
     text = text.replace("\n", site.file.source.newline)
     drops = names_in(site.call.func) if site.form == "partial" else set()
@@ -195,12 +195,12 @@ def _body(
         return [
             jit,
             "def jitted(kept, given):",
-            f"{_UNIT}function, others, named = kept",
-            f"{_UNIT}return function(*given, *others, **named)",
+            f"{UNIT}function, others, named = kept",
+            f"{UNIT}return function(*given, *others, **named)",
             "",
             *([decorator] if decorator else []),
             "def call(*args, **named):",
-            f"{_UNIT}return jitted((function, args[{first}:], named), args[:{first}])",
+            f"{UNIT}return jitted((function, args[{first}:], named), args[:{first}])",
             "",
             "return call",
         ]
@@ -208,15 +208,15 @@ def _body(
         *([before, ""] if before else []),
         jit,
         "def jitted(kept, given):",
-        f"{_UNIT}function, others, named = kept",
-        f"{_UNIT}both = {{**others, **given}}",
-        f"{_UNIT}return function(*(both[i] for i in sorted(both)), **named)",
+        f"{UNIT}function, others, named = kept",
+        f"{UNIT}both = {{**others, **given}}",
+        f"{UNIT}return function(*(both[i] for i in sorted(both)), **named)",
         "",
         *([decorator] if decorator else []),
         "def call(*args, **named):",
-        f"{_UNIT}given = {{i: arg for i, arg in enumerate(args) if {test}}}",
-        f"{_UNIT}others = {{i: arg for i, arg in enumerate(args) if i not in given}}",
-        f"{_UNIT}return jitted((function, others, named), given)",
+        f"{UNIT}given = {{i: arg for i, arg in enumerate(args) if {test}}}",
+        f"{UNIT}others = {{i: arg for i, arg in enumerate(args) if i not in given}}",
+        f"{UNIT}return jitted((function, others, named), given)",
         "",
         "return call",
     ]

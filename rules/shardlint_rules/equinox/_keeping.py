@@ -28,6 +28,7 @@ from collections.abc import Collection, Sequence
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, options
+from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -36,7 +37,6 @@ from shardlint_rules.equinox.beside_statement import before, indent_of, placed
 from shardlint_rules.equinox.same_in_body import stays_itself
 from shardlint_rules.equinox.wrapped import NotRewritten, positional
 
-_UNIT = "    "
 _MODE = "all-except-first"
 _REPEATED = (ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -258,11 +258,11 @@ def _pair(
     return [
         f"@{site.text(site.call.func)}({settings})",
         f"def {names[0]}({', '.join([taken.packed, *taken.given])}):",
-        f"{_UNIT}{_left([*held, *taken.variables])} = {taken.packed}",
-        f"{_UNIT}return {call}",
+        f"{UNIT}{_left([*held, *taken.variables])} = {taken.packed}",
+        f"{UNIT}return {call}",
         "",
         f"def {names[1]}({taken.signature}):",
-        f"{_UNIT}return {names[0]}({', '.join([kept, *taken.given])})",
+        f"{UNIT}return {names[0]}({', '.join([kept, *taken.given])})",
     ]
 
 
@@ -275,15 +275,15 @@ def _factory(site: Site, taken: _Taken, name: str, settings: str) -> list[str]:
     body = [
         f"@{site.text(site.call.func)}({settings})",
         f"def jitted({', '.join([taken.packed, *taken.given])}):",
-        f"{_UNIT}{_left(['function', *taken.variables])} = {taken.packed}",
-        f"{_UNIT}return function({taken.arguments})",
+        f"{UNIT}{_left(['function', *taken.variables])} = {taken.packed}",
+        f"{UNIT}return function({taken.arguments})",
         "",
         f"def call({taken.signature}):",
-        f"{_UNIT}return jitted({', '.join([kept, *taken.given])})",
+        f"{UNIT}return jitted({', '.join([kept, *taken.given])})",
         "",
         "return call",
     ]
-    return [f"def {name}(function):", *(f"{_UNIT}{line}" if line else "" for line in body)]
+    return [f"def {name}(function):", *(f"{UNIT}{line}" if line else "" for line in body)]
 
 
 def above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) -> Edit:
@@ -292,7 +292,7 @@ def above(site: Site, statement: ast.stmt, indent: str, lines: Sequence[str]) ->
     gap = "\n" if indent else "\n\n"
     nested = lines[0].startswith("def ")
     text = "".join(f"{indent}{line}\n" if line else "\n" if nested else gap for line in lines)
-    text = before(site, statement, indent) + text + gap
+    text = before(site, statement, indent) + indented_as(site.file, text, indent) + gap
     return Edit(start, start, text.replace("\r\n", "\n").replace("\n", site.file.source.newline))
 
 

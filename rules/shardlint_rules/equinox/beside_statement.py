@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.rewrite.indent import indented_as
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten
@@ -19,6 +20,7 @@ def placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit
     if comment.strip():  # of the whole: it goes to the first line
         first, _, others = text.partition("\n")
         text, end = f"{first}{comment.rstrip()}\n{others}", end + len(comment.rstrip())
+    text = indented_as(site.file, text, indent)
     edits = [Edit(line_start, line_start, "\n" * above)] if above else []
     return [*edits, Edit(start, end, text + "\n" * below)]
 

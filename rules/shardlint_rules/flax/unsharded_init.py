@@ -12,6 +12,7 @@ from shardlint.model.held import held
 from shardlint.model.lifetime.liveness import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
+from shardlint.rewrite.indent import indented_as
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
@@ -177,8 +178,9 @@ class UnshardedInit(Rule):
         inner = f"{site.text(statement.targets[0])} = {name}({', '.join(given)})"
         written = [*text, *([line, f"    {inner}"] if line else [inner])]
         start, end = site.file.span(statement)
+        lines = f"\n{indent}".join(written).replace(f"\n{indent}\n", "\n\n")
         edits = [
-            Edit(start, end, f"\n{indent}".join(written).replace(f"\n{indent}\n", "\n\n")),
+            Edit(start, end, indented_as(site.file, lines, indent)),
             *edits,
             *imports,
         ]

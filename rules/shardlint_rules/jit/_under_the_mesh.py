@@ -10,6 +10,7 @@ from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, Value, options
+from shardlint.rewrite.indent import indent_unit
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
@@ -160,7 +161,7 @@ def _indented(site: Site, group: _Group, manager: str) -> Iterator[Edit]:
             if isinstance(node, ast.Lambda | ast.GeneratorExp | ast.Yield | ast.YieldFrom):
                 raise NotWrapped(f"line {statement.lineno} has code that runs later")
     above = _above(site, first, manager)
-    step = " " * (above.body[0].col_offset - above.col_offset) if above else _step(site, first, indent)
+    step = indent_unit(site.file, indent)
     yield Edit(begin, begin, step if above else f"{indent}with {manager}:{source.newline}{step}")
     for line in range(first.lineno + 1, (last.end_lineno or last.lineno) + 1):
         if source.line(line).strip():
@@ -177,13 +178,3 @@ def _above(site: Site, statement: ast.stmt, manager: str) -> ast.With | None:
         return None
     same = site.text(before.items[0].context_expr) == manager and before.end_lineno == statement.lineno - 1
     return before if same and before.body[0].lineno > before.lineno and before.body[0].col_offset else None
-
-
-def _step(site: Site, statement: ast.stmt, indent: str) -> str:
-    """How much further in a block stands, as the function around, or else the file's first one, has it."""
-    owner = site.file.parent(statement)
-    if indent:
-        outer = getattr(owner, "col_offset", 0)
-        return indent[outer:] or "    "
-    first = next((one for one in site.file.tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)), None)
-    return " " * first.body[0].col_offset if first is not None and first.body[0].col_offset else "    "

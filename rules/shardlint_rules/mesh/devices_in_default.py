@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.values import Api
+from shardlint.rewrite.indent import indent_unit
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import defaults
@@ -130,10 +131,9 @@ class DevicesInDefault(Rule):
                 return None
             end = file.span(parameter.annotation)[1]
             edits.append(Edit(end, end, " | None"))
-        step = "\t" if indent.startswith("\t") else "    " if len(indent) % 4 == 0 else "  "
         newline = file.source.newline
         name = parameter.arg
-        lines = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {text}{newline}"
+        lines = f"{indent}if {name} is None:{newline}{indent}{indent_unit(file, indent)}{name} = {text}{newline}"
         edits.append(Edit(start, start, lines))
         return site.fix(Safety.SAFE, f"write {name}=None, and in the body {name} = {text}", edits)
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from shardlint.rewrite.indent import UNIT, indent_unit, indented_as
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
-from shardlint_rules.equinox._shardings_inside.layout import UNIT, assigned, indented, line_length
+from shardlint_rules.equinox._shardings_inside.layout import assigned, indented, line_length
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
@@ -322,7 +323,7 @@ class Body:
             return None
         first = source.line(function.lineno)
         outer = first[: len(first) - len(first.lstrip())]
-        return outer + ("\t" if "\t" in outer else UNIT)
+        return outer + indent_unit(self.file, outer)
 
     def _open(self, lines: list[str]) -> None:
         """Put the statements of a body that stands on one line on lines of their own, and others ahead of the first."""
@@ -334,7 +335,8 @@ class Body:
         ends = [colon, *(self.file.span(one)[1] for one in body)]
         for statement, end in zip(body, ends, strict=False):
             more = [part for line in lines for part in line.split("\n")] if statement is self.first else []
-            self.edits.append(Edit(end, self.file.span(statement)[0], "".join(f"{lead}{part}" for part in [*more, ""])))
+            text = indented_as(self.file, "".join(f"{lead}{part}" for part in [*more, ""]), self.opened or "")
+            self.edits.append(Edit(end, self.file.span(statement)[0], text))
 
     def _lead(self, statement: ast.stmt) -> str | None:
         """What a statement is indented by; None where it shares its line."""
@@ -347,7 +349,9 @@ class Body:
     def _unit(self) -> str:
         """What a block is indented by."""
         outer, inner = self._lead(self.function), self._lead(self.first)
-        return inner[len(outer) :] if inner is not None and outer is not None and inner != outer else "    "
+        if inner is None or outer is None or inner == outer:
+            return indent_unit(self.file, outer or "")
+        return inner[len(outer) :]
 
     # where new lines go
 
@@ -379,6 +383,7 @@ class Body:
             raise NotRewritten(f"line {line - 1} is continued into the body of `{self.function.name}`")
         at = source.line_starts[line - 1]
         text = "".join(f"{indent}{part}{source.newline}" for text in lines for part in text.split("\n"))
+        text = indented_as(self.file, text, indent)
         if isinstance(self.first, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             text += source.newline
         self.edits.append(Edit(at, at, text))

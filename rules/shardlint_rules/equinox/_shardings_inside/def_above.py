@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import SHARDING_SETTINGS, Parameters, parameters_of
 from shardlint.model.values import options
+from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
     from shardlint_rules.equinox.call_text import Cut
 
-_UNIT = "    "
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 # Where a lambda needs no parentheses: elsewhere it would take in what follows.
 _TAKES_A_LAMBDA = (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword, ast.Tuple, ast.List, ast.Dict)
@@ -77,13 +77,14 @@ def above(
     imports, lines = _lines(site, function, asked, inner, indent, statement)
     before_all = [*(["function"] if handed else []), *shardings]
     taken = _with_kept(site, function, _signature(site, function, asked, before_all), kept)
-    text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
+    text = "".join(f"{indent}{UNIT}{part}\n" for line in lines for part in line.split("\n"))
     lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
     gap = "" if indent else newline
     lead = "".join(f"{indent}{line}\n" for line in first)
     lead += ("\n" if indent else "\n\n") if first else ""
-    whole = f"{lead}{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
+    whole = indented_as(site.file, f"{lead}{indent}def {name}({taken}):\n{text}\n", indent)
+    whole = whole.replace("\n", newline) + gap
     start = site.file.source.line_starts[statement.lineno - 1]
     edits = [*imports, Edit(start, start, ("" if first else before(site, statement, indent)) + whole)]
     if not before_all:
@@ -306,7 +307,7 @@ def _lines(
 ) -> tuple[list[Edit], list[str]]:
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
     names = _names(site, function, asked)
-    room = line_length(site.file) - len(indent) - len(_UNIT)
+    room = line_length(site.file) - len(indent) - len(UNIT)
     if names is not None:
         of_lambda = function.args if isinstance(function, ast.Lambda) else None
         spare = len(of_lambda.defaults) if of_lambda is not None else 0
@@ -319,7 +320,7 @@ def _lines(
         assert isinstance(asked.inputs, One)
         lines, given = [f"args = {asked.inputs.call(shard, 'args')}"], "*args"
         if asked.inputs.when:
-            lines, given = [f"if {asked.inputs.when}:\n{_UNIT}{lines[0]}"], "*args, **kwargs"
+            lines, given = [f"if {asked.inputs.when}:\n{UNIT}{lines[0]}"], "*args, **kwargs"
     call = f"{inner}({given})"
     if isinstance(function, ast.Lambda):
         call = site.text(function.body)

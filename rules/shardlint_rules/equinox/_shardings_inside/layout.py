@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from shardlint.rewrite import wrap
+from shardlint.rewrite.indent import UNIT
 from shardlint.syntax import FileFacts
-
-UNIT = "    "
 
 
 def line_length(file: FileFacts) -> int:

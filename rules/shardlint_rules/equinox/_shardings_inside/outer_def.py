@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.rewrite.indent import UNIT, indented_as
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
     from shardlint_rules.equinox.call_text import Cut
 
-_UNIT = "    "
 
 
 def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
@@ -59,7 +59,7 @@ def of_lambda(
         raise NotRewritten(f"the lambda at line {function.lineno} would not fit on its line")
     indent = indent_of(site, statement)
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
-    room = line_length(site.file) - len(indent) - len(_UNIT)
+    room = line_length(site.file) - len(indent) - len(UNIT)
     spare = len(function.args.defaults)
     names, inputs = with_star(names, function.args.vararg, asked.inputs)
     lines = input_lines(shard, names, inputs, spare, "the lambda", room)
@@ -67,7 +67,7 @@ def of_lambda(
     returned = [f"return {body}"] if asked.outputs is None else results(shard, body, asked.outputs, room)
     head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
     signature = head[: head.rindex(":")].strip()
-    text = "".join(f"{indent}{_UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
+    text = "".join(f"{indent}{UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
     decorator = _decorator(site, rest, function)
     whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
     return [*imports, *placed(site, statement, whole, indent)], [*lines, *returned]
@@ -96,6 +96,7 @@ def around_decorated(
     gap = "\n\n" if not indent else "\n"
     signature = _signature(site, target, asked)
     whole = f"{gap}{indent}@{rest.text}\n{indent}def {node.name}({signature}):\n{body}"
+    whole = indented_as(file, whole, indent)
     last = node.end_lineno or node.lineno
     below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     lead = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
@@ -151,12 +152,12 @@ def _body(
     names = _given(target, asked)
     given = ", ".join(names) if asked.inputs is not None else "*args, **kwargs"
     _check_names(site, asked, names, node)
-    room = line_length(site.file) - len(indent) - len(_UNIT)
+    room = line_length(site.file) - len(indent) - len(UNIT)
     lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
     call = f"{function}({given})"
     returned = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
     every = [*asked.above_inputs, *lines, *asked.above_outputs, *returned]
-    text = "".join(f"{indent}{_UNIT}{part}\n" for line in every for part in line.split("\n"))
+    text = "".join(f"{indent}{UNIT}{part}\n" for line in every for part in line.split("\n"))
     return list(imports), text, [*lines, *returned]
 
 
@@ -171,14 +172,14 @@ def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
         return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
     if isinstance(asked, One) and asked.when:
         again = f"result = {asked.call(shard, 'result')}"
-        return [f"result = {call}", f"if {asked.when}:\n{_UNIT}{again}", "return result"]
+        return [f"result = {call}", f"if {asked.when}:\n{UNIT}{again}", "return result"]
     if asked.parted is not None and isinstance(asked, One):
         return [f"return {asked.call(shard, call)}"]
     text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
     line = f"return {shard}({call}, {text})"
     if len(line) <= room:
         return [line]
-    return [f"return {shard}(\n{_UNIT}{call},\n{_UNIT}{text},\n)"]
+    return [f"return {shard}(\n{UNIT}{call},\n{UNIT}{text},\n)"]
 
 
 def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> None:
