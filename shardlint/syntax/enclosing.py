@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardlint.syntax.file import FileFacts
+from shardlint.syntax.names import called_name
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -22,13 +23,20 @@ def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[as
 
 
 def caught(file: FileFacts, node: ast.AST) -> bool:
-    """Whether a node stands in the body of a `try` with handlers, in its own function."""
-    for outer in around(file, node, ast.Try, *_FUNCTIONS):
-        if not isinstance(outer, ast.Try):
-            return False
-        if outer.handlers and stands_in(node, outer.body):
-            return True
-    return False
+    """Whether a node stands in the body of a `try` with handlers, or of `with suppress(...)`, in its own function."""
+    return any(True for _ in caught_around(file, node))
+
+
+def caught_around(file: FileFacts, node: ast.AST) -> Iterator[ast.expr | None]:
+    """The classes of errors that are caught around a node in its own function, as they are written; None for all."""
+    for outer in around(file, node, ast.Try, ast.With, *_FUNCTIONS):
+        match outer:
+            case ast.Try(body=body, handlers=handlers) if stands_in(node, body):
+                yield from (one.type for one in handlers)
+            case ast.With(body=body, items=items) if stands_in(node, body):
+                yield from (kind for item in items for kind in _suppressed(item.context_expr))
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return
 
 
 def block_of(file: FileFacts, statement: ast.stmt) -> list[ast.stmt]:
@@ -43,6 +51,11 @@ def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
     place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
     last = block[-1]
     return (block[0].lineno, block[0].col_offset) <= place < (last.end_lineno or 0, last.end_col_offset or 0)
+
+
+def _suppressed(entered: ast.expr) -> list[ast.expr]:
+    """What `contextlib.suppress(...)` catches."""
+    return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 
 
 def _nearest(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:

@@ -11,7 +11,7 @@ from shardlint.model.values import Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides, refusal
+from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 
@@ -74,6 +74,8 @@ class FilterJitJitKeyword(Rule):
             else besides(site)
         )
         if node is None or certainty is None or (why and not site.wants("sometimes")):
+            return
+        if has_another_way(site):
             return
         fix, reason = self._fix(site)
         advice = 'write donate="all" or "all-except-first"; arguments that are no arrays are static'

@@ -11,14 +11,13 @@ from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
-from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
     Outcome,
     outcome_of_inputs,
     outcome_of_outputs,
 )
 from shardlint_rules.equinox.filled import Entry, filled
-from shardlint_rules.equinox.wrapped import NotRewritten, besides, refusal
+from shardlint_rules.equinox.wrapped import NotRewritten, besides, has_another_way, refusal
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
@@ -76,8 +75,8 @@ class FilterJitShardings(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, however many of the keywords it has."""
         given = _given(site)
-        if given is None or (caught(site.file, site.syntax) and not _becomes_none(site)):
-            return  # the handler has another way
+        if given is None or has_another_way(site):
+            return
         where = given.where(site)
         why = f"{where} puts {next(iter(given.sometimes))} into the dict" if where else besides(site)
         if why and not site.wants("sometimes"):
@@ -162,22 +161,3 @@ def _given(site: Site) -> _Given | None:
                     sometimes[name] = entry
             node = node or (keyword if entries else None)
     return _Given(node, places, sometimes) if node is not None else None
-
-
-def _becomes_none(site: Site) -> bool:
-    """Whether every handler around the call sets the name of its result to None."""
-    bound = site.file.parent(site.syntax)
-    tried = next(around(site.file, site.syntax, ast.Try), None)
-    if not isinstance(bound, ast.Assign) or not isinstance(tried, ast.Try):
-        return False
-    names = {ast.unparse(target) for target in bound.targets}
-    return all(
-        any(
-            isinstance(one, ast.Assign)
-            and isinstance(one.value, ast.Constant)
-            and one.value.value is None
-            and names & {ast.unparse(target) for target in one.targets}
-            for one in handler.body
-        )
-        for handler in tried.handlers
-    )

@@ -12,6 +12,7 @@ from shardlint.model.values import Api, Constant, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax.enclosing import around, caught
 from shardlint.syntax.nodes import walk
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -121,6 +122,30 @@ def besides(site: Site) -> str:
     called = site.call.args[0] if site.form == "partial" and site.call.args else site.call.func
     named = [one.name for one in options(site.value(called)) if isinstance(one, Api) and one.name != site.api]
     return f"`{site.text(called)}` is {site.api} or {named[0]}" if named else ""
+
+
+def has_another_way(site: Site) -> bool:
+    """Whether the error that the call raises is caught, and something else is done instead."""
+    return caught(site.file, site.syntax) and not _becomes_none(site)
+
+
+def _becomes_none(site: Site) -> bool:
+    """Whether every handler around the call sets the name of its result to None."""
+    bound = site.file.parent(site.syntax)
+    tried = next(around(site.file, site.syntax, ast.Try), None)
+    if not isinstance(bound, ast.Assign) or not isinstance(tried, ast.Try):
+        return False
+    names = {ast.unparse(target) for target in bound.targets}
+    return all(
+        any(
+            isinstance(one, ast.Assign)
+            and isinstance(one.value, ast.Constant)
+            and one.value.value is None
+            and names & {ast.unparse(target) for target in one.targets}
+            for one in handler.body
+        )
+        for handler in tried.handlers
+    )
 
 
 def positional(node: Definition | ast.Lambda) -> list[ast.arg]:

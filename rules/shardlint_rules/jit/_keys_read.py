@@ -11,6 +11,7 @@ from shardlint.model.signatures import parameters_of
 from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, Scope
+from shardlint.syntax.enclosing import caught
 from shardlint.syntax.nodes import walk
 
 _DEPTH = 3
@@ -54,7 +55,7 @@ class _Reader:
                 if inner is None:
                     return None
                 found += inner
-            elif certain and keys[0] not in asked and not _caught(file, use):
+            elif certain and keys[0] not in asked and not caught(file, use):
                 found.append(KeyRead(keys, Place(file, use)))
         return found
 
@@ -152,15 +153,6 @@ def _asked_for(file: FileFacts, scope: Scope) -> set[object]:
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "get":
             found |= {one.value for one in part.args[:1] if isinstance(one, ast.Constant)}
     return found
-
-
-def _caught(file: FileFacts, node: ast.AST) -> bool:
-    inner = node
-    for outer in file.ancestors(node):
-        if isinstance(outer, ast.Try) and outer.handlers and inner in outer.body:
-            return True
-        inner = outer
-    return False
 
 
 def _straight(file: FileFacts, home: Scope, node: ast.AST) -> bool:

@@ -14,6 +14,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule,
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._mesh_entered_later import about_meshes, entered_later
 from shardlint_rules.jit._mesh_made import mesh_made
@@ -365,10 +366,9 @@ def _is_spec(site: Site, node: ast.expr) -> bool:
 
 def _asks_first(site: Site) -> bool:
     """Whether the code looks for a mesh before it comes here, or is ready for the error."""
-    inner: ast.AST = site.syntax
+    if caught(site.file, site.syntax):
+        return True
     for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.Try) and inner in outer.body:
-            return True
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and about_meshes(site, outer.test):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -377,7 +377,6 @@ def _asks_first(site: Site) -> bool:
                 isinstance(part, ast.If) and part.lineno < line and about_meshes(site, part.test)
                 for part in outer.body
             )
-        inner = outer
     return False
 
 

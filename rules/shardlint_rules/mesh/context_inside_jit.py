@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint.syntax.enclosing import caught
 
 _USE = "jax.sharding.use_mesh"
 _GET = "jax.sharding.get_mesh"
@@ -67,11 +68,6 @@ class ContextInsideJit(Rule):
 
 
 def _asks_first(site: Site) -> bool:
-    inner: ast.AST = site.call
-    for outer in site.file.ancestors(site.call):
-        if isinstance(outer, ast.Try) and inner in outer.body:
-            return True
-        if isinstance(outer, ast.If | ast.IfExp) and any(word in site.text(outer.test) for word in _ASKS):
-            return True
-        inner = outer
-    return False
+    branches = (one for one in site.file.ancestors(site.call) if isinstance(one, ast.If | ast.IfExp))
+    asked = any(word in site.text(one.test) for one in branches for word in _ASKS)
+    return asked or caught(site.file, site.call)

@@ -11,6 +11,7 @@ from shardlint.model.process.processes import asks_itself, guard, process_questi
 from shardlint.model.values import Constant, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint.syntax.enclosing import caught
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._device_numbers import by_number
 from shardlint_rules.processes._device_uses import Use, uses
@@ -151,7 +152,7 @@ class FirstDevicePinned(Rule):
 
     def _memory(self, site: Site) -> Iterator[Finding]:
         """Memory that is asked of each device of a mesh, or of a list that callers give."""
-        if not site.wants("mesh") or _caught(Place(site.file, site.call)):
+        if not site.wants("mesh") or caught(site.file, site.call):
             return
         whose = of_all(site)
         if not whose or not _speaks_of_processes(site) or self._of_one(site, site.call):
@@ -298,12 +299,7 @@ def _of_list(site: Site, use: Use) -> bool:
     """Whether a use needs all devices of a list to be of this process, and raises where they are not."""
     if use.kind == "all":
         return site.allows("jax", "<0.10")  # from then on what flax has left of it takes any devices
-    return use.kind == "own" and not _caught(use.place)
-
-
-def _caught(place: Place) -> bool:
-    """Whether what a place raises is caught at once."""
-    return any(isinstance(outer, ast.Try) and outer.handlers for outer in place.file.ancestors(place.node))
+    return use.kind == "own" and not caught(*use.place)
 
 
 def _is_list(site: Site, name: ast.Name) -> bool:

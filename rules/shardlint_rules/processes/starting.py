@@ -8,6 +8,7 @@ from shardlint.model.process.backend import Backend, Started
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint.syntax.enclosing import caught_around
 
 _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
@@ -43,15 +44,7 @@ def at(place: Place, file: FileFacts, node: ast.expr) -> str:
 
 
 def caught(site: Site) -> bool:
-    """Whether the place stands in a `try` that catches what jax raises."""
-    inner: ast.AST = site.syntax
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.Try) and inner in outer.body:
-            for handler in outer.handlers:
-                text = site.text(handler.type) if handler.type is not None else "Exception"
-                if any(name in text for name in _CATCHING):
-                    return True
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            return False
-        inner = outer
-    return False
+    """Whether what jax raises is caught around the place."""
+    kinds = caught_around(site.file, site.syntax)
+    texts = [site.text(kind) if kind is not None else "Exception" for kind in kinds]
+    return any(name in text for text in texts for name in _CATCHING)
