@@ -875,6 +875,23 @@ def test_a_fixed_program_has_the_shardings_asked_for(
         ),
         pytest.param(
             """
+            class Server:
+                def __init__(self, one: Mesh):
+                    self.one = one
+
+                @staticmethod
+                @jax.jit
+                def draw(key):
+                    return jax.lax.with_sharding_constraint(jax.random.normal(key, (8, 4)), P("data"))
+
+
+            if __name__ == "__main__":
+                Server(other).draw(jax.random.key(0))
+            """,
+            "the object keeps a mesh as `self.one`", id="a mesh of an object, in a static method",
+        ),
+        pytest.param(
+            """
             step = jax.jit(lambda x: x * 2, in_shardings=row).lower(x)
             compiled = step.compile()
 
@@ -930,6 +947,36 @@ if __name__ == "__main__":
     assert (root / "main.py").read_text() == other
     (left,) = outcome.left
     assert "line 14 makes another mesh than the module's `mesh`" in left.help
+
+
+def test_a_factory_that_is_called_again_makes_another_mesh(write: Write) -> None:
+    text = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+
+
+def make_mesh(shape=(4, 2)):
+    return Mesh(np.array(jax.devices()).reshape(shape), ("data", "model"))
+
+
+mesh = make_mesh()
+step = jax.jit(lambda x: jax.lax.with_sharding_constraint(x, P("data")))
+
+
+def main():
+    print(make_mesh((2, 4)))
+    return step(jax.numpy.ones(8))
+
+
+if __name__ == "__main__":
+    main()
+"""
+    root = write({"main.py": text})
+    (outcome,) = fixed(root).fixed
+    assert (root / "main.py").read_text() == text
+    (left,) = outcome.left
+    assert "line 15 makes another mesh than the module's `mesh`" in left.help
 
 
 TWO_MESHES = """\

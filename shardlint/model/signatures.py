@@ -32,6 +32,8 @@ from shardlint.model.values import (
     options,
 )
 from shardlint.source.lazy import dataclass
+from shardlint.syntax import Scope
+from shardlint.syntax.nodes import is_static
 
 if TYPE_CHECKING:
     from shardlint.model import Program
@@ -117,6 +119,11 @@ def of_definition(node: Definition) -> Parameters:
         args.kwarg is not None,
         node,
     )
+
+
+def takes_self(function: Scope) -> bool:
+    """Whether a function is a method whose first parameter is the object, or its class."""
+    return function.parent is not None and function.parent.kind == "class" and not is_static(function.node)
 
 
 def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:

@@ -13,7 +13,7 @@ from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import JITS, Jitted, jitted, of_definition, positions
+from shardlint.model.signatures import JITS, Jitted, jitted, of_definition, positions, takes_self
 from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import Binding, Scope
 
@@ -79,7 +79,7 @@ def _parameter(program: Program, place: Place, scope: Scope, name: str, depth: i
     if ends.cut:
         return ""
     parameters = of_definition(node)
-    if scope.parent is not None and scope.parent.kind == "class" and parameters.positional:
+    if takes_self(scope) and parameters.positional:
         if name == parameters.positional[0]:
             return ""
         parameters = parameters.without_first()

@@ -82,3 +82,9 @@ def none_by_default(arguments: ast.arguments) -> set[str]:
     """The parameters of which None is the default."""
     given = defaults(arguments)
     return {one.arg for one, default in given if isinstance(default, ast.Constant) and default.value is None}
+
+
+def is_static(function: ast.AST) -> bool:
+    """Whether a function is a `@staticmethod`, whose first parameter is not the object."""
+    decorators = getattr(function, "decorator_list", ())
+    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in decorators)

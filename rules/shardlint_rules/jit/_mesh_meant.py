@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
+from shardlint.model.signatures import takes_self
 from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import Scope
+from shardlint.syntax.nodes import is_static
 from shardlint_rules.jit._mesh_of_object import (
     class_around,
     is_mesh,
@@ -88,15 +90,16 @@ def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
 
     Empty where none does. No context says which of them a bare spec means.
     """
-    asked = _axes_of(specs)
-    own = {id(node) for node in _all_made(site, name)}
+    asked, own = _axes_of(specs), _results(site, name)
+    made = {id(one.call.place.node) for one in own if one.call is not None}
     for file in site.program.together(site.file):
         for maker in _MAKERS:
             for node in file.mentions(maker):
                 call = file.parent(node)
-                if not isinstance(call, ast.Call) or call.func is not node or id(call) in own:
+                if not isinstance(call, ast.Call) or call.func is not node or id(call) in made:
                     continue
-                if any(_may_have(site, one, asked) for one in options(site.program.value(file, call))):
+                found = [one for one in options(site.program.value(file, call)) if one not in own]
+                if any(_may_have(site, one, asked) for one in found):
                     line = f"line {call.lineno}"
                     return line if file is site.file else f"line {call.lineno} of {file.path.name}"
     return ""
@@ -113,9 +116,8 @@ def _brought(site: Site) -> list[str]:
     function = site.scope.function()
     if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return []
-    in_class = function.parent is not None and function.parent.kind == "class"
     args = function.node.args
-    positional = [*args.posonlyargs, *args.args][1 if in_class else 0 :]
+    positional = [*args.posonlyargs, *args.args][int(takes_self(function)) :]
     found = []
     for one in (*positional, *args.kwonlyargs):
         if lookup(site.file, site.call, one.arg)[1] is function:
@@ -157,16 +159,16 @@ def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
 
 def _made(site: Site, name: str) -> ast.AST | None:
     """The call that makes the mesh a name is, where that is one."""
-    found = _all_made(site, name)
+    found = [one.call.place.node for one in _results(site, name) if one.call is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _all_made(site: Site, name: str) -> list[ast.AST]:
-    """The calls that make what a name may be."""
+def _results(site: Site, name: str) -> list[CallResult]:
+    """The results of calls that a name may be."""
     bindings, _ = lookup(site.file, site.call, name)
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
     found = [one for value in values for one in options(site.program.followed(value))]
-    return [one.call.place.node for one in found if isinstance(one, CallResult) and one.call is not None]
+    return [one for one in found if isinstance(one, CallResult)]
 
 
 def _names(site: Site, scopes: list[Scope]) -> list[str]:
@@ -200,10 +202,11 @@ def _of_the_object(site: Site) -> Meant | None:
             continue
         assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
         first = next(iter((*scope.node.args.posonlyargs, *scope.node.args.args)), None)
-        found = _read(site, scope.parent, first.arg if first is not None else "self")
+        static = is_static(scope.node)
+        found = _read(site, scope.parent, first.arg if first is not None and not static else "self")
         if not found:
             return None
-        if first is None or scope.node.name == "__init__" or _is_static(site, scope.node):
+        if first is None or static or scope.node.name == "__init__" or _is_of_class(site, scope.node):
             return Meant(None, f"the object keeps a mesh as `{found[0]}`")
         if len(found) > 1 or lookup(site.file, site.call, first.arg)[1] is not scope:
             return Meant(None, f"the object keeps a mesh as {' and '.join(f'`{one}`' for one in found)}")
@@ -211,8 +214,8 @@ def _of_the_object(site: Site) -> Meant | None:
     return None
 
 
-def _is_static(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(site.text(one) in ("staticmethod", "classmethod") for one in node.decorator_list)
+def _is_of_class(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(site.text(one) == "classmethod" for one in node.decorator_list)
 
 
 def _read(site: Site, scope: Scope, first: str) -> list[str]:

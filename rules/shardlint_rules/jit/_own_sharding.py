@@ -6,7 +6,7 @@ import ast
 
 from shardlint.model.ends import End
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import Definition, of_definition
+from shardlint.model.signatures import Definition, of_definition, takes_self
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
@@ -108,7 +108,7 @@ def _arguments(site: Site, function: Scope, end: End, name: str) -> list[Place]:
     if end.wrappers or not isinstance(function.node, Definition):
         return []
     parameters = of_definition(function.node)
-    if function.parent is not None and function.parent.kind == "class":
+    if takes_self(function):
         parameters = parameters.without_first()
     given = (parameters.bind(arguments) or {}).get(name)
     return [given] if given is not None else []

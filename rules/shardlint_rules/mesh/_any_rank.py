@@ -11,7 +11,7 @@ from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.path_tests import tests_to
 from shardlint.model.reach import assigned_once, lookup
 from shardlint.model.shapes import shape_of_value
-from shardlint.model.signatures import Definition, of_definition
+from shardlint.model.signatures import Definition, of_definition, takes_self
 from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts
@@ -324,7 +324,7 @@ def _callers_tell(site: Site, origin: Binding, ends: list[End]) -> bool:
     node, evaluator = origin.scope.node, site.program.evaluator
     assert isinstance(node, Definition)
     parameters = of_definition(node)
-    if origin.scope.parent is not None and origin.scope.parent.kind == "class":
+    if takes_self(origin.scope):
         parameters = parameters.without_first()
     ranks: set[int | None] = set()
     for end in ends:

@@ -9,6 +9,7 @@ from shardlint.model import Program
 from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import moved
 from shardlint.model.reach import lookup
+from shardlint.model.signatures import takes_self
 from shardlint.model.values import Place
 from shardlint.syntax import FileFacts, Scope
 from shardlint.syntax.nodes import walk
@@ -25,8 +26,7 @@ def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterato
     ends = program.flow.in_sight(file, owner if makes and owner is not None else scope.node)
     arguments = scope.node.args
     names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-    static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in scope.node.decorator_list)
-    if owner is not None and not static:
+    if takes_self(scope):
         names = names[1:]
     for end in ends.found[:_CALLS]:
         if end.kind != "called" or moved(end) or _tests(program, file, end):
