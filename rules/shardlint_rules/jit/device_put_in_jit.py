@@ -58,8 +58,8 @@ class DevicePutInJit(Rule):
     ## Fix
     Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and
     communication change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard`
-    ignores them. No fix in a `shard_map`, for a sharding that may be None unless it is tested, in a function
-    that is also called outside traced code, or, with unseen callers, for a value that a caller passes.
+    ignores them. No fix in a `shard_map`, for a sharding that may be None unless it is tested, or for a value
+    that a caller passes to a function that runs, or with unseen callers may run, outside traced code too.
 
     ## Limits
     Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect: neither is
@@ -101,7 +101,9 @@ class DevicePutInJit(Rule):
             message, harm = self._in_shard_map(site, body)
             help = f"remove it: in_specs and out_specs of the shard_map at {site.where(body)} decide the sharding"
         else:
-            fix, kept = (None, also) if also else self._fix(site, put)
+            # Outside traced code a constraint to a sharding spreads an array too, where its mesh is.
+            left = also if form or not _computed(site) else ""
+            fix, kept = (None, left) if left else self._fix(site, put)
         yield site.finding(
             put.function,
             message,
@@ -258,7 +260,7 @@ class DevicePutInJit(Rule):
         dropped = (put.function.id,) if isinstance(put.function, ast.Name) else ()
         message = f"write: {_statement(site, written)}"
         why = "it changes the compiled program"
-        if site.region.traced == "unknown":
+        if not site.region.proven:
             why += ", and outside traced code a constraint raises for an array committed to one device"
         return site.fix(Safety.UNSAFE, message, [*edits, *imports], why, drops=dropped), ""
 
@@ -311,7 +313,8 @@ def _computed(site: Site) -> bool:
         bindings, scope = lookup(site.file, node, node.id)
         if scope is None or scope.kind == "module":
             return False
-        return bool(bindings) and all(one.kind != "param" for one in bindings)
+        parts = (ast.Name, ast.Attribute, ast.Subscript)
+        return bool(bindings) and not any(one.kind == "param" or isinstance(one.value, parts) for one in bindings)
     return isinstance(node, ast.Call | ast.BinOp) and not site.arguments.open_positional
 
 
