@@ -8,7 +8,7 @@ from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.path_tests import is_not_none
-from shardlint.model.reach import assigned_once, lookup
+from shardlint.model.reach import assigned_once, lookup, replaces_none
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
@@ -171,8 +171,38 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
 
 
 def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
-    """What a target may be, less None where a test on the way says that it is not."""
-    return [one for one in values if one != Constant(None) or not is_not_none(site.file, target)]
+    """What a target may be, less None where a test on the way, or how the target is made, says that it is not."""
+    if Constant(None) not in values or not _is_never_none(site, target, _DEPTH):
+        return values
+    return [one for one in values if one != Constant(None)]
+
+
+def _is_never_none(site: Site, node: ast.expr, depth: int) -> bool:
+    """Whether an expression is a sharding whatever callers give: `where or rows`, a name that is bound to it."""
+    if is_not_none(site.file, node):
+        return True
+    if all(isinstance(one, CallResult) and one.api in SHARDINGS for one in options(site.value(node))):
+        return True
+    parts = _made_of(site, node) if depth else []
+    return bool(parts) and all(part is not None and _is_never_none(site, part, depth - 1) for part in parts)
+
+
+def _made_of(site: Site, node: ast.expr) -> list[ast.expr | None]:
+    """Expressions one of which an expression gives, if it may be None; None stands for one that is not seen."""
+    match node:
+        case ast.BoolOp(op=ast.Or(), values=[*_, last]):
+            return [last]
+        case ast.IfExp(body=one, orelse=two):
+            return [one, two]
+        case ast.Name(id=name):
+            bindings = lookup(site.file, node, name)[0]
+            replaced = any(replaces_none(site.file, one) for one in bindings)
+            left = [one for one in bindings if one.kind != "param" or not replaced]
+            return [one.value if one.kind == "assign" else None for one in left]
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            stores = [one for one in site.file.mentions(name) if isinstance(getattr(one, "ctx", None), ast.Store)]
+            return [getattr(site.file.parent(one), "value", None) for one in stores]
+    return []
 
 
 def none_from(site: Site, target: ast.expr) -> Place:
