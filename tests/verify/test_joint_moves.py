@@ -123,14 +123,14 @@ def test_a_move_that_keeps_all_is_made(write: Write) -> None:
     assert "with jax.set_mesh(mesh):" in after["train.py"], ran.stdout + ran.stderr
     assert "pjit" not in after["steps.py"] and "jax.tree.map" in after["other.py"]
     assert "cannot be run" not in ran.stderr, ran.stderr
-    assert 'fx.py: what says context="with" was run under jax.set_mesh' in ran.stderr
+    assert 'fx.py: fixtures with context="with" ran under jax.set_mesh' in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
         ("numbers", "other numbers: out on data=2"),
-        ("sharding", "loses a sharding: out is P(), was P('data')"),
+        ("sharding", "loses a sharding: out is P(), and was P('data')"),
         ("communication", "adds communication in "),
         ("donation", "drops a donation: "),
     ],

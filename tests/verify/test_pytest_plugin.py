@@ -215,7 +215,7 @@ def test_a_failed_self_test_is_an_error(run: Pytest, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     ids = ["pyproject.toml::plain[data=2-compile]", "tests/test_sharding.py::odd[data=3-compile]"]
     assert outcomes(done.stdout) == dict.fromkeys(ids, "ERROR")
-    assert "self-test failed, so nothing this run says could be trusted" in done.stdout
+    assert "self-test failed, so no result of this run can be trusted" in done.stdout
     assert (tmp_path / "asked").read_text() == "once "
     assert "skipped everywhere" not in done.stdout, "it was not run"
 

@@ -56,7 +56,7 @@ WRONG = Failure("sharding", "", "out[0]")
         pytest.param(told(FAIL, [WRONG]), told(FAIL, [WRONG, RAISED]), "fails: NameError", id="raises-too"),
         pytest.param(
             told(program=program(array(8))), told(program=program(array(32))),
-            "loses a sharding: out[0] is P32, was P8", id="sharding",
+            "loses a sharding: out[0] is P32, and was P8", id="sharding",
         ),
         pytest.param(told(program=program(array(32))), told(program=program(array(8))), "", id="sharded-now"),
         pytest.param(
@@ -103,7 +103,7 @@ def called(size: int, given_up: int = 1) -> Result:
     [
         (called(8), called(8), []),
         (called(1), called(8), []),
-        (called(8), called(1), ["loses a sharding: out is P1, was P8 on data=4"]),
+        (called(8), called(1), ["loses a sharding: out is P1, and was P8 on data=4"]),
         (called(8), called(8, 0), ["drops a donation: 0 arrays are donated, and 1 were on data=4"]),
         (called(8, 0), called(8), []),
         (called(8), told(level="execute"), []),
@@ -229,7 +229,7 @@ def test_what_no_fixture_declares_is_compared_too(write: Write) -> None:
     ran = fixed(root, select="XT4,XT201")
     after = (root / "steps.py").read_text()
     assert after == STEPS.replace("np.square(3)", "(3) ** 2"), ran.stderr + ran.stdout
-    assert "fx.py::spread: loses a sharding: out is P(), was P('data') on data=2" in ran.stdout
+    assert "fx.py::spread: loses a sharding: out is P(), and was P('data') on data=2" in ran.stdout
     assert "fx.py::waves: adds communication in waves: " in ran.stdout
     assert "fx.py::add: drops a donation: 0 buffers are reused, and 1 were on data=2" in ran.stdout
     assert ran.stdout.count("drops a donation") == 1, "what both levels see is said once"
@@ -239,7 +239,7 @@ def test_without_fixtures_that_is_said(write: Write) -> None:
     root = write({"train.py": TRAIN})
     ran = fixed(root)
     assert ran.returncode == 0
-    assert "it has no fixtures, so nothing was verified" in ran.stderr
+    assert "has no fixtures, so nothing was verified" in ran.stderr
     assert "ones(8)" in (root / "train.py").read_text()
 
 
@@ -289,4 +289,4 @@ def test_a_python_is_given_with_verify_alone(write: Write) -> None:
     root = write({"train.py": TRAIN})
     command = [sys.executable, "-m", "shardlint", "fix", "--python", sys.executable, str(root)]
     ran = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert ran.returncode == 2 and "--python is for the fixtures that --verify runs" in ran.stderr
+    assert ran.returncode == 2 and "--python needs --verify, whose fixtures it runs" in ran.stderr

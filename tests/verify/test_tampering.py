@@ -513,8 +513,8 @@ def right(process: Process) -> list[str]:
 
 ANSWERS: dict[str, tuple[Callable[[Process], Any], str]] = {
     "right": (right, ""),
-    "blind": (lambda process: [""] * 6, "was passed"),
-    "strict": (lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)], "a sound"),
+    "blind": (lambda process: [""] * 6, "a program with wrong"),
+    "strict": (lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)], "a correct program failed"),
     "none": (lambda process: None, "it did not answer"),
     "too few": (lambda process: right(process)[:-1], "it did not answer"),
 }

@@ -187,7 +187,7 @@ def test_a_mesh_that_does_not_divide_is_skipped(results: dict[str, Result]) -> N
 
 def test_a_program_with_a_mesh_of_its_own_is_told_what_to_do(results: dict[str, Result]) -> None:
     assert results["other_mesh"].status == "fail"
-    assert "the program brings its own mesh, of this machine's devices" in texts(results["other_mesh"])
+    assert "the program makes its own mesh of this machine's devices" in texts(results["other_mesh"])
 
 
 def test_a_mesh_of_another_size_is_skipped_and_both_are_named(results: dict[str, Result]) -> None:
