@@ -242,12 +242,18 @@ def _transparent(call: Call, given: Value) -> Value:
 function(
     "jax checkpoint named_call custom_batching.custom_vmap", "jax.custom_vjp", "jax.custom_jvp",
     "equinox filter_checkpoint",
-    "flax.linen remat checkpoint compact jit nowrap", "functools lru_cache cache wraps",
+    "flax.linen remat checkpoint compact jit nowrap", "functools lru_cache cache",
     "typing final override no_type_check", "abc.abstractmethod", "jax.named_scope", "jax.profiler.annotate_function",
     "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
     "flax.struct.dataclass", "chex.dataclass",
     "jax.tree_util register_pytree_node_class register_dataclass",
 )(decorator(_transparent))  # fmt: skip
+
+
+@function("functools.wraps")
+def wraps(call: Call) -> Value:
+    """A decorator that leaves the function as it is."""
+    return Native(call.name, lambda again: again.get(0, "wrapper"))
 
 
 @function("functools.partial", "jax.tree_util.Partial", "equinox.Partial", "functools.partialmethod")

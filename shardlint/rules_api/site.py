@@ -211,6 +211,7 @@ class Site:
         why: str = "",
         harm: Harm | None = None,
         words: Mapping[str, str] | None = None,
+        fix: Fix | None = None,
     ) -> Finding:
         """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
 
@@ -225,7 +226,7 @@ class Site:
         certain = Certainty.PROVEN if found.certain else Certainty.POSSIBLE
         form = "" if found.certain else "on-a-way"
         return self.finding(
-            found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm
+            found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix
         )
 
     def _inside(self, found: Violation) -> str:

@@ -147,7 +147,16 @@ class SpecNeedsMesh(Rule):
         yield site.report_violation(
             f"`{site.violation.said['operation']}` raises RuntimeError: no mesh is in context, and a spec has none.",
             help="pass a NamedSharding, or call it under jax.set_mesh(mesh)",
+            fix=self._fix_missing(site),
         )
+
+    def _fix_missing(self, site: Site) -> Fix | None:
+        """The fix that names the one mesh in sight of a spec that is written there."""
+        spec = spec_of(site.value(site.syntax), site.program.evaluator) if isinstance(site.syntax, ast.Call) else None
+        mesh = mesh_meant(site, [spec], ()) if spec is not None else None
+        if mesh is None or mesh.name is None or not isinstance(site.syntax, ast.Call):
+            return None
+        return self._named(site, [site.syntax], mesh.name)[0]
 
     def _entered_below(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
         """A constraint before the `with` in which the same function enters its mesh."""
