@@ -15,6 +15,8 @@ from types import FrameType, SimpleNamespace
 from typing import IO, Any
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import Program
@@ -31,11 +33,41 @@ heed_signals()  # also where `make test` runs in the background of a script: chi
 gc.set_threshold(50_000, 10, 10)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give the tests of `make test-all` more time than pyproject.toml gives the others."""
     for item in items:
         if any(item.get_closest_marker(name) for name in ("longer", "packaging", "precommit")):
             item.add_marker(pytest.mark.timeout(1200))
+    if getattr(config.option, "loadgroup", False):
+        _name_groups(items)
+
+
+def _name_groups(items: list[pytest.Item]) -> None:
+    """End the ids of tests by their groups, as pytest-xdist does where an id is a string (before pytest 9.2)."""
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and hasattr(item, "_id"):
+            item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass by what was imported and collected: all of it stays, and is hundreds of megabytes."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)  # where pytest-xdist is not loaded
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    """Give out whole functions: with thousands of tests one by one, giving out costs as much as a tenth of them."""
+    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+class ByFunction(LoadGroupScheduling):
+    """Tests with a group go by it, the others by their function, with all its parameters."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return scope.partition("[")[0] if scope == nodeid else scope
 
 
 @pytest.fixture(scope="session")
