@@ -43,6 +43,10 @@ CALL = BAD.splitlines()[8]
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX files")
 
 
+# They share what one run of each command says, so one worker has them all.
+of_one_run = pytest.mark.xdist_group("odd files")
+
+
 def changed(old: bytes, new: bytes) -> bytes:
     assert old in BAD
     return BAD.replace(old, new)
@@ -114,10 +118,12 @@ def told(odd: Path) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
+@of_one_run
 def test_none_is_lost(told: dict[str, object]) -> None:
     assert told["files"] + len(told["skipped"]) == len(FILES)  # type: ignore[operator, arg-type]
 
 
+@of_one_run
 @pytest.mark.parametrize("name", FILES)
 def test_an_odd_file(told: dict[str, object], name: str) -> None:
     expected = FILES[name][1]
@@ -148,6 +154,7 @@ def after_fix(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@of_one_run
 @pytest.mark.parametrize("name", FILES)
 def test_an_odd_file_is_fixed_in_its_own_way_or_left(after_fix: Path, name: str) -> None:
     data, lines = FILES[name]
@@ -155,6 +162,7 @@ def test_an_odd_file_is_fixed_in_its_own_way_or_left(after_fix: Path, name: str)
     assert (after_fix / name).read_bytes() == (fixed if isinstance(lines, list) else data)
 
 
+@of_one_run
 def test_a_fix_leaves_nothing_beside_the_files(after_fix: Path) -> None:
     files = {path.relative_to(after_fix).as_posix() for path in after_fix.rglob("*") if path.is_file()}
     assert {name for name in files if not name.startswith(".shardlint_cache/")} == {*FILES, "setup.cfg"}
@@ -293,6 +301,7 @@ def test_many_folders_inside_each_other(write: Write, start: Start) -> None:
     assert len(json.loads(done.stdout)["findings"]) == 1
 
 
+@pytest.mark.longer
 def test_two_runs_at_once_disturb_nobody(write: Write) -> None:
     root = write({f"m{number}.py": BAD for number in range(60)})
     command = [sys.executable, "-m", "shardlint"]

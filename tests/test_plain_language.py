@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import messages  # noqa: E402
 
-MESSAGES = [*messages.rule_messages(), *messages.run_messages(), *messages.other_messages()]
+reads_messages = pytest.mark.xdist_group("messages")
 MOST_GUIDES, MOST_BYTES = 14, 130_000
 FORBIDDEN = re.compile(
     r"\b(so (it|they) (do|does)\b|so (it|they) (is|are)(?=[.,;:)])|what is said|where that is|told as|of those that"
@@ -61,19 +61,26 @@ PAGES = sorted(
 )
 
 
+def all_messages() -> list[messages.Message]:
+    """Every message. Reading them takes seconds, which the workers without these tests do not spend."""
+    return [*messages.rule_messages(), *messages.run_messages(), *messages.other_messages()]
+
+
+@reads_messages
 def test_messages_are_plain() -> None:
     assert [
         f"{one.place}: {odd[0]!r} in {text!r}"
-        for one in MESSAGES
+        for one in all_messages()
         for text in (one.text, *one.advice)
         if (odd := IN_MESSAGES.search(_CODE.sub("X", _PLACEHOLDER.sub("X", text))))
     ] == []
 
 
+@reads_messages
 def test_the_first_line_of_a_message_is_short() -> None:
     """It ends at the first full stop, colon or semicolon, or with its line. A placeholder is a word, and so is code."""
     first = [
-        (one, _END.split(_CODE.sub("X", _PLACEHOLDER.sub("X", one.text)).strip())[0]) for one in MESSAGES
+        (one, _END.split(_CODE.sub("X", _PLACEHOLDER.sub("X", one.text)).strip())[0]) for one in all_messages()
     ]
     assert [
         f"{one.place}: {len(line.split())} words: {line}"
@@ -82,6 +89,7 @@ def test_the_first_line_of_a_message_is_short() -> None:
     ] == []
 
 
+@reads_messages
 def test_every_rule_and_command_has_messages() -> None:
     codes = {rule.code for rule in rules() if rule.code.startswith("SL") and not rule.code.startswith("SL0")}
     assert codes == {one.source for one in messages.rule_messages()}
