@@ -258,7 +258,8 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+# Twenty random steps each: one walk shows what breaks often, the others what breaks seldom.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.longer) for seed in range(1, 4))])
 def test_the_cache_tells_the_same_of_a_revision(root: Path, checked: list[str], seed: int) -> None:
     chance, elsewhere = random.Random(seed), 0
     for _ in range(20):

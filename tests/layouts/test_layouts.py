@@ -8,14 +8,21 @@ from tests.layouts.compare import compare
 from tests.programs import release, skip_without
 
 skip_without("jax")
-SEEDS = 60
 
 
-@pytest.mark.parametrize("first", [100_000, 200_000])
-def test_what_is_predicted_is_what_jax_does(first: int) -> None:
-    outcome = compare(range(first, first + SEEDS), (*release("jax"), 0))
+# Each program takes a third of a second in jax; twelve still show whether predictions hold at all.
+@pytest.mark.parametrize(
+    ("first", "seeds"),
+    [
+        (100_000, 12),
+        pytest.param(100_000, 60, marks=pytest.mark.longer),
+        pytest.param(200_000, 60, marks=pytest.mark.longer),
+    ],
+)
+def test_what_is_predicted_is_what_jax_does(first: int, seeds: int) -> None:
+    outcome = compare(range(first, first + seeds), (*release("jax"), 0))
     assert not outcome.wrong, outcome.wrong[0]
-    assert outcome.errors > 20 and outcome.predicted >= 0.9 * outcome.errors, outcome.missed
+    assert outcome.errors > seeds // 3 and outcome.predicted >= 0.9 * outcome.errors, outcome.missed
     assert outcome.known >= 0.75 * outcome.arrays, str(outcome)
 
 
