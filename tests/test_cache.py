@@ -371,6 +371,7 @@ def test_what_somebody_else_wrote_is_not_believed(project: Path, memory: Path, c
     assert "step.py" in again(project, checked)
 
 
+@pytest.mark.longer
 def test_two_runs_at_once_on_one_memory(project: Path, memory: Path) -> None:
     for number in range(30):
         (project / f"step_{number}.py").write_text((project / "step.py").read_text())
@@ -475,6 +476,7 @@ def test_a_pipe_that_is_named_is_read_once(project: Path, memory: Path) -> None:
     assert writer.wait(120) == 0
 
 
+@pytest.mark.longer
 def test_what_is_known_of_many_projects_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"{number:024x}.json" for number in range(1_500)]  # 45 projects have as many
     for name in names:

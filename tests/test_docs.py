@@ -46,10 +46,13 @@ baseline = "ci/known.json"
 """
 
 
+@pytest.mark.longer
 def test_nothing_is_stale() -> None:
+    """`make test` asks scripts/docs.py itself."""
     assert [str(path.relative_to(ROOT)) for path in docs.stale()] == [], "run `make docs`"
 
 
+@pytest.mark.longer
 def test_a_stale_page_and_a_page_without_rule_are_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ FILES = {
 }
 
 
+@pytest.mark.longer
 @installed
 def test_the_codemod_places_arrays_as_einshard_does(tmp_path: Path) -> None:
     (tmp_path / "setup.cfg").touch()

@@ -455,6 +455,7 @@ def _match(lines: list[str]) -> list[str]:
     return "\n".join(lines).split("\n")
 
 
+@pytest.mark.longer
 @given(_bodies)
 @settings(derandomize=True, deadline=None, max_examples=80)
 def test_reaching_is_total_and_finds_bindings_of_that_name(lines: list[str]) -> None:

@@ -49,6 +49,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.longer
 def test_all_forms_are_fixed_and_run(tmp_path: Path, warmed: Warmed) -> None:
     head = (HERE / "head.txt").read_text("utf-8")
     for name, text in FORMS.items():

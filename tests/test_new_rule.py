@@ -28,6 +28,7 @@ def checkout(tmp_path: Path) -> Path:
     return top
 
 
+@pytest.mark.longer
 def test_a_new_rule_fails_every_test_of_its_proof(checkout: Path) -> None:
     written = new_rule.begin(checkout, "SL299", "made-up-mistake", "jit")
     assert {str(path.relative_to(checkout)) for path in written} == {

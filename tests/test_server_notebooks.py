@@ -127,6 +127,7 @@ def test_findings_stand_in_their_cell(write: Write) -> None:
     started(session, write({"pyproject.toml": ""}))
 
 
+@pytest.mark.longer
 def test_a_fix_and_a_comment_change_their_cell_alone(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         book = Book(editor, root / "look.ipynb", c1=SETUP, p1=PROSE, c2=PLACED, c3=CALL)
@@ -156,6 +157,7 @@ from jax.sharding import PartitionSpec as P"""
 OLD_CALL = "make = lambda f, mesh: shard_map(f, mesh=mesh, in_specs=P(), out_specs=P(), check_rep=False)"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("kind", ["notebook.source.fixAll", "source.fixAll"])
 def test_all_safe_fixes_of_a_notebook_are_made_when_it_is_saved(write: Write, kind: str) -> None:
     async def session(editor: Editor, root: Path) -> None:
@@ -173,6 +175,7 @@ def test_all_safe_fixes_of_a_notebook_are_made_when_it_is_saved(write: Write, ki
     started(session, write({"pyproject.toml": ""}))
 
 
+@pytest.mark.longer
 def test_hover_and_lens_know_the_other_cells(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         book = Book(editor, root / "look.ipynb", c1=SETUP, p1=PROSE, c2=PLACED, c3=CALL)
@@ -211,6 +214,7 @@ def test_cells_come_go_and_move(write: Write) -> None:
     started(session, write({"pyproject.toml": ""}))
 
 
+@pytest.mark.longer
 def test_a_broken_cell_is_said_to_be_broken(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         book = Book(editor, root / "look.ipynb", c1=SETUP, c2=PLACED, c3=CALL)
@@ -228,6 +232,7 @@ def test_a_broken_cell_is_said_to_be_broken(write: Write) -> None:
     started(session, write({"pyproject.toml": ""}))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("texts", [{}, {"c1": ""}, {"p1": PROSE}, {"c1": "x = 1\n# %% cell 3\ny = 2", "c2": "z"}])
 def test_odd_notebooks_are_no_trouble(write: Write, texts: dict[str, str]) -> None:
     async def session(editor: Editor, root: Path) -> None:
@@ -245,6 +250,7 @@ def test_odd_notebooks_are_no_trouble(write: Write, texts: dict[str, str]) -> No
     started(session, write({"pyproject.toml": "", "train.py": train}))
 
 
+@pytest.mark.longer
 def test_a_notebook_and_a_module_that_are_not_saved_know_each_other(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         helpers = editor.open(root / "helpers.py")
@@ -259,6 +265,7 @@ def test_a_notebook_and_a_module_that_are_not_saved_know_each_other(write: Write
     started(session, write({"pyproject.toml": "", "helpers.py": helpers}))
 
 
+@pytest.mark.longer
 def test_a_cell_that_looks_like_two_is_not_taken_apart(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         book = Book(editor, root / "look.ipynb", c1="x = 1\n# %% cell 3\ny = 2", c2=SETUP, c3=PLACED, c4=CALL)

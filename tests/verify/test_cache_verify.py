@@ -191,6 +191,7 @@ def test_the_second_run_says_the_same_from_the_cache(
         assert again == first
 
 
+@pytest.mark.longer
 def test_what_makes_another_program(told: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     first = told(SOURCE)
     moved = told("\n\n" + SOURCE)
@@ -220,6 +221,7 @@ def test_a_program_that_calls_back_is_not_kept(told: Callable[..., dict[str, Any
     assert not list((tmp_path / "cache").glob("*"))
 
 
+@pytest.mark.longer
 def test_equinox_and_gradients(told: Callable[..., dict[str, Any]]) -> None:
     skip_without("equinox")
     source = """

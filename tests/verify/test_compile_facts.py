@@ -266,6 +266,7 @@ def test_equinox_programs_have_their_arguments_names(verify: Verify) -> None:
     assert result.program.products[0].free == ("data", "model")
 
 
+@pytest.mark.longer
 def test_limits_hold_for_programs_whose_outputs_have_no_paths(verify: Verify, runner: Runner) -> None:
     if "flax" not in runner.releases:
         pytest.skip("flax is not installed")
@@ -297,6 +298,7 @@ fx = Fixture(die, [MESH], [X], {"": P("data")})
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("fork", [True, False])
 def test_last_words_of_a_compiler_that_dies_are_kept(
     fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.longer
+
 STEP = """\
 import jax
 import jax.numpy as jnp

@@ -244,6 +244,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
     return lambda *arguments: CliRunner().invoke(verify, [*arguments, "--output-format", "json"])
 
 
+@pytest.mark.longer
 def test_they_run_beside_those_in_code(run: Callable[..., Result], tmp_path: Path) -> None:
     skip_without("jax")
     result = run()

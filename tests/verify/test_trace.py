@@ -62,6 +62,7 @@ def test_the_levels_above_say_why_they_cannot(verify: Verify) -> None:
     assert compiled.reason == "4096 devices are too many: one process simulates at most 2048"
 
 
+@pytest.mark.longer
 def test_what_it_says_holds_where_there_are_devices(verify: Verify) -> None:
     results = verify(
         MODEL

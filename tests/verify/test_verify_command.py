@@ -68,6 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     return lambda *arguments: CliRunner().invoke(verify, list(arguments))
 
 
+@pytest.mark.longer
 def test_before_and_after_a_fix(run: Invoke, tmp_path: Path) -> None:
     before = run("proj")
     assert before.exit_code == 1
@@ -92,6 +93,7 @@ def test_before_and_after_a_fix(run: Invoke, tmp_path: Path) -> None:
     assert report["releases"]["jax"]
 
 
+@pytest.mark.longer
 def test_a_run_that_cannot_be_done(run: Invoke, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "mentions.py").write_text("import shardlint.verify\n")

@@ -336,6 +336,7 @@ def test_equinox_modules(verify: Verify) -> None:
     assert [failure.where for failure in results[3].failures] == ["args[0].w", "args[0].b"]
 
 
+@pytest.mark.longer
 def test_equinox_numbers(verify: Verify) -> None:
     (_, result) = verify(
         """
@@ -354,6 +355,7 @@ def test_equinox_numbers(verify: Verify) -> None:
     assert "tolerance 1e-10" in result.notes[-1]
 
 
+@pytest.mark.longer
 def test_nnx_modules(verify: Verify, runner: Runner) -> None:
     if "flax" not in runner.releases:
         pytest.skip("flax is not installed")

@@ -60,6 +60,7 @@ def test_every_kind_of_symptom_passes_where_it_shows(runner: Runner) -> None:
         assert all(result.checked >= 2 for result in results[kind])
 
 
+@pytest.mark.longer
 def test_every_kind_of_symptom_fails_where_it_is_absent(runner: Runner, copy: Copy) -> None:
     folders = {}
     for kind in KINDS:
@@ -71,6 +72,7 @@ def test_every_kind_of_symptom_fails_where_it_is_absent(runner: Runner, copy: Co
         )
 
 
+@pytest.mark.longer
 def test_a_good_program_that_is_bad_fails(runner: Runner, copy: Copy) -> None:
     expected = "\n\ndef expected():\n    return np.arange(16, dtype=np.float32).sum()\n"
     folders = {kind: copy(kind, good_py=(PROOFS / kind / "bad.py").read_text() + expected) for kind in KINDS}
