@@ -26,7 +26,7 @@ from shardlint.rules_api.registry import entries, proof_folders
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "build" / "proofs.json"
 # How many proofs a run without --rest has at least and at most.
-FEW, MOST = 16, 48
+FEW, MOST = 8, 48
 ENGINE = Path(shardlint.__file__).parent
 # Packages whose modules are read for a rule that imports them; a change of any other module concerns all rules.
 READ = ("shardlint_rules", "shardlint.facts", "shardlint.libraries")
