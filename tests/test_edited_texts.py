@@ -27,7 +27,7 @@ def _edited(chance: random.Random, data: bytes, others: list[bytes]) -> bytes:
     return b"\n".join(lines)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_edited_text_is_searched_as_a_new_one(seed: int) -> None:
     index = RuleIndex.of(made(entries().keys()))
     chance = random.Random(seed)

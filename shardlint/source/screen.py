@@ -340,7 +340,7 @@ class Edit:
 
     What was found and does not stand in those lines stands elsewhere, and what was not found can only stand there now.
     They reach from the definition or import before the edited ones to the one after: nothing that is looked for goes
-    on past such a line.
+    on past such a line, but for patterns whose `.` matches line breaks.
     """
 
     def __init__(self, before: Texts, now: bytes) -> None:
@@ -350,7 +350,7 @@ class Edit:
     def still(self, text: bytes, kind: Kind) -> bool | None:
         """Whether a text is there, where that is known from before."""
         found = self._found.get(text)
-        if found is None:
+        if found is None or text.startswith(_OVER_LINES):
             return None
         lines = self._had if found else self._has
         if kind is Texts.named:
@@ -368,6 +368,7 @@ class Edit:
         return None if (self._had if found else self._has).begins(pattern, saying) else found
 
 
+_OVER_LINES = b"(?s)"
 _BETWEEN = (b"def ", b"async def ", b"class ", b"@", b"from ", b"import ")
 
 
