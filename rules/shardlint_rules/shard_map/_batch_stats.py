@@ -6,14 +6,15 @@ import ast
 
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint.syntax import last_name
+from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 
 # What brings the statistics of the devices together, in the module or after the step.
 _TOGETHER = regex(
     r"BatchNorm[(,](?:[^()]|\([^()]*\)){0,300}?axis_name|cross_replica|sync_?(?:batch|bn|model|stat)|SyncBatchNorm"
-    r"|(?:pmean|psum|reduce\w*|sync\w*|mean)\([^\n]*(?:stats|state|mutated|mutable|new_vars|updates|variables|extra|aux)"
 )
+_REDUCING = regex(r"\b(?:pmean|psum|reduce\w*|sync\w*|mean)\b")
+_STATISTICS = regex(r"stats|state|mutated|mutable|new_vars|updates|variables|extra|aux")
 _SYNCED = regex(r"cross_replica|across_replica|(?:sync|average|merge|reduce)\w*(?:batch|bn|model|stat|net)")
 _AVERAGED = regex(r"(?:pmean|psum)\([^\n]*")
 # One device's copy of the state is what is kept.
@@ -29,9 +30,8 @@ def kept_apart(site: Site) -> ast.AST | None:
     if not functions or not _pmapped(site, functions[-1]):
         return None
     files = [site.file, *site.program.together(site.file)]
-    if not any(file.says("BatchNorm") for file in files) or any(
-        _TOGETHER.search(file.source.text) for file in files if file.says("BatchNorm") or file.says("batch_stats")
-    ):
+    concerned = [file for file in files if file.says("BatchNorm") or file.says("batch_stats")]
+    if not any(file.says("BatchNorm") for file in files) or any(map(_brings_together, concerned)):
         return None
     if not any(file.says(word) for file in files for word in _FIRST):
         return None
@@ -43,6 +43,18 @@ def kept_apart(site: Site) -> ast.AST | None:
         if one.arg == "batch_stats" and call.func.attr in ("replace", "apply_gradients", "_replace")
     )
     return next((one.value for one in given), keyword)
+
+
+def _brings_together(file: FileFacts) -> bool:
+    """Whether BatchNorm itself, or a reduction whose arguments name the statistics, goes over the devices."""
+    if _TOGETHER.search(file.source.text):
+        return True
+    return any(
+        isinstance(call, ast.Call)
+        and _STATISTICS.search(given := " ".join(map(file.text, call.args)))
+        and _REDUCING.search(f"{last_name(call.func)} {given}")
+        for call in walk(file.tree)
+    )
 
 
 def state_kept_apart(site: Site) -> ast.AST | None:
