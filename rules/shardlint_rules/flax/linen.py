@@ -7,6 +7,7 @@ from shardlint.rules_api.site import Site
 
 CONSTRAINTS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
 """The second is `flax.linen.partitioning.with_sharding_constraint`, an older name of the first."""
+MESHES = ("Mesh", "make_mesh")
 RULES_CONTEXTS = ("flax.linen.logical_axis_rules", "flax.linen.axis_rules")
 
 

@@ -10,8 +10,15 @@ from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax.linen import CONSTRAINTS, RULES_CONTEXTS, constrains_anywhere
+from shardlint_rules.flax.linen import (
+    CONSTRAINTS,
+    MESHES,
+    RULES_CONTEXTS,
+    constrains_anywhere,
+    rules_anywhere,
+)
 
+_BY_HAND = ("enter_context", "__enter__")
 _WHY = "pjit and other code under it may need `with mesh:`"
 
 
@@ -24,6 +31,8 @@ class LinenConstraintIgnored(Rule):
     ## Reports
     - proven: `nn.logical_axis_rules(...)` entered together with `with mesh:`, in a project that has logical
       constraints, and `nn.with_logical_constraint` if `with mesh:` is the only mesh in context.
+    - `never-entered` (likely): the same in a project that makes a mesh and sets logical axis rules, if nothing in it
+      enters a mesh.
     - `callers-may-set` (possible): the same if callers that are not known may enter `jax.set_mesh`.
 
     ## Write instead
@@ -37,6 +46,10 @@ class LinenConstraintIgnored(Rule):
     code = "SL501"
     name = "linen-constraint-ignored"
     harm = Harm.SILENT
+    likely = ("never-entered",)
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "never-entered": "No code outside the project enters a mesh."
+    }
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
     triggers = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
     forms = ("call",)
@@ -54,6 +67,16 @@ class LinenConstraintIgnored(Rule):
         given = site.arguments
         if "mesh" in given.keywords or given.open_keywords or len(given.positional) > 3:
             return
+        if self._never_entered(site):
+            yield site.finding(
+                site.call,
+                f"`{site.api.rpartition('.')[2]}` does nothing: no code of the project enters a mesh.",
+                why="the logical axis rules name axes of a mesh, which the constraint reads from its context",
+                help="call it under jax.set_mesh(mesh), or add mesh=mesh here",
+                certainty=Certainty.POSSIBLE,
+                form="never-entered",
+            )
+            return
         context = site.context
         outside = site.program.around(site.file, site.call)
         if any(one.kind != "with mesh" for one in outside.contexts):
@@ -66,6 +89,16 @@ class LinenConstraintIgnored(Rule):
                 why=f"line {at.line} enters the mesh by `with mesh:`",
                 help="enter the mesh by jax.set_mesh(mesh), or add mesh=mesh here",
             )
+
+    def _never_entered(self, site: Site) -> bool:
+        """Whether a project makes a mesh and sets logical rules, and nothing in it enters a mesh."""
+        if not site.wants("never-entered") or not rules_anywhere(site):
+            return False
+        # A file outside of a project is a library unless it makes the mesh itself.
+        said = site.anywhere if site.program.project.marked else site.file.says
+        if not any(map(said, MESHES)) or _sets_a_mesh(site) or any(map(site.anywhere, _BY_HAND)):
+            return False
+        return not any(file.withs_saying("mesh") for file in site.program.together(site.file))
 
     def _block(self, site: Site) -> Iterator[Finding]:
         item = site.file.parent(site.call)

@@ -7,9 +7,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.flax.linen import CONSTRAINTS, rules_anywhere
-
-_MESHES = ("Mesh", "make_mesh")
+from shardlint_rules.flax.linen import CONSTRAINTS, MESHES, rules_anywhere
 
 
 class LogicalConstraintWithoutRules(Rule):
@@ -42,7 +40,7 @@ class LogicalConstraintWithoutRules(Rule):
             return
         # A file outside of a project is a library unless it makes the mesh itself.
         said = site.anywhere if site.program.project.marked else site.file.says
-        if not any(map(said, _MESHES)):
+        if not any(map(said, MESHES)):
             return
         yield site.finding(
             site.call,
