@@ -22,9 +22,8 @@ from shardlint_rules.jit.results import returned_by
 class DonationNotUsed(Rule):
     """A donated buffer that no output can reuse.
 
-    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
-    the caller still loses the array. jax warns of it ("Some donated buffers were not usable") on one device, and on a
-    mesh with Auto axes often not at all.
+    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed. jax
+    warns of it ("Some donated buffers were not usable") on one device, and on a mesh with Auto axes often not at all.
 
     ## Reports
     - proven: the function returns only slices of an argument that a call passes with a known shape.
@@ -104,7 +103,7 @@ class DonationNotUsed(Rule):
         whats = " and ".join(dict.fromkeys(one.what for one in arguments))
         yield site.finding(
             keyword,
-            f"Donating {shown} only deletes it for the caller: no result reuses the buffer.",
+            f"Donating {shown} frees no memory: no result reuses the buffer.",
             label=whats,
             help="donate arguments that the function returns updated: the parameters, the optimizer state",
             certainty=Certainty.POSSIBLE,

@@ -329,7 +329,8 @@ class LocalCalls:
             return combined([base, *given, *named.values()])
         trained = self.body.trained
         updates = {name: one for name, one in named.items() if not trained or "*" in trained or name in trained}
-        self._optimized(combined(updates.values()), [base, *updates.values()], place)
+        if any(leaf.kind == "gradient" or leaf.own_gradient for one in updates.values() for leaf in leaves(one)):
+            self._optimized(combined(updates.values()), [base, *updates.values()], place)
         made = {name: each(one, lambda leaf: _as_updated(leaf, place)) for name, one in updates.items()}
         return with_fields(base, {**named, **made})
 
