@@ -47,9 +47,7 @@ class LinenConstraintIgnored(Rule):
     name = "linen-constraint-ignored"
     harm = Harm.SILENT
     likely = ("never-entered",)
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "never-entered": "No code outside the project enters a mesh."
-    }
+    assumptions: ClassVar[Mapping[str, str]] = {"never-entered": "No code outside the project enters a mesh."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
     triggers = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
     forms = ("call",)
