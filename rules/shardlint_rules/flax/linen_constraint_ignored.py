@@ -31,8 +31,8 @@ class LinenConstraintIgnored(Rule):
     ## Reports
     - proven: `nn.logical_axis_rules(...)` entered together with `with mesh:`, in a project that has logical
       constraints, and `nn.with_logical_constraint` if `with mesh:` is the only mesh in context.
-    - `never-entered` (likely): the same in a project that makes a mesh and sets logical axis rules, if nothing in it
-      enters a mesh.
+    - `never-entered` (likely): the same in a file that makes a mesh, in a project that sets logical axis rules, if
+      nothing in it enters a mesh.
     - `callers-may-set` (possible): the same if callers that are not known may enter `jax.set_mesh`.
 
     ## Write instead
@@ -89,12 +89,12 @@ class LinenConstraintIgnored(Rule):
             )
 
     def _never_entered(self, site: Site) -> bool:
-        """Whether a project makes a mesh and sets logical rules, and nothing in it enters a mesh."""
+        """Whether the file makes a mesh, and the project sets logical rules and enters no mesh."""
         if not site.wants("never-entered") or not rules_anywhere(site):
             return False
-        # A file outside of a project is a library unless it makes the mesh itself.
-        said = site.anywhere if site.program.project.marked else site.file.says
-        if not any(map(said, MESHES)) or _sets_a_mesh(site) or any(map(site.anywhere, _BY_HAND)):
+        if not any(map(site.file.says, MESHES)):
+            return False  # it may be a library, whose callers enter one
+        if _sets_a_mesh(site) or any(map(site.anywhere, _BY_HAND)):
             return False
         return not any(file.withs_saying("mesh") for file in site.program.together(site.file))
 
