@@ -13,7 +13,8 @@ from shardlint.syntax.nodes import walk
 _TOGETHER = regex(
     r"BatchNorm[(,](?:[^()]|\([^()]*\)){0,300}?axis_name|cross_replica|sync_?(?:batch|bn|model|stat)|SyncBatchNorm"
 )
-_REDUCING = regex(r"\b(?:pmean|psum|reduce\w*|sync\w*|mean)\b")
+_REDUCER = regex(r"mean|psum|reduce|sync|merge|average")
+_REDUCED_INSIDE = regex(r"\b(?:pmean|psum|reduce\w*|sync\w*|mean)\b(?![\"'])")
 _STATISTICS = regex(r"stats|state|mutated|mutable|new_vars|updates|variables|extra|aux")
 _SYNCED = regex(r"cross_replica|across_replica|(?:sync|average|merge|reduce)\w*(?:batch|bn|model|stat|net)")
 _AVERAGED = regex(r"(?:pmean|psum)\([^\n]*")
@@ -52,7 +53,7 @@ def _brings_together(file: FileFacts) -> bool:
     return any(
         isinstance(call, ast.Call)
         and _STATISTICS.search(given := " ".join(map(file.text, call.args)))
-        and _REDUCING.search(f"{last_name(call.func)} {given}")
+        and (_REDUCER.search(last_name(call.func)) or _REDUCED_INSIDE.search(given))
         for call in walk(file.tree)
     )
 
