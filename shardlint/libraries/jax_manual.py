@@ -226,9 +226,9 @@ def _pmap(call: Call, given: Value) -> Value:
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
             if too_many or surely_differ(size, own):
                 other = "one for each device" if too_many else f"another argument {size}"
-                interpreter.violate(
-                    "pmap.sizes", place_of(again, place, ""), array=path, size=str(own), other=other
-                )
+                where = place_of(again, place, "")
+                if where != again.place:  # one that a star hides has no name
+                    interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
             size = own if size is None else size
             return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((str(name),)))
