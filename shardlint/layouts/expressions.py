@@ -11,7 +11,16 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, count_entries, divide, multiply
+from shardlint.layouts.layout import (
+    Layout,
+    Mesh,
+    Shape,
+    Size,
+    Symbol,
+    count_entries,
+    divide_size,
+    multiply_size,
+)
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -433,21 +442,21 @@ def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place:
             if isinstance(many, ListValue) and len(many.items) * count <= _ITEMS:
                 return ListValue(many.items * count, many.open, region=run.region)
         if isinstance(count, int | Symbol) and isinstance(many, ListValue) and not many.open:
-            return ListValue(many.items, True, multiply(len(many.items), count), region=run.region)
+            return ListValue(many.items, True, multiply_size(len(many.items), count), region=run.region)
     if isinstance(op, ast.BitOr) and isinstance(left, DictValue) and isinstance(right, DictValue):
         return DictValue({**left.entries, **right.entries}, left.open or right.open, region=run.region)
     if isinstance(left, Symbol | int) and isinstance(right, Symbol | int):
-        found = _of_sizes(op, left, right)
+        found = _compute_size(op, left, right)
         return Unknown("arithmetic with a size that is not known") if found is None else found
     return Unknown("arithmetic with something that is not known")
 
 
-def _of_sizes(op: ast.operator, left: Size, right: Size) -> Size:
+def _compute_size(op: ast.operator, left: Size, right: Size) -> Size:
     if isinstance(op, ast.Mult):
-        return multiply(left, right)
+        return multiply_size(left, right)
     if isinstance(op, ast.FloorDiv):
-        return divide(left, right)
-    return 0 if isinstance(op, ast.Mod) and divide(left, right) is not None else None
+        return divide_size(left, right)
+    return 0 if isinstance(op, ast.Mod) and divide_size(left, right) is not None else None
 
 
 def _number(compute: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
@@ -540,7 +549,7 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
                 return Native(name, lambda call: replace(value, memory=_text(call.get(0, "kind"))))
             return {"mesh": mesh, "spec": spec, "memory_kind": memory}.get(name, Unknown("of a sharding"))
         case Devices(shape=shape):
-            return _of_devices(run, value, shape, name)
+            return _of_devices(value, shape, name)
         case str():
             return Native(name, lambda call: _text_method(value, name, call))
         case DictValue() | ListValue() | tuple():
@@ -685,7 +694,7 @@ def _of_mesh(value: Mesh, name: str) -> Value:
     return Unknown("an attribute of a mesh")
 
 
-def _of_devices(run: Interpreter, value: Devices, shape: Shape, name: str) -> Value:
+def _of_devices(value: Devices, shape: Shape, name: str) -> Value:
     match name:
         case "shape":
             return tuple(Unknown("a size") if one is None else one for one in shape)
@@ -697,9 +706,9 @@ def _of_devices(run: Interpreter, value: Devices, shape: Shape, name: str) -> Va
         case "flatten" | "ravel" | "tolist":
             return Native(name, lambda call: Devices((count_entries(shape),), value.order))
         case "T":
-            return _devices_transposed(value, Call(run, (), {}, Place(run.frame.file, run.frame.file.tree)))
+            return _devices_transposed(value, ())
         case "transpose":
-            return Native(name, lambda call: _devices_transposed(value, call))
+            return Native(name, lambda call: _devices_transposed(value, call.args))
     return Unknown("an attribute of devices")
 
 
@@ -714,7 +723,7 @@ def _devices_reshaped(value: Devices, call: Call) -> Value:
     )
     total, rest = count_entries(value.shape), count_entries(tuple(one for one in shape if one is not None))
     if shape.count(None) == 1 and -1 in sizes:
-        shape = tuple(divide(total, rest) if one is None else one for one in shape)
+        shape = tuple(divide_size(total, rest) if one is None else one for one in shape)
     return Devices(shape, value.order)
 
 
@@ -815,10 +824,10 @@ def _order_of(value: Devices) -> tuple[int, ...] | None:
     return value.order if isinstance(value.order, tuple) else None
 
 
-def _devices_transposed(value: Devices, call: Call) -> Value:
-    """The devices in the order of a transposed array: as they are, where it has one dimension."""
+def _devices_transposed(value: Devices, args: tuple[Value, ...]) -> Value:
+    """The devices in the order of a transposed array. `args` are those of `transpose`."""
     sizes, order = value.shape, _order_of(value)
-    given = call.args[0] if len(call.args) == 1 and isinstance(call.args[0], tuple) else call.args
+    given = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
     axes = given or tuple(reversed(range(len(sizes))))
     if sorted(one for one in axes if isinstance(one, int)) != list(range(len(sizes))):
         return Unknown("transposed devices")
@@ -830,7 +839,7 @@ def _devices_transposed(value: Devices, call: Call) -> Value:
     found = tuple(
         order[sum(step * at for step, at in zip(steps, where, strict=True))] for where in product(*ranges)
     )
-    return Devices(shape, value.order if found == tuple(range(len(order))) else found)
+    return Devices(shape, value.order if found == order else found)
 
 
 def _plain_slice(index: slice) -> bool:
@@ -1127,7 +1136,7 @@ def _is_instance(call: Call) -> Value:
     return Unknown("isinstance")
 
 
-def _field(call: Call) -> Value:
+def field_default(call: Call) -> Value:
     """The default of a field of a dataclass."""
     made_by = call.keywords.get("default_factory")
     if made_by is not None:
@@ -1158,7 +1167,7 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "builtins.property": _property,
     "functools.cached_property": _property,
     "builtins.super": _super,
-    **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), _field),
+    **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
     **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, sum, bool, round)},
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))

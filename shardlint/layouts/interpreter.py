@@ -134,7 +134,7 @@ class Modules:
             )
         return self._generators[node]
 
-    def fields(self, made_of: ClassValue) -> tuple[str, ...]:
+    def field_names(self, made_of: ClassValue) -> tuple[str, ...]:
         """The fields of a class and its bases, in the order in which a dataclass takes them."""
         if made_of.node not in self._fields:
             found = [name for one in reversed(made_of.order) for name in _fields(one.node)]
@@ -900,7 +900,7 @@ class Interpreter:
             self.call(init, (made, *args), keywords, place, opened)
             made.open = bool(libraries - {"equinox.Module", "typing.NamedTuple"})
             return made
-        fields = self.modules.fields(made_of)
+        fields = self.modules.field_names(made_of)
         if libraries - {"equinox.Module", "typing.NamedTuple", "flax.struct.PyTreeNode", "typing.Protocol"}:
             made.open = True
         for name, value in zip(fields, args, strict=False):

@@ -35,8 +35,8 @@ AxisType = Literal["auto", "explicit", "manual"]
 Order = tuple[int, ...] | Literal["all", "arranged"]
 
 __all__ = [
-    "Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide", "multiply",
-    "surely_differ",
+    "Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide_size",
+    "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -46,19 +46,19 @@ def count_entries(shape: Shape | None) -> Size:
     if shape is None or None in shape or len(symbols) > 1:
         return None
     count = prod(size for size in shape if isinstance(size, int))
-    return multiply(symbols[0], count) if symbols else count
+    return multiply_size(symbols[0], count) if symbols else count
 
 
-def multiply(one: Size, two: Size) -> Size:
+def multiply_size(one: Size, two: Size) -> Size:
     """The product of two sizes."""
     if isinstance(one, Symbol) and isinstance(two, int):
         return replace(one, factor=one.factor * two) if two else 0
     if isinstance(one, int) and isinstance(two, Symbol):
-        return multiply(two, one)
+        return multiply_size(two, one)
     return one * two if isinstance(one, int) and isinstance(two, int) else None
 
 
-def divide(one: Size, two: Size) -> Size:
+def divide_size(one: Size, two: Size) -> Size:
     """How often a size goes into another one; None where that is not known, or it leaves a rest."""
     if isinstance(one, Symbol) and isinstance(two, Symbol) and one.name == two.name:
         one, two = one.factor, two.factor

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol, count_entries, divide
+from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol, count_entries, divide_size
 from shardlint.layouts.values import (
     Call,
     Library,
@@ -393,7 +393,7 @@ def reshape(call: Call) -> Value:
         return _of_module(call, base.shaped(None))
     if -1 in wanted:
         total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
-        known = divide(total, rest)
+        known = divide_size(total, rest)
         wanted = tuple(known if one == -1 else one for one in wanted)
     given = _out_sharding(call)
     if given is not None:

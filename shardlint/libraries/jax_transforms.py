@@ -277,7 +277,7 @@ def _gradient(call: Call, given: Value) -> Value:
 
         def gradient_of(leaf: Value) -> Value:
             return (
-                _summed(again, as_array(leaf), loss.varying) if isinstance(leaf, Layout | float) else Layout()
+                _sum_over_devices(again, as_array(leaf), loss.varying) if isinstance(leaf, Layout | float) else Layout()
             )
 
         for one in wanted:
@@ -294,7 +294,7 @@ def _gradient(call: Call, given: Value) -> Value:
     return Native(call.name, run)
 
 
-def _summed(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
+def _sum_over_devices(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
     """A gradient that jax sums over the axes along which the function varies, and its argument does not."""
     run = call.interpreter
     if not run.checks_varying or gradient.varying is None or not varying or run.releases.get("jax", (99,)) < _SUMS:

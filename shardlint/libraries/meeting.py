@@ -121,7 +121,7 @@ def _cannot_meet(one: Order | str, two: Order | str) -> bool:
     return one != two and {one, two} != {"all", "arranged"}
 
 
-def _shown(place: Order | str) -> str:
+def _name_devices(place: Order | str) -> str:
     if isinstance(place, tuple):
         return f"devices {', '.join(map(str, place))}"
     return "all devices" if place in ("all", "arranged") else place
@@ -134,7 +134,7 @@ def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) 
     for where, one in places:
         first, other = places[0]
         if _cannot_meet(first, where):
-            left, right = _shown(first), _shown(where)
+            left, right = _name_devices(first), _name_devices(where)
             if left == "all devices" and right.count(",") > 0:
                 left += " as jax.devices() lists them"
             lines = {"left_line": str(other.made), "right_line": str(one.made)}
@@ -147,7 +147,7 @@ def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) 
             call.interpreter.violate(
                 "devices.context",
                 call.place,
-                left=_shown(where),
+                left=_name_devices(where),
                 right=f"mesh ({mesh})",
                 left_line=str(one.made),
                 right_line=str(mesh.line),

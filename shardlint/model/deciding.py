@@ -39,7 +39,7 @@ def deciding_part(
         ) if (every == "any") is outcome:
             return deciding_part(evaluator, Place(file, asked), outcome, decides, depth)
         case ast.Name() | ast.Call() if depth < _DEPTH:
-            source = _definition(evaluator, test)
+            source = _find_definition(evaluator, test)
             if source is not None and deciding_part(evaluator, source, outcome, decides, depth + 1) is not None:
                 return node
     return None
@@ -74,7 +74,7 @@ def _is_of_jax(value: object, name: str) -> bool:
     return isinstance(value, Api) and value.name.startswith("jax.") and value.name.endswith(name)
 
 
-def _definition(evaluator: Evaluator, place: Place) -> Place | None:
+def _find_definition(evaluator: Evaluator, place: Place) -> Place | None:
     """The expression that a name is assigned once, or that a called function of the project returns."""
     file, node = place.file, place.node
     if isinstance(node, ast.Name):

@@ -34,7 +34,7 @@ def caught_around(file: FileFacts, node: ast.AST) -> Iterator[ast.expr | None]:
             case ast.Try(body=body, handlers=handlers) if stands_in(node, body):
                 yield from (one.type for one in handlers)
             case ast.With(body=body, items=items) if stands_in(node, body):
-                yield from (kind for item in items for kind in _suppressed(item.context_expr))
+                yield from (kind for item in items for kind in _suppressed_errors(item.context_expr))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return
 
@@ -53,7 +53,7 @@ def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
     return (block[0].lineno, block[0].col_offset) <= place < (last.end_lineno or 0, last.end_col_offset or 0)
 
 
-def _suppressed(entered: ast.expr) -> list[ast.expr]:
+def _suppressed_errors(entered: ast.expr) -> list[ast.expr]:
     """What `contextlib.suppress(...)` catches."""
     return entered.args if isinstance(entered, ast.Call) and called_name(entered) == "suppress" else []
 

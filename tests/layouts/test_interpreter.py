@@ -20,6 +20,15 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 mesh = jax.make_mesh((2, 4), ("a", "b"), axis_types=(AxisType.Auto, AxisType.Auto))
 """
+ORDERS = """\
+import numpy as np
+from jax.sharding import Mesh
+
+listed = np.array(jax.devices()).reshape(2, 4)
+meshes = Mesh(listed, ("a", "b")), Mesh({}, ("a", "b"))
+one, two = (jax.device_put(jnp.ones(8), NamedSharding(each, P())) for each in meshes)
+one + two
+"""
 
 
 def ran(root: Path, name: str = "main.py") -> Interpreter:
@@ -87,6 +96,9 @@ def test_values_are_followed(write: Write, code: str, layout: str) -> None:
         ),
         ("while flag:\n    x = unknown()\n    jax.device_put(x, NamedSharding(mesh, P('a', 'b')))", set()),
         ("jax.device_put(jnp.ones((3, 4)), NamedSharding(mesh, P('a')))", {("spec.indivisible", True)}),
+        (ORDERS.format("listed.T"), {("devices.differ", True)}),
+        (ORDERS.format("listed.T.T"), set()),
+        (ORDERS.format("listed.transpose(0, 1)"), set()),
     ],
 )
 def test_contracts_are_broken_where_the_program_comes(

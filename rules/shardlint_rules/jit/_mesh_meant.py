@@ -90,7 +90,7 @@ def _another(site: Site, name: str, specs: Sequence[Spec]) -> str:
 
     Empty where none does. No context says which of them a bare spec means.
     """
-    asked, own = _axes_of(specs), _results(site, name)
+    asked, own = _axes_of(specs), _call_results(site, name)
     made = {id(one.call.place.node) for one in own if one.call is not None}
     for file in site.program.together(site.file):
         for maker in _MAKERS:
@@ -159,11 +159,11 @@ def _enter_it(site: Site, name: str, entered: Sequence[MeshContext]) -> bool:
 
 def _made(site: Site, name: str) -> ast.AST | None:
     """The call that makes the mesh a name is, where that is one."""
-    found = [one.call.place.node for one in _results(site, name) if one.call is not None]
+    found = [one.call.place.node for one in _call_results(site, name) if one.call is not None]
     return found[0] if len(found) == 1 else None
 
 
-def _results(site: Site, name: str) -> list[CallResult]:
+def _call_results(site: Site, name: str) -> list[CallResult]:
     """The results of calls that a name may be."""
     bindings, _ = lookup(site.file, site.call, name)
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]

@@ -152,11 +152,12 @@ class SpecNeedsMesh(Rule):
 
     def _fix_missing(self, site: Site) -> Fix | None:
         """The fix that names the one mesh in sight of a spec that is written there."""
-        spec = spec_of(site.value(site.syntax), site.program.evaluator) if isinstance(site.syntax, ast.Call) else None
-        mesh = mesh_meant(site, [spec], ()) if spec is not None else None
-        if mesh is None or mesh.name is None or not isinstance(site.syntax, ast.Call):
+        node = site.syntax
+        spec = spec_of(site.value(node), site.program.evaluator) if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or spec is None:
             return None
-        return self._named(site, [site.syntax], mesh.name)[0]
+        mesh = mesh_meant(site, [spec], ()).name
+        return self._named(site, [node], mesh)[0] if mesh is not None else None
 
     def _entered_below(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
         """A constraint before the `with` in which the same function enters its mesh."""

@@ -88,8 +88,7 @@ class PmapUnmappedArgument(Rule):
                     yield from self._one_of(site, one)
 
     def _report_unmapped(self, site: Site) -> Finding:
-        said = site.violation.said
-        leaf = f"leaf `{said['array']}`" if said["array"] else f"`{site.shown()}`"
+        leaf = _name_array(site)
         return site.report_violation(
             f"The pmapped call raises ValueError: {leaf} has no dimension to split.",
             help="replicate it with `flax.jax_utils.replicate`, or write None for it in in_axes",
@@ -97,8 +96,7 @@ class PmapUnmappedArgument(Rule):
         )
 
     def _report_sizes(self, site: Site) -> Finding:
-        said = site.violation.said
-        leaf = f"leaf `{said['array']}`" if said["array"] else f"`{site.shown()}`"
+        said, leaf = site.violation.said, _name_array(site)
         return site.report_violation(
             f"The pmapped call raises ValueError: {leaf} has `{said['size']}` rows to split, {said['other']}.",
             help="reshape the batch to (jax.local_device_count(), -1, ...)",
@@ -149,6 +147,12 @@ class PmapUnmappedArgument(Rule):
             form="number",
             why="; ".join([f"line {call.lineno} passes it", *reasons, _SPLITS]),
         )
+
+
+def _name_array(site: Site) -> str:
+    """The argument of a broken contract, or its leaf, as a message names it."""
+    path = site.violation.said["array"]
+    return f"leaf `{path}`" if path else f"`{site.shown()}`"
 
 
 def _mapped(site: Site, function: Jitted, count: int) -> Iterator[int]:
