@@ -175,7 +175,7 @@ def test_a_function_that_is_added_costs_what_looks_for_its_name(
     find = Look.find
     monkeypatch.setattr(Look, "find", lambda self, *rest: looks.append(self.facts.path) or find(self, *rest))
     check([folder], OPTIONS, cached=True)
-    assert set(looks) == {helpers, uses}  # layouts rest on all of a module that is imported
+    assert set(looks) == {helpers}
     looks.clear()
     helpers.write_text(HELPERS + ADDED)
     check([folder], OPTIONS, cached=True)

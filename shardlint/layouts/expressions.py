@@ -47,6 +47,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.model import api
 from shardlint.model.values import Place
+from shardlint.source.searches import WORD
 
 if TYPE_CHECKING:
     from shardlint.layouts.interpreter import Interpreter
@@ -523,14 +524,22 @@ def as_load(target: ast.expr) -> ast.expr:
 # attributes
 
 
+def member(module: ModuleValue, name: str) -> Value:
+    """What a name is in a module of the project."""
+    if name not in module.frame.names:
+        module.frame.file.looked.note(WORD, name)  # it may come to bind it
+        return Unknown(f"`{name}` is not there")
+    found = module.frame.names[name]
+    return found.value() if isinstance(found, Lazy) else found
+
+
 def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
     """An attribute of a value."""
     match value:
         case Library(name=module):
             return _of_library(run, module, name)
-        case ModuleValue(frame=frame):
-            member = frame.names.get(name, Unknown(f"`{name}` is not there"))
-            return member.value() if isinstance(member, Lazy) else member
+        case ModuleValue():
+            return member(value, name)
         case Layout():
             return _of_array(run, value, name, place)
         case Mesh():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import field
@@ -52,6 +52,7 @@ from shardlint.model.needs import Memo
 from shardlint.model.project import Project
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
+from shardlint.source.searches import WORD
 from shardlint.syntax import FileFacts
 
 __all__ = ["Interpreter", "Modules", "Violation"]
@@ -116,6 +117,7 @@ class Modules:
         self.libraries = libraries
         self.releases = releases
         self._frames: Memo[Path, Frame] = Memo(project.needs)
+        self._imported: Memo[Lazy, Value] = Memo(project.needs)
         self._running: list[Path] = []
         self._circular: set[Path] = set()
         self._generators: dict[ast.AST, bool] = {}
@@ -140,6 +142,10 @@ class Modules:
             found = [name for one in reversed(made_of.order) for name in _fields(one.node)]
             self._fields[made_of.node] = tuple(dict.fromkeys(found))
         return self._fields[made_of.node]
+
+    def lazy(self, load: Callable[[], Value]) -> Lazy:
+        """What an import binds, read when it is asked for."""
+        return Lazy(load, self._imported)
 
     def frame(self, facts: FileFacts) -> Frame | None:
         """The names of a module. None for one that is being run: it imports itself through others."""
@@ -245,10 +251,9 @@ class Interpreter:
 
     def import_module(self) -> None:
         """Run the file as a module that others import."""
-        self.file.looked.whole()
         self.frame = self._framed(Frame({"__name__": self.file.path.stem}, None, self.file))
         with suppress(OutOfWork, RecursionError):
-            self.block(self.file.tree.body)
+            self.block(self.file.module.body)
         self.layouts.clear()
 
     def thaw(self, holder: ContainerType) -> ContainerType:
@@ -364,6 +369,7 @@ class Interpreter:
                 found = frame.names[name]
                 return found.value() if isinstance(found, Lazy) else found
             frame = frame.outer
+        self.frame.file.looked.note(WORD, name)  # the module may come to bind it
         return expressions.builtin(name)
 
     def bind(self, name: str, value: Value) -> None:
@@ -506,7 +512,7 @@ class Interpreter:
                 file = self.frame.file
                 for alias in names:
                     dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.bind(alias.asname or dotted, Lazy(partial(self._module_named, dotted, file)))
+                    self.bind(alias.asname or dotted, self.modules.lazy(partial(self._module_named, dotted, file)))
             case ast.ImportFrom():
                 self._import_from(node)
             case ast.Global(names=names):
@@ -692,6 +698,7 @@ class Interpreter:
             if alias.name == "*":
                 module = self._source(node, file)
                 if isinstance(module, ModuleValue):
+                    module.frame.file.looked.every()
                     for name, value in module.frame.names.items():
                         if not name.startswith("_"):
                             self.bind(name, value)
@@ -699,7 +706,8 @@ class Interpreter:
                     for name in self._starred(module.name):
                         self.bind(name.rpartition(".")[2], Library(name))
                 continue
-            self.bind(alias.asname or alias.name, Lazy(partial(self._member, node, alias.name, file)))
+            load = partial(self._member, node, alias.name, file)
+            self.bind(alias.asname or alias.name, self.modules.lazy(load))
 
     def _source(self, node: ast.ImportFrom, file: FileFacts) -> Value:
         """The module that a `from` statement takes names from."""
@@ -717,8 +725,8 @@ class Interpreter:
         module = self._source(node, file)
         if isinstance(module, ModuleValue):
             if name in module.frame.names:
-                found = module.frame.names[name]
-                return found.value() if isinstance(found, Lazy) else found
+                return expressions.member(module, name)
+            module.frame.file.looked.note(WORD, name)  # it may come to bind it
             dotted = f"{node.module}.{name}" if node.module else name
             path = (
                 self.project.relative(file.path, node.level, dotted)

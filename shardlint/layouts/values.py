@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardlint.layouts.layout import AxisType, Layout, Mesh, Order, Shape, Size
+from shardlint.model.needs import Memo
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
@@ -209,19 +210,21 @@ class ClassValue:
 
 
 class Lazy:
-    """What an import binds: the module is run when the name is first read."""
+    """What an import binds: the module is run when the name is first read.
 
-    def __init__(self, load: Callable[[], Value]) -> None:
-        self._load: Callable[[], Value] | None = load
-        self._value: Value = None
+    `known` holds the values of names that were read: whoever reads one again rests on what it was made from too.
+    """
+
+    def __init__(self, load: Callable[[], Value], known: Memo[Lazy, Value]) -> None:
+        self._load = load
+        self._known = known
 
     def value(self) -> Value:
         """What it is."""
-        if self._load is not None:
-            load, self._load = self._load, None
-            self._value = Unknown("imports in a circle")
-            self._value = load()
-        return self._value
+        if self not in self._known:
+            self._known.begin(self, Unknown("imports in a circle"))
+            return self._known.make(self, self._load)
+        return self._known[self]
 
 
 class _Missing:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
@@ -120,7 +120,7 @@ class _Running:
         outer = file.parent(inner)
         blocks: list[list[ast.stmt]] = []
         while outer is not None:
-            blocks.append(list(_earlier(outer, inner)))
+            blocks.append(list(_earlier(file, outer, inner)))
             if isinstance(outer, ast.If | ast.While) and inner is not outer.test:
                 blocks[-1].insert(0, ast.Expr(outer.test))
             inner, outer = outer, file.parent(outer)
@@ -324,10 +324,11 @@ def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
     )
 
 
-def _earlier(outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
+def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a block before one of its own."""
     for name in ("body", "orelse", "finalbody"):
-        block = getattr(outer, name, None)
+        is_module = outer is file.tree and name == "body"
+        block: Any = file.module.body if is_module else getattr(outer, name, None)
         if isinstance(block, list) and inner in block:
             yield from block[: block.index(inner)]
             if name == "finalbody" or (name == "orelse" and isinstance(outer, ast.Try)):
