@@ -22,7 +22,7 @@ REPOSITORIES = ("AI-Hypercomputer+maxtext", "apple+axlearn", "erfanzar+EasyDeL")
 FILES = 12
 _SEED = 1
 _ADDED = b"\n\ndef added_function(x):\n    return x\n"
-_PATTERNS = ("*.py", "*.pyi", "*.ipynb", "*.toml", "*.cfg", "*.txt")
+_PATTERNS = ("*.py", "*.pyi", "*.ipynb", "*.md", "*.toml", "*.cfg", "*.txt")
 
 
 @dataclass

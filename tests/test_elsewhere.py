@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.engine.changes.related import related
+from shardlint.config.folders import Places
+from shardlint.engine.changes.elsewhere import Elsewhere
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
-from shardlint.source.tree import Tree
 
 Write = Callable[..., Path]
 Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -366,7 +366,8 @@ def test_which_files_a_file_may_concern(
     write: Write, files: dict[str, str], name: str, others: set[str]
 ) -> None:
     root = write({**files, "zz.py": "import os\n"})
-    found = {os.path.relpath(path, root) for path in related(str(root), [str(root / name)], Tree())}
+    named = str(root / name)
+    found = {os.path.relpath(met.real, root) for met in Elsewhere([named], {named}, Options(), Places(), None).met}
     assert others <= found
     if not others:
         assert found == set()

@@ -54,9 +54,13 @@ def check(
     report.passed_by(found)
     report.since = since
     report.root = lambda path: places.root(folder_of(Path(real(path))))
-    others = _elsewhere(found, options, places, cached) if elsewhere else None
+    memory = _memory(options, places) if cached else None
+    others = _elsewhere(found, options, places, memory) if elsewhere else None
     met = [*found.met, *(others.met if others is not None else ())]
-    memory = _memory(options, places, met) if cached else None
+    if memory is not None:
+        from shardlint.engine.workers import worth_it
+
+        memory.many = worth_it(met)
     outcomes = list(_outcomes(met, options, places, memory))
     for one, outcome in zip(found.met, outcomes, strict=False):
         report.incomplete = report.incomplete or (one.stamp is None and outcome.reason is not None)
@@ -81,23 +85,22 @@ def check(
     return report
 
 
-def _elsewhere(found: Found, options: Options, places: Places, cached: bool) -> Elsewhere | None:
+def _elsewhere(found: Found, options: Options, places: Places, memory: Memory | None) -> Elsewhere | None:
     # Not a pipe, which can be read only once.
     named = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
     if not named:
         return None
     from shardlint.engine.changes.elsewhere import Elsewhere
 
-    return Elsewhere(named, {met.real for met in found.met}, options, places, cached)
+    return Elsewhere(named, {met.real for met in found.met}, options, places, memory)
 
 
-def _memory(options: Options, places: Places, met: Sequence[Met]) -> Memory | None:
+def _memory(options: Options, places: Places) -> Memory | None:
     if places.store is None:
         return None
     from shardlint.engine.cache.memory import Memory
-    from shardlint.engine.workers import worth_it
 
-    return Memory(places.store, options, places, worth_it(met))
+    return Memory(places.store, options, places)
 
 
 def _outcomes(

@@ -115,9 +115,11 @@ def in_root(imports: Iterable[str], head: str, found: Callable[[str], bool]) -> 
 
 
 class ImportGraph:
-    """The files of a project and what each imports."""
+    """The files of a project and what each imports; `edges`, where they are known, as `edges` gave them."""
 
-    def __init__(self, root: str, imports: Mapping[str, Iterable[str]]) -> None:
+    def __init__(
+        self, root: str, imports: Mapping[str, Iterable[str]], edges: Iterable[Iterable[int]] | None = None
+    ) -> None:
         self.root = root.rstrip("/")
         self.paths = list(imports)
         self.imports = imports
@@ -129,6 +131,8 @@ class ImportGraph:
         self._joined: dict[int, int] = {}
         self._resolved: dict[tuple[str, str], frozenset[int]] = {}
         self._tops: dict[str, str] = {}
+        if edges is not None:
+            self.edges = list(map(frozenset, edges))
 
     def together(self, path: str) -> int:
         """The files that may run in one program with a file, as bits by their places in `paths`.
@@ -146,7 +150,7 @@ class ImportGraph:
             self._above[place] = above
             if above not in self._below:
                 hidden = above & self._hidden
-                self._below[above] = self.all if hidden else self._reach(self._places(above), self._edges, {})
+                self._below[above] = self.all if hidden else self._reach(self._places(above), self.edges, {})
             self._together[place] = self._below[above]
         return self._together[place]
 
@@ -155,7 +159,7 @@ class ImportGraph:
         place = self._place.get(path)
         if place is None:
             return self.all
-        found = self._reach((place,), self._edges, {})
+        found = self._reach((place,), self.edges, {})
         return self.all if found & self._hidden else found
 
     def resolves(self, folder: str, name: str) -> bool:
@@ -176,7 +180,7 @@ class ImportGraph:
     def imports_itself(self, importer: str, path: str) -> bool:
         """Whether one file imports another, and not only through a third."""
         one, other = self._place.get(importer), self._place.get(path)
-        return one is not None and other is not None and other in self._edges[one]
+        return one is not None and other is not None and other in self.edges[one]
 
     def names(self, mask: int) -> frozenset[str]:
         """The paths that bits stand for."""
@@ -221,20 +225,21 @@ class ImportGraph:
         return found
 
     @cached_property
-    def _edges(self) -> list[frozenset[int]]:
+    def edges(self) -> list[frozenset[int]]:
+        """What each file imports of the project, by the places of files in `paths`."""
         return [self._imported(place, path) for place, path in enumerate(self.paths)]
 
     @cached_property
     def _importers(self) -> list[frozenset[int]]:
         found: list[set[int]] = [set() for _ in self.paths]
-        for place, targets in enumerate(self._edges):
+        for place, targets in enumerate(self.edges):
             for target in targets:
                 found[target].add(place)
         return list(map(frozenset, found))
 
     @cached_property
     def _both(self) -> list[frozenset[int]]:
-        return [below | above for below, above in zip(self._edges, self._importers, strict=True)]
+        return [below | above for below, above in zip(self.edges, self._importers, strict=True)]
 
     def _imported(self, place: int, path: str) -> frozenset[int]:
         folder = path.rpartition("/")[0]

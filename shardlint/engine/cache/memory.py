@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Memory:
     """The projects of a run."""
 
-    def __init__(self, store: Store, options: Options, places: Places, many: bool = False) -> None:
+    def __init__(self, store: Store, options: Options, places: Places) -> None:
         self.store = store
-        self._many = many
+        self.many = False
         """Whether so much is to be checked that several processes had better screen it."""
         self.places = places
         self.options = options
@@ -54,7 +54,11 @@ class Memory:
 
     def graphs(self) -> dict[ScopeKey, Callable[[], ImportGraph | None]]:
         """Which files of the projects import which, for whoever asks."""
-        return {key: shard.graph for key, (_, shard) in self._shards.items()}
+        return {key: shard.known_graph for key, (_, shard) in self._shards.items()}
+
+    def graph(self, real: str) -> ImportGraph:
+        """Which files of the project of a file import which."""
+        return self._shard(real).graph()
 
     def before(self, real: str) -> Before | None:
         """What is known of a file from before something changed."""
@@ -109,15 +113,20 @@ class Memory:
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
-                seen = loaded is not None or not (asked or self._many)
-                screens = partial(self._screens, least(options, settings), settings) if seen else None
+                new = loaded is None
+                screens = partial(self._screens, least(options, settings), settings, new and asked, new)
                 shard = Shard(loaded, key[1], self.places.tree, screens, Records(self.store, name))
                 self._shards[key] = name, shard
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, sure: Certainty, settings: Settings) -> Screens:
-        """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
+    def _screens(self, sure: Certainty, settings: Settings, asked: bool, new: bool) -> Screens | None:
+        """The screen of all rules for whatever releases, and those for projects that do not hold some word.
+
+        None where a file had better be checked: rules were asked for by name, or much of a `new` project is checked.
+        """
+        if asked or (new and self.many):
+            return None
         own = settings.own_names
         name = f"words-{sure}.json"
         if own.waking:
@@ -131,8 +140,10 @@ class Memory:
                     {str(module): whole.without(left) for module, left in kept["without"].items()},
                 )
             except (TypeError, ValueError, AttributeError, KeyError):
+                from shardlint.engine.catalogue import recall
                 from shardlint.engine.index import screens
 
+                recall(self.store)
                 found = screens(sure, own)
                 without = {module: one.left_of(found[0]) for module, one in found[1].items()}
                 self.store.save(name, {"all": found[0].dump(), "without": without})

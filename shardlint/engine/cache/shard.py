@@ -53,7 +53,7 @@ class Shard:
         data: dict[str, Any] | None,
         root: str,
         tree: Tree,
-        screens: Callable[[], Screens] | None,
+        screens: Callable[[], Screens | None],
         records: Records,
     ) -> None:
         self.root = root
@@ -92,7 +92,11 @@ class Shard:
             for name, found in zip(names, data.get("imports") or [], strict=False)
             if found is not None
         }
-        """What each file of the project imports, if anything rests on that."""
+        """What each file of the project imports, if anybody asked for that."""
+        self._edges: list[list[int]] | None = data.get("edges")
+        """The edges of their graph."""
+        if self._edges is not None and any(not 0 <= one < len(self.imports) for found in self._edges for one in found):
+            raise ValueError("imports what is not there")
         self.files.codes = {
             name: str(code) for name, code in zip(names, data.get("codes") or [], strict=False) if code
         }
@@ -141,10 +145,11 @@ class Shard:
                 return QUIET
             if name in self.outcomes:
                 return self._known(met, name)
-        text = self.files.text(name) if self.screens is not None else None
-        if self.screens is None or text is None or b"shardlint:" in text:
+        screens = self.screens()
+        text = self.files.text(name) if screens is not None else None
+        if screens is None or text is None or b"shardlint:" in text:
             return None
-        screen, without = self.screens()
+        screen, without = screens
         texts = Texts(text)
         hits = screen.hits(texts)
         if hits:
@@ -195,10 +200,15 @@ class Shard:
             for index, names in self.found.items()
         }
 
-    def graph(self) -> ImportGraph | None:
+    def known_graph(self) -> ImportGraph | None:
         """Which files of the project import which now; None where that is not known of most."""
+        return self.graph() if self.imports else None
+
+    def graph(self) -> ImportGraph:
+        """Which files of the project import which now."""
         self._validate()
-        return self._graphs[1] if self.imports else None
+        self._dirty = self._dirty or not self.imports
+        return self._graphs[1]
 
     # what is looked at again
 
@@ -306,7 +316,7 @@ class Shard:
         files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
         walked = self.files.walked
-        grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
+        grouped = "_graphs" in vars(self) or any(need[0] in (TOGETHER, JOINED) for need in self.needs)
         imports: dict[str, tuple[str, ...]] = {}
         codes: dict[str, str] = {}
         read = {need[1] for need in self.needs if need[0] in _OF_FILES}
@@ -328,6 +338,7 @@ class Shard:
         return {
             "files": [list(files), *([entry[column] for entry in files.values()] for column in range(5))],
             "imports": [imports.get(name) for name in files] if imports else [],
+            "edges": self._edges_of({name: imports[name] for name in files if name in imports}),
             "codes": [codes.get(name, "") for name in files],
             "telling": self.telling,
             "earlier": self.earlier.data(),
@@ -429,11 +440,20 @@ class Shard:
     def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
         """The imports of the project as they were and as they are."""
         now = {name: self._imports(name) for name in self.files.walked}
-        before = self._graph(self.imports)
+        before = self._graph(self.imports, self._edges)
         return before, before if now == self.imports else self._graph(now)
 
-    def _graph(self, imports: Mapping[str, tuple[str, ...]]) -> ImportGraph:
-        return ImportGraph(self.root, {self.files.path(name): found for name, found in imports.items()})
+    def _graph(
+        self, imports: Mapping[str, tuple[str, ...]], edges: list[list[int]] | None = None
+    ) -> ImportGraph:
+        return ImportGraph(self.root, {self.files.path(name): found for name, found in imports.items()}, edges)
+
+    def _edges_of(self, imports: Mapping[str, tuple[str, ...]]) -> list[list[int]]:
+        """The edges of the graph of some imports, to be saved."""
+        graph = self._graphs[1] if "_graphs" in vars(self) else self._graph(imports)
+        if graph.paths != list(map(self.files.path, imports)):
+            graph = self._graph(imports)
+        return list(map(sorted, graph.edges))
 
     def _imports(self, name: str) -> tuple[str, ...]:
         if name in self.imports and self.files.same(name):

@@ -51,8 +51,12 @@ def _differing(
     below = Path(os.path.relpath(os.path.realpath(folder), top)).as_posix()
     before, tracked = files_of(top, base, below) if base else {}, tracked_files(top, below)
     for name in dict.fromkeys((*before, *tracked, *_met(folder, top))):
-        if name.endswith(suffixes) and (name not in before or not is_same(top, top / name, before[name])):
-            yield name, before.get(name)
+        if not name.endswith(suffixes):
+            continue
+        path, blob, added = top / name, before.get(name), tracked.get(name)
+        as_added = added is not None and added.blob == blob and added.is_as_added(path)
+        if blob is None or not (as_added or is_same(top, path, blob)):
+            yield name, blob
 
 
 def _met(folder: Path, top: Path) -> Iterator[str]:

@@ -17,7 +17,9 @@ from shardlint.engine.adoption.baseline import match
 from shardlint.engine.adoption.known import entries_of
 from shardlint.engine.changes.before import Base
 from shardlint.engine.results import FileReport
-from shardlint.source.find import Met
+from shardlint.source.find import Met, survey
+from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.notebook import read_program
 from shardlint.source.text import Source, Unreadable, decode
 
 if TYPE_CHECKING:
@@ -25,19 +27,25 @@ if TYPE_CHECKING:
     from shardlint.engine.cache.memory import Memory
     from shardlint.engine.one_file import Checker
     from shardlint.engine.results import Options, Outcome
+    from shardlint.rules_api.rule import Finding
 
 
 class Elsewhere:
     """The projects of the files that are named, and which of their other files these concern."""
 
     def __init__(
-        self, named: Iterable[str], checked: Collection[str], options: Options, places: Places, cached: bool
+        self,
+        named: Iterable[str],
+        checked: Collection[str],
+        options: Options,
+        places: Places,
+        memory: Memory | None,
     ) -> None:
         self._options, self._places = options, places
         self._projects = {
             root: (
                 files,
-                [met for met in _others(root, files, options, places, cached) if met.real not in checked],
+                [met for met in _others(root, files, options, places, memory) if met.real not in checked],
             )
             for root, files in _by_project(named, places).items()
         }
@@ -66,7 +74,10 @@ class Elsewhere:
                 memory.compare_with(root, base)
             if base is not None and resting and not base.commit:
                 yield from resting.values()  # nothing was ever committed: all is new
-            elif resting:
+                continue
+            if base is not None and memory is not None:
+                resting = {real: one for real, one in resting.items() if _is_new(one, memory.before_revision(real))}
+            if resting:
                 before = self._before(resting, base or files, memory if base is not None else None)
                 entries = entries_of(before, Path(root))
                 matched = match(entries, list(resting.values()), Path(root), lambda _: False)
@@ -111,14 +122,38 @@ def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
     return projects
 
 
-def _others(root: str, files: set[str], options: Options, places: Places, cached: bool) -> list[Met]:
-    from shardlint.engine.changes.related import related
+def _others(
+    root: str, files: set[str], options: Options, places: Places, memory: Memory | None
+) -> list[Met]:
     from shardlint.engine.run import chosen
 
-    others = related(root, files, places.tree, places.store if cached else None)
+    graph = memory.graph(min(files)) if memory is not None else _graph(root, places)
+    others = _running_with(files, graph)
     if not others:
         return []
     return [_shown(met) for met in chosen([Path(root)], options, places).met if met.real in others]
+
+
+def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
+    """Whether any finding of a file may not have been there; without `before` that is not known."""
+    return before is None or any(one not in before for one in report.findings)
+
+
+def _graph(root: str, places: Places) -> ImportGraph:
+    stamps, _ = survey(Path(root), places.tree)
+    return ImportGraph(root, {path: _imports(path) for path in stamps})
+
+
+def _running_with(files: set[str], graph: ImportGraph) -> frozenset[str]:
+    """The files of a project that may run in one program with some of it; those themselves left out."""
+    new = files.difference(graph.paths)
+    if new:  # they lie where no walk through the project comes
+        graph = ImportGraph(graph.root, {**graph.imports, **{path: _imports(path) for path in new}})
+    return frozenset().union(*(graph.names(graph.together(path)) for path in files)) - files
+
+
+def _imports(path: str) -> tuple[str, ...]:
+    return imports_of(read_program(Path(path)) or b"")
 
 
 def _shown(met: Met) -> Met:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.config.settings import BadSettings
+from shardlint.source.patterns import regex
 from shardlint.source.regular import TooLarge, read_regular
 from shardlint.source.text import limit_of
 
@@ -47,6 +48,10 @@ _UNSET = ("GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_SSH", "GIT_SSH
 # A configuration that is a pipe lets git wait for ever.
 _SECONDS = 60
 _READ_BY_GIT = ("config", "config.worktree", "HEAD", "index", "packed-refs", "commondir")
+_DATED = regex(
+    r"(\d+) ([0-9a-f]+) \d\t([^\0]*)\0  ctime: (\d+):(\d+)\n  mtime: (\d+):(\d+)\n"
+    r"  dev: \d+\tino: (\d+)\n  uid: \d+\tgid: \d+\n  size: (\d+)\tflags: [0-9a-f]+\n"
+)
 _LINK = "120000"
 _MODULE = "160000"
 
@@ -56,6 +61,23 @@ class Blob(NamedTuple):
 
     mode: str
     digest: str
+
+
+class Tracked(NamedTuple):
+    """A file of the index as it was added, with its dates (in seconds and nanoseconds), its inode and size."""
+
+    blob: Blob
+    dates: tuple[int, ...]
+
+    def is_as_added(self, path: Path) -> bool:
+        """Whether a file was not written since. Without nanoseconds in its dates that cannot be told."""
+        try:
+            status = path.lstat()
+        except OSError:
+            return False
+        changed, written = (divmod(time, 1_000_000_000) for time in (status.st_ctime_ns, status.st_mtime_ns))
+        now = (*changed, *written, status.st_ino & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+        return self.dates == now and written[1] != 0
 
 
 def ask_git(folder: Path, *arguments: str, fails: bool = False) -> str:
@@ -114,10 +136,18 @@ def files_of(top: Path, commit: str, below: str) -> dict[str, Blob]:
     return {name: Blob(about.split()[0], about.split()[2]) for about, name in _rows(listed)}
 
 
-def tracked_files(top: Path, below: str) -> dict[str, Blob]:
+def tracked_files(top: Path, below: str) -> dict[str, Tracked]:
     """The files of the index in a folder, by their paths from the top."""
-    listed = ask_git(top, "--literal-pathspecs", "ls-files", "--cached", "--stage", "-z", "--", *_path(below))
-    return {name: Blob(*about.split()[:2]) for about, name in _rows(listed)}
+    command = ("--literal-pathspecs", "ls-files", "--cached", "--stage")
+    listed = ask_git(top, *command, "--debug", "-z", "--", *_path(below))
+    found = {
+        row[3]: Tracked(Blob(row[1], row[2]), tuple(map(int, row.group(4, 5, 6, 7, 8, 9))))
+        for row in _DATED.finditer(listed)
+    }
+    if len(found) == listed.count("\0"):
+        return found
+    listed = ask_git(top, *command, "-z", "--", *_path(below))  # another git, which tells dates otherwise
+    return {name: Tracked(Blob(*about.split()[:2]), ()) for about, name in _rows(listed)}
 
 
 def _path(below: str) -> list[str]:
