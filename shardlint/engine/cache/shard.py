@@ -111,20 +111,26 @@ class Shard:
         """What each file needed, what was found in it, why it was not checked, and by what its record is known."""
         self.before: dict[str, tuple[list[int], str]] = {}
         """Of the files that must be looked at again, what they needed and the mark of their record."""
-        self.needs: list[tuple[str, ...]] = [_loaded(need, names) for need in data.get("needs", [])]
+        self._saved_needs: tuple[Sequence[str], Sequence[Any]] = names, data.get("needs", [])
         self.found: dict[int, list[str]] = {
             int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
         }
         for needs, found, _, _ in self.outcomes.values():
             if not isinstance(found, list) or not _all(int, needs):
                 raise TypeError("no needs and findings")
-            if needs and not 0 <= min(needs) <= max(needs) < len(self.needs):
+            if needs and not 0 <= min(needs) <= max(needs) < len(self._saved_needs[1]):
                 raise ValueError("rests on what is not there")
 
     @property
     def dirty(self) -> bool:
         """Whether there is anything to save."""
         return self._dirty or self.files.touched
+
+    @cached_property
+    def needs(self) -> list[tuple[str, ...]]:
+        """What outcomes rest on, by number."""
+        names, saved = self._saved_needs
+        return [_loaded(need, names) for need in saved]
 
     @cached_property
     def _index(self) -> dict[tuple[str, ...], int]:
@@ -377,7 +383,9 @@ class Shard:
         if telling != self.telling:
             self.telling = telling
             self.earlier.forget()
-            self.outcomes, self.needs, self.found, self.before = {}, [], {}, {}
+            self.outcomes, self.found, self.before = {}, {}, {}
+            self._saved_needs = [], []
+            self.__dict__.pop("needs", None)
             self.__dict__.pop("_index", None)
             self._dirty = True
         if self.files.walked == self.files.stamps:
@@ -450,10 +458,13 @@ class Shard:
 
     def _edges_of(self, imports: Mapping[str, tuple[str, ...]]) -> list[list[int]]:
         """The edges of the graph of some imports, to be saved."""
+        places = {self.files.path(name): place for place, name in enumerate(imports)}
         graph = self._graphs[1] if "_graphs" in vars(self) else self._graph(imports)
-        if graph.paths != list(map(self.files.path, imports)):
+        if graph.imports.keys() != places.keys():
             graph = self._graph(imports)
-        return list(map(sorted, graph.edges))
+        to = [places[path] for path in graph.paths]
+        found = dict(zip(graph.paths, graph.edges, strict=True))
+        return [sorted(to[one] for one in found[path]) for path in places]
 
     def _imports(self, name: str) -> tuple[str, ...]:
         if name in self.imports and self.files.same(name):
