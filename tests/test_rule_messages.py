@@ -94,7 +94,7 @@ def test_what_may_be_deleted_is_not_said_to_raise(write: Write) -> None:
             log(evaluate(params, batch))
     """
     (finding,) = found(write({"a.py": text}), "SL220", possible=True)
-    assert "may raise in the next turn" in finding.message
+    assert "may raise in the next iteration" in finding.message
 
 
 PLACED = "import jax\nimport jax.numpy as jnp\n\nx = jax.device_put(jnp.ones(4), jax.devices()[0])\n"

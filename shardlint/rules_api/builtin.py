@@ -51,9 +51,9 @@ class FileNotParsed(_Own):
 
 
 class UnusedSuppression(_Own):
-    """A suppression that suppresses nothing.
+    """A suppression comment matches no finding.
 
-    It hides the next mistake on that line.
+    It would hide the next mistake on that line.
 
     ## Reports
     - proven: `# shardlint: ignore[...]` on a line without a finding of that code.
@@ -70,7 +70,8 @@ class UnusedSuppression(_Own):
     ```
 
     ## Fix
-    Safe: it removes the comment, or the code from it. A comment with a wrong form or an unknown code has no fix.
+    Safe: it removes the comment, or only the unused rule code from it. A comment with a wrong form or an unknown code
+    has no fix.
     """
 
     code = "SL002"

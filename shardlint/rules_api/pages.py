@@ -28,7 +28,7 @@ _FIX = {
     "none": "none",
     "safe": "safe",
     "unsafe": "unsafe (`--unsafe-fixes`)",
-    "both": "safe or unsafe, told by the finding",
+    "both": "safe or unsafe; each finding says which",
 }
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.

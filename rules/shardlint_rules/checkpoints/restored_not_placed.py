@@ -176,7 +176,7 @@ class RestoredNotPlaced(Rule):
                         text = site.shown(others[index])
                         yield site.finding(
                             value,
-                            f"`{name}` is returned from the host; a jitted function receives it replicated.",
+                            f"`{name}` is returned as a host array; a jitted function receives it replicated.",
                             label="never placed",
                             help=f"place it as line {other.lineno} does",
                             certainty=Certainty.POSSIBLE,

@@ -104,7 +104,7 @@ class StrayStar(Rule):
             given,
             lost,
             "a later element has this name",
-            f"`{lost.name}` is not sharded over these devices: its last element counts, and they hold copies.",
+            f"`{lost.name}` is replicated over these devices: a later element with this name replaces this one.",
             f"write {lost.name} once",
             fix=self._fix(site, edits, f"remove the second {lost.name}"),
         )

@@ -20,12 +20,12 @@ class FilterJitJitKeyword(Rule):
     """`eqx.filter_jit` does not take `jax.jit`'s keywords for static and donated arguments.
 
     Wrapping a function raises ValueError. filter_jit treats everything that is not an array as static, and argument
-    numbers would count the arguments of its inner function.
+    numbers would refer to the parameters of its inner function.
 
     ## Reports
     - proven: `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to `eqx.filter_jit`: as
       a decorator, a call, through `functools.partial`, or in a dict given as `**`.
-    - `sometimes` (likely): the same if an `if` or a caller puts the keyword into the dict, or if the called name may
+    - `sometimes` (likely): the same if a branch or a caller puts the keyword into the dict, or if the called name may
       also be another jit.
 
     ## Write instead
@@ -34,8 +34,9 @@ class FilterJitJitKeyword(Rule):
 
     ## Fix
     Safe if `donate=` donates exactly the same arguments. Dropping `static_argnums` or `static_argnames` is safe if the
-    parameter is annotated with a type that is no array, else unsafe. If no mode of `donate` matches, the jitted
-    function takes the kept arguments first, and a function with the old name calls it (unsafe: it has no `lower`).
+    parameter is annotated with a type that is no array, else unsafe. If no mode of `donate` matches, the fix
+    writes a jitted function that takes the kept arguments first, and a wrapper with the old name. Unsafe: the wrapper
+    has no `lower`.
     Refused if `lower` is used, or if argument names are known only at run time.
     """
 

@@ -27,7 +27,7 @@ class ModuleThroughJaxJit(Rule):
     """`jax.jit` gets a function that takes, or is, an Equinox Module it cannot handle.
 
     `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call. Static
-    arguments and the compiled function are hashed, and arrays have no hash: ValueError or TypeError.
+    arguments and the compiled function are hashed, and arrays are not hashable: ValueError or TypeError.
 
     ## Reports
     - proven: `jax.jit` if a call passes a Module with a function or a string among its leaves, such as `eqx.nn.MLP`;
@@ -105,7 +105,7 @@ class ModuleThroughJaxJit(Rule):
             what = "a method"
         if instance is not None and _holds_arrays(modules.leaves(instance)):
             yield _Problem(
-                f"Calling `jax.jit` of {what} of `{instance.name}` raises TypeError: its arrays have no hash.",
+                f"`jax.jit` of {what} of `{instance.name}` raises TypeError when called: arrays are not hashable.",
                 "jax.jit hashes the function it compiles, and this one is a Module",
             )
 
@@ -137,7 +137,7 @@ class ModuleThroughJaxJit(Rule):
         if static:
             if _holds_arrays(leaves):
                 yield _Problem(
-                    f"The call raises ValueError: the static argument {what} holds arrays, which have no hash.",
+                    f"The call raises ValueError: the static argument {what} holds arrays, which are not hashable.",
                     f"{what}{where} is a Module of class {instance.name}",
                 )
             return

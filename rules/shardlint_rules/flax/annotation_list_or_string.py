@@ -26,12 +26,12 @@ _OWN_WAYS = ("flax_always_shard_variable", "use_eager_sharding")
 class AnnotationListOrString(Rule):
     """The sharding annotation of an NNX variable is a list or a string.
 
-    From flax 0.12.6 only a tuple or a `PartitionSpec` counts: the variable is replicated. In earlier releases a
-    list worked, and a string was read letter by letter, which raises once a mesh is used.
+    From flax 0.12.6 flax ignores both, and the variable is replicated: it takes only a tuple or a `PartitionSpec`.
+    Earlier releases accept a list, and read a string letter by letter, which raises once a mesh is used.
 
     ## Reports
-    - proven: a list (on flax from 0.12.6) or a string given to `nnx.with_partitioning`, or as `out_sharding`,
-      `sharding` or `sharding_names` to a variable, `nnx.with_metadata` or the `kernel_metadata={...}` of a layer.
+    - proven: a string, or on flax from 0.12.6 a list, passed to `nnx.with_partitioning`, or as `out_sharding`,
+      `sharding` or `sharding_names` of a variable, of `nnx.with_metadata` or in `kernel_metadata={...}` of a layer.
 
     ## Fix
     Writes a tuple, for a list or string literal. Unsafe: the variable is then sharded.

@@ -63,7 +63,7 @@ class NnxParamCall(Rule):
             return site.finding(
                 site.call.args[1],
                 f"On {on} a second positional argument of `{kind}` raises TypeError: it takes only the array.",
-                help=f"write {kind}(initializer(key, shape)), and metadata by keyword",
+                help=f"write {kind}(initializer(key, shape)), and pass metadata by keyword",
                 fix=self._fix(site, site.call.args[1]),
             )
         argument = site.argument("value") or (site.call.args[0] if site.call.args else None)

@@ -57,7 +57,7 @@ class RulesNotInJitKey(Rule):
             ]
             yield site.finding(
                 call,
-                f"`{call.func.id}` runs with the shardings of other rules: new rules don't retrace it.",
+                f"`{call.func.id}` keeps the shardings of its first rules: new rules don't retrace it.",
                 label=f"compiled under other rules at line {before.lineno}",
                 help="jit a separate function for each set of rules",
                 certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.POSSIBLE,

@@ -129,7 +129,7 @@ class UnshardedInit(Rule):
                 call,
                 f"On {site.release('flax')} `{name}` raises ValueError here: {missing}.",
                 why=why,
-                help="build it in a function under nnx.jit, and call that under `with jax.set_mesh(mesh):`",
+                help="build it in a function under nnx.jit, and call this function under `with jax.set_mesh(mesh):`",
                 fix=self._fix(site, call, context),
             )
         if not context.only(*SET_KINDS):

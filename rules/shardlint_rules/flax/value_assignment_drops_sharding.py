@@ -163,7 +163,7 @@ class ValueAssignmentDropsSharding(Rule):
             return None
         return site.finding(
             site.call.func,
-            f"`{site.text(model)}` loses its sharding: numpy arrays stay on the host, and each call transfers them.",
+            f"`{site.text(model)}` loses its sharding: it now holds numpy arrays, which each call transfers.",
             help=f"place them first: jax.device_put(..., nnx.get_named_sharding(nnx.state({site.text(model)}), mesh))",
         )
 

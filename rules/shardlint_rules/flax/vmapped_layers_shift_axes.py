@@ -15,18 +15,19 @@ from shardlint_rules.flax.built import Annotated
 class VmappedLayersShiftAxes(Rule):
     """`nnx.vmap` stacks annotated layers without a name for the new dimension.
 
-    The stacked variables get a dimension in front and their annotation does not: `(None, "model")` of a kernel is then
-    read as the sharding of (layers, in), so another dimension is sharded. Nothing is raised if the sizes divide.
+    The stacked variables get a leading dimension, but their annotation gets no entry for it. `(None, "model")` of a
+    kernel then applies to (layers, in), so the wrong dimension is sharded. Nothing is raised if the sizes divide.
 
     ## Reports
     - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
 
     ## Write instead
-    `transform_metadata={nnx.PARTITION_NAME: None}` keeps the new dimension replicated; a mesh axis shards it.
+    `transform_metadata={nnx.PARTITION_NAME: None}` leaves the new dimension unsharded. Write a mesh
+    axis instead of None to shard it.
 
     ## Fix
-    Adds `transform_metadata={nnx.PARTITION_NAME: None}`. Unsafe: another dimension is sharded.
+    Adds `transform_metadata={nnx.PARTITION_NAME: None}`. Unsafe: the sharding of the stacked variables changes.
     """
 
     code = "SL506"
@@ -57,7 +58,7 @@ class VmappedLayersShiftAxes(Rule):
         where = site.where(first)
         yield site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
-            "`nnx.vmap` adds no name for the layer axis, so each annotation shards the dimension before its own.",
+            "Each annotation shards the wrong dimension: `nnx.vmap` adds no entry for the new layer dimension.",
             why=f"the stacked layers are annotated at {where}",
             help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
             fix=self._fix(site),
@@ -70,7 +71,7 @@ class VmappedLayersShiftAxes(Rule):
         text = f"transform_metadata={{{name}: None}}"
         call = appended(site.node, "transform_metadata", f"{{{name}: None}}")
         edits = [site.replace(site.call, call), *imports]
-        return site.fix(Safety.UNSAFE, f"add {text}", edits, "another dimension is sharded")
+        return site.fix(Safety.UNSAFE, f"add {text}", edits, "the sharding of the stacked variables changes")
 
 
 def _functions(site: Site) -> Iterator[Value]:

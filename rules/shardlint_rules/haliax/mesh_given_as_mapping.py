@@ -25,7 +25,7 @@ class MeshGivenAsMapping(Rule):
     """A mesh is passed to haliax as the axis mapping.
 
     `hax.shard(x, mesh)` raises `AttributeError` if a mesh is in context, and otherwise does nothing. With the
-    mapping in the third place it raises `AssertionError` without a message. `axis_mapping`, `named_jit` and `fsdp`
+    mapping as the third argument it raises `AssertionError` without a message. `axis_mapping`, `named_jit` and `fsdp`
     raise when they are entered or called.
 
     ## Reports
@@ -33,9 +33,9 @@ class MeshGivenAsMapping(Rule):
     - proven: a mesh as `axis_resources`, `in_axis_resources` or `out_axis_resources` of `hax.named_jit`.
 
     ## Fix
-    Safe if mesh and mapping are exchanged, because that raised before. Unsafe if the mesh becomes `mesh=`: the
-    array is then sharded by the mapping in context. Not offered for contexts and compiled functions, whose mapping
-    shardlint can't know.
+    Safe if the fix swaps mesh and mapping, because the call raised before. Unsafe if the mesh becomes `mesh=`: the
+    array is then sharded by the mapping in context. There is no fix for contexts and compiled
+    functions: shardlint can't know their mapping.
     """
 
     code = "SL605"

@@ -16,16 +16,16 @@ _AUTO = "haliax.auto_sharded"
 
 
 class ShardWithoutMapping(Rule):
-    """`hax.shard` does nothing without an axis mapping or a mesh.
+    """`hax.shard` does nothing if the axis mapping or the mesh is missing.
 
-    The array stays replicated on one device. Inside jit haliax reports nothing; outside, it warns about a missing
-    mapping.
+    The array keeps its placement: a new array stays on one device. Inside jit haliax reports nothing. Outside, it
+    warns about a missing mapping.
 
     ## Reports
     - proven: `hax.shard`, `hax.shard_with_axis_mapping` or `hax.auto_sharded` with a mapping, if no mesh is passed
       and no `with mesh:` or `jax.set_mesh` surrounds any call path to it.
     - proven: `hax.shard` without a mapping, passed or in context.
-    - possible: `hax.auto_sharded` without a mapping, which a library may call for callers that have one.
+    - possible: `hax.auto_sharded` without a mapping: a library may leave the mapping to its callers.
 
     ## Write instead
     Without a context: `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.

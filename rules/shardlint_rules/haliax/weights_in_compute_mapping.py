@@ -71,7 +71,7 @@ class WeightsInComputeMapping(Rule):
         right = site.text(mapping).replace(name, beside)
         yield site.finding(
             mapping,
-            f"`{kept}` leaves `named_jit` in the mapping of activations, so its sharded axes become replicated.",
+            f"Sharded axes of `{kept}` become replicated: `named_jit` returns it in the mapping of activations.",
             help=f"write out_axis_resources={right}, or axis_resources={right} for an initialization",
             form="beside",
             why=f"without out_axis_resources, {site.release('haliax')} lays results out by `{name}`; the program has "

@@ -39,7 +39,7 @@ class ConstraintToOwnSharding(Rule):
 
     ## Limits
     Arrays that a closure or `self` brings in are constants with a sharding. They are not reported, nor are
-    static arguments, arguments of `filter_jit`, code that asks whether it is traced, and `device_put(x,
+    static arguments, arguments of `filter_jit`, code that tests whether it is traced, and `device_put(x,
     x.sharding)`, which copies.
     """
 
@@ -100,7 +100,7 @@ class ConstraintToOwnSharding(Rule):
         traced = "never runs" if _guarded(site) else "raises AttributeError"
         return site.finding(
             site.argument(PLACING[site.api]) or site.call,
-            f"No-op: `{own.id}` already has this sharding, and tracers have no `.sharding`.",
+            f"This constraint has no effect: it asks for the sharding that `{own.id}` already has.",
             help="write the intended sharding, or pass it in from outside the traced function",
             certainty=Certainty.POSSIBLE,
             form="does-nothing",

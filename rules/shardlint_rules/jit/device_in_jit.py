@@ -17,8 +17,8 @@ _PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")
 class DeviceInJit(Rule):
     """`device_put` to one device inside traced code has no effect.
 
-    A compiled program runs on one set of devices, so a value in it cannot move to one of them. Nothing is
-    raised: the value stays where it is.
+    A compiled program runs on one set of devices, so no value inside can move to a single device.
+    Nothing is raised: the value stays where it is.
 
     ## Reports
     - proven: `jax.device_put(x, device)` in code traced by jit, filter_jit, scan and the like.
@@ -28,7 +28,7 @@ class DeviceInJit(Rule):
     Move the result at the call of the traced function: `jax.device_put(result, device)`.
 
     ## Limits
-    Bodies of `shard_map` and `pmap`, code that asks whether it is traced, and devices of a named platform
+    Bodies of `shard_map` and `pmap`, code that tests whether it is traced, and devices of a named platform
     (`jax.devices("cpu")`) are not reported. A device in `with_sharding_constraint` raises: SL218.
     """
 

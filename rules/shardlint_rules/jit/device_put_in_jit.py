@@ -63,7 +63,7 @@ class DevicePutInJit(Rule):
 
     ## Limits
     Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect: neither is
-    reported, nor is code that asks whether it is traced. In a `shard_map` body the harm is crash: `device_put` raises
+    reported, nor is code that tests whether it is traced. In a `shard_map` body the harm is crash: `device_put` raises
     ValueError from jax 0.8 on for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has
     no effect there.
     """

@@ -42,7 +42,7 @@ class DevicesDiffer(Rule):
         said = site.violation.said
         on = f"`{said['left']}`"
         if site.violation.kind == "devices.context":
-            message = f"This raises ValueError: the array is committed to {on}, and `set_mesh` asks for all devices."
+            message = f"This raises ValueError: the array is committed to {on}, and `set_mesh` uses all devices."
             why = f"it is placed at line {said['left_line']}; the mesh is made at line {said['right_line']}"
         else:
             message = f"This raises ValueError: one array is committed to {on}, another to `{said['right']}`."

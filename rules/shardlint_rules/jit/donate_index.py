@@ -188,7 +188,7 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
     yield site.finding(
         keyword,
-        f"`{found.meant}` is not donated: {found.number} is `{found.donated}`, and {found.bound} fills earlier ones.",
+        f"`{found.meant}` is not donated: {found.bound} binds arguments, so {found.number} is `{found.donated}`.",
         help=f"write donate_argnums={found.position}",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,

@@ -121,7 +121,7 @@ class DonatedTwice(Rule):
             value = written(site.file, own.value)
             yield site.finding(
                 own,
-                f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` hold one buffer.",
+                f"The call at {place(site, file, call.call)} raises: `{own.arg}` and `{other.arg}` share one buffer.",
                 why=f"{name_of(call.api)} donates the object, and a buffer becomes one output",
                 help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
             )

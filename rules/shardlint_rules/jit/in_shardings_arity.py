@@ -100,7 +100,7 @@ class InShardingsArity(Rule):
         parameter = site.violation.said["parameter"]
         return site.finding(
             site.syntax,
-            f"This call of `nnx.jit` raises ValueError: its `{parameter}` hold Variables.",
+            f"This call of `nnx.jit` raises ValueError: its `{parameter}` contain Variables.",
             help="use jax.jit on a function that returns the state, or nnx.StateSharding",
             certainty=Certainty.PROVEN,
             why="`nnx.get_named_sharding` gives the shardings inside of Variables, which `nnx.jit` does not take",
@@ -233,7 +233,7 @@ class InShardingsArity(Rule):
             where = f"{first.place.file.path.name}:{first.place.line}"
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
-            f"Every call raises: the shardings of `{name}` have no key {first.keys[-1]!r}, which {called} reads.",
+            f"Every call raises ValueError: shardings of `{name}` lack key {first.keys[-1]!r}, which {called} reads.",
             why=f"{where} reads {read}{more}; a dict of shardings has the keys of its argument",
             help="give every key its sharding, or one sharding for the argument",
         )

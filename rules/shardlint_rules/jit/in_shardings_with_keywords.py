@@ -56,7 +56,7 @@ class InShardingsWithKeywords(Rule):
                 why = f"the call is at {seen.file.path.name}:{seen.call.lineno}"
             yield site.finding(
                 given[0] if here else site.call.func,
-                f"The call raises ValueError for the keyword {names}: jax matches in_shardings with positions only.",
+                f"The call raises ValueError for the keyword {names}: in_shardings covers only positional arguments.",
                 why=why,
                 help=f"pass {names} by position",
                 fix=by_position(site, seen, given, "it relies on the order of the parameters")

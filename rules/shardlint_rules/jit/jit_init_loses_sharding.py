@@ -72,8 +72,8 @@ class JitInitLosesSharding(Rule):
         where = "replicated" if fresh == BESIDE else "on one device"
         yield site.finding(
             site.syntax,
-            f"{fresh[0].upper()}{fresh[1:]} comes back {where}: jit sees no sharding of its arguments.",
-            why="the result depends on no array"
+            f"{fresh[0].upper()}{fresh[1:]} comes back {where}: it depends on no sharded array.",
+            why="only the shapes of the arguments are used"
             + ("" if fresh == BESIDE else "; under jax.set_mesh it comes back replicated")
             + ("; no mesh of this project has Explicit axes" if form else ""),
             help="call it outside jit, where zeros_like keeps the sharding, or pass out_shardings to jit",

@@ -19,8 +19,8 @@ _SIGNATURE = ("shape", "dtype")
 class LoweredWithoutSharding(Rule):
     """A function is lowered with a sharding for one argument and without one for another.
 
-    The argument without a sharding is compiled as replicated on every device. Calling the compiled function with a
-    sharded array raises ValueError; a host array makes each device compute all of it.
+    The compiler chooses the sharding of this argument: that of another argument which it meets, or else replicated.
+    Calling the compiled function with an array of a different sharding raises ValueError.
 
     ## Reports
     - `unsharded-argument` (likely): `jax.ShapeDtypeStruct(shape, dtype)` in `jitted.lower(...)` if another argument
@@ -36,7 +36,7 @@ class LoweredWithoutSharding(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("unsharded-argument",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "unsharded-argument": "The compiled function is called with a sharded array."
+        "unsharded-argument": "The call passes an array with a sharding that the compiler did not choose."
     }
     triggers = (Methods("lower"),)
     project_says = ("ShapeDtypeStruct",)
@@ -62,7 +62,7 @@ class LoweredWithoutSharding(Rule):
             place = structs[0].place
             yield site.finding(
                 place.node if place.file is site.file else node,
-                f"`{site.shown(node)}` is compiled as replicated; a call with a sharded array raises ValueError.",
+                f"A call with a sharded `{site.shown(node)}` can raise ValueError: it was lowered without a sharding.",
                 label="no sharding",
                 help="add sharding= with the sharding of the array that the call passes",
                 form="unsharded-argument",

@@ -60,7 +60,7 @@ class OptimizerBeforeSharding(Rule):
             keeps = init_of(site, Place(site.file, call.func))
             yield site.finding(
                 call,
-                f"`{state.id}` is created on one device, and the first step moves it: `{name}` is not sharded yet.",
+                f"The first step moves `{state.id}`: it is created on one device, before `{name}` is sharded.",
                 why=f"line {site.call.lineno} shards `{name}`, and nothing places `{state.id}`",
                 help=f"create `{state.id}` after line {site.call.lineno}",
                 fix=self._fix(site, call, state),

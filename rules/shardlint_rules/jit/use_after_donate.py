@@ -222,7 +222,7 @@ def _message(file: FileFacts, use: Use, certainty: Certainty, where: str) -> str
     name, function = written(file, read_object(use.node)), written(file, use.death.call.call.func)
     if use.again:
         raises = "raises" if certainty is Certainty.PROVEN else "may raise"
-        return f"`{function}` {raises} in the next turn: it donates `{name}`, and the loop does not rebind it."
+        return f"`{function}` {raises} in the next iteration: it donates `{name}`, and the loop does not rebind it."
     when = "" if certainty is Certainty.PROVEN else " if an output takes the buffer"
     return f"Reading `{name}` raises{when}: `{function}` donated it at {where}."
 

@@ -80,7 +80,7 @@ class ConstraintOnExplicitMesh(Rule):
             site.call.func,
             f"`{_name(site)}` raises ValueError: {every} has Explicit axes."
             if target.names_an_axis
-            else f"No-op: {every} has Explicit axes, and a constraint moves nothing over them.",
+            else f"No-op: {every} has Explicit axes, and a constraint reshards nothing over them.",
             label="Explicit axes",
             help=_TO_RESHARD,
             fix=self._to_reshard(site),

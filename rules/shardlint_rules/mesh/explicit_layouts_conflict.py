@@ -32,14 +32,14 @@ _TEXTS = {
     ),
     "along.split": (
         "`{operation}` raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
-        "reshard the array with `jax.reshard`, so that this dimension is whole",
+        "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
     "index.split": (
-        "This index raises ShardingTypeError: it cuts a dimension that is split over {axes}.",
+        "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
         "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
     ),
     "reshape.split": (
-        "This reshape raises ShardingTypeError: it tears a dimension that is split over {axes}.",
+        "This reshape raises ShardingTypeError: it splits or merges a dimension that is sharded over {axes}.",
         "add `out_sharding=P(...)` with the sharding of the result, or reshard the array first",
     ),
     "scatter.split": (
@@ -48,7 +48,7 @@ _TEXTS = {
     ),
     "rows.split": (
         "`{operation}` raises ValueError: it takes rows of an array that is split over {axes}.",
-        "reshard the array with `jax.reshard`, so that its first dimension is whole",
+        "reshard the array with `jax.reshard`, so that its first dimension is not sharded",
     ),
     "vmap.conflict": (
         "`vmap` raises ValueError: the mapped dimension is split over {left} in one argument, {right} in another.",

@@ -57,7 +57,7 @@ class MeshCopyDropsTypes(Rule):
             return
         yield site.finding(
             site.call,
-            f"The copy has Auto axes, unlike `{other}`: arrays on it lose the sharding of their type.",
+            f"Arrays on this copy lose the sharding in their type: it has Auto axes, unlike `{other}`.",
             label="no axis_types",
             help=f"add axis_types={other}.axis_types",
             fix=self._fix(site, other),

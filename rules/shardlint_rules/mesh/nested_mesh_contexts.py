@@ -21,13 +21,14 @@ _READERS = ("pjit", "thread_resources", "haliax", "flax")
 class NestedMeshContexts(Rule):
     """`with mesh:` has no effect where `jax.set_mesh` has set another mesh.
 
-    Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over other axes than
-    it names, or raises about an axis that the inner mesh has. Only `pjit` and `thread_resources` read the inner one.
+    Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over the axes
+    of the outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources`
+    read the inner one.
 
     ## Reports
     - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same function,
       where the two meshes have different axes or sizes.
-    - possible: the same where the meshes only have different names, or the file has code that reads the old context.
+    - possible: the same if the two meshes may be equal, or if the file has code that reads the inner one.
 
     ## Limits
     `jax.set_mesh` inside `with mesh:` takes effect. The same mesh in both contexts is not reported.

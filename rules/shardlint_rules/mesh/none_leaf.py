@@ -85,7 +85,7 @@ class NoneLeaf(Rule):
         node, where, form = found
         yield site.finding(
             node,
-            f"None is no leaf: the tree of specs from {where} has another structure than the arrays.",
+            f"None is not a leaf: the tree of specs from {where} does not match the tree of arrays.",
             label="None, not a leaf",
             help="write PartitionSpec() for replicated",
             certainty=Certainty.POSSIBLE,

@@ -71,7 +71,7 @@ class SpecString(Rule):
             )
         return site.finding(
             node,
-            f"On {site.release('jax')} a sharding of this spec raises ValueError: an empty string is not an axis.",
+            f"On {site.release('jax')} a sharding with this spec raises ValueError: an empty string is not an axis.",
             help="write the axis name, or None",
             fix=fix,
             harm=Harm.CRASH,
@@ -87,7 +87,7 @@ class SpecString(Rule):
         callee = site.text(site.call.func)
         return site.finding(
             node,
-            f'A sharding of this spec raises ValueError: no mesh has an axis "{text}".',
+            f'A sharding with this spec raises ValueError: "{text}" is one axis name, and no mesh has it.',
             label="one string is one axis",
             help=f"write {callee}({joined}) for one axis per dimension, or {callee}(({joined})) to shard one "
             "dimension over all",
@@ -100,7 +100,7 @@ class SpecString(Rule):
             node,
             f"On {site.release('jax')} a set as a spec entry raises TypeError.",
             label="a set",
-            help="write a tuple, whose order says which axis is the major one",
+            help="write a tuple: its first axis is the major one",
             harm=Harm.CRASH,
         )
 
@@ -112,7 +112,7 @@ class SpecString(Rule):
             fix = site.fix(Safety.SAFE, f"write {whole}", [site.replace(node, spread)])
         return site.finding(
             node,
-            "A sharding of this spec raises ValueError: None inside a tuple is looked up as a mesh axis.",
+            "A sharding with this spec raises ValueError: None inside a tuple is looked up as a mesh axis.",
             label="None inside one entry",
             help="write one entry per dimension",
             why="a tuple or list is one entry, the axes of one dimension",

@@ -115,7 +115,7 @@ def _itself(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         f"`{site.shown(parent)}` is always {gives}: both sides count {_counts(scale)}.",
         "itself",
         "the two calls return the same number on every process",
-        help="write jax.process_count(), or jax.local_device_count() on one side",
+        help="write jax.process_count() or jax.local_device_count() on one side, whichever you mean",
     )
 
 
@@ -134,10 +134,10 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         if isinstance(parent.op, ast.FloorDiv) and count(site.program, file, parent.left) == PROCESS:
             return CountConflict(
                 parent.left,
-                f"`{site.shown(parent)}` divides by the number of processes twice.",
+                f"`{site.shown(parent)}` is too small: it divides by the number of processes twice.",
                 "twice",
                 "jax.local_device_count() counts the devices of one process only",
-                help="drop the division, or divide jax.device_count()",
+                help="drop the division, or divide jax.device_count() instead",
             )
     if scale != ALL:
         return None
@@ -156,7 +156,7 @@ def _twice(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         return None
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` counts the processes twice.",
+        f"`{site.shown(parent)}` is too large: it counts the processes twice.",
         "twice",
         "jax.device_count() is already the number of devices of all processes",
         "jax.local_device_count",
@@ -182,7 +182,7 @@ def _offset(site: Site, use: ast.expr, scale: Scale) -> CountConflict | None:
         return None  # other numbers for each process and device all the same
     return CountConflict(
         use,
-        f"`{site.shown(parent)}` starts too far: each process has only `jax.local_device_count()` of them.",
+        f"`{site.shown(parent)}` is past the last device, except on process 0: it multiplies by all devices.",
         "offset",
         "the first device of process i has the number i * jax.local_device_count()",
         "jax.local_device_count",

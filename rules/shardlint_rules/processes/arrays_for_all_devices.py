@@ -69,7 +69,7 @@ class ArraysForAllDevices(Rule):
         what = " ".join(devices.text().split())
         yield site.finding(
             given,
-            "On several processes this raises ValueError: there is an array for each device of all processes.",
+            "On several processes this raises ValueError: it gets arrays for the devices of all processes.",
             help="loop over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
             form="each" if told == "initialized" else "asked",
             why=f"they are made for `{what}`, and the function takes one array for each device of this process",

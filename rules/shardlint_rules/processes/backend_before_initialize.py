@@ -95,9 +95,9 @@ class BackendBeforeInitialize(Rule):
             return
         yield site.finding(
             site.call,
-            f"`jax.distributed.initialize` raises RuntimeError: it calls `{node.name}`, and this starts the backend.",
+            f"`jax.distributed.initialize` raises RuntimeError: `{node.name}`, which it calls, starts the backend.",
             label="starts the backend",
-            help="read the environment instead, or return None to leave the choice to jax",
+            help="read an environment variable of the cluster instead, or return None to let jax choose",
             certainty=Certainty.POSSIBLE,
             form="cluster",
             why=f"`{cls.name}` is a `{site.text(clusters[0])}`, which jax calls before it starts the backend",

@@ -124,7 +124,7 @@ class CallbackIgnoresIndex(Rule):
             return
         yield site.finding(
             given,
-            f"On several processes the array has each row of `{site.shown(given)}` once per process.",
+            f"On several processes the array contains each row of `{site.shown(given)}` once per process.",
             label="the same in each process",
             help="give each process its part: rows[jax.process_index() :: jax.process_count()]",
             form="same-rows",

@@ -78,10 +78,10 @@ class CopiesAmongShards(Rule):
         name = last_name(joined.func)
         yield site.finding(
             node,
-            f"`{name}` counts each shard of `{site.shown(node.value)}` once per device along {along}."
+            f"`{name}` counts replicas: each shard of `{site.shown(node.value)}` exists once per device along {along}."
             if adds
             else f"Rows of `{site.shown(node.value)}` occur once per device along {along}: its shards are copies.",
-            help="take each block once: for shard in x.addressable_shards if shard.replica_id == 0",
+            help="use one replica of each shard: [s.data for s in x.addressable_shards if s.replica_id == 0]",
             form="split",
             why=f"the spec doesn't name {along}, and {name} at {site.where(Place(site.file, joined))} takes all shards",
         )

@@ -39,32 +39,33 @@ class _Basis(NamedTuple):
 
 
 class FirstDevicePinned(Rule):
-    """An array is placed on a device that belongs to process 0, or memory is asked of devices of other processes.
+    """An array is placed on a device of process 0, or `memory_stats()` is called on devices of other processes.
 
-    `jax.devices()` lists the devices of all processes, those of process 0 first. On every other process an array on
+    `jax.devices()` lists all processes' devices; the first belongs to process 0. On every other process an array on
     `jax.devices()[0]` can't be read (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`),
-    and `memory_stats()` raises. With one process nothing shows.
+    and `memory_stats()` raises. With one process there is no symptom.
 
     ## Reports
-    Only in programs for several processes: code that runs with the file calls `jax.distributed.initialize` or asks
-    which process it is. Names, attributes, helpers and their parameters are followed.
+    Only in programs for several processes: this file, or one that runs with it, calls `jax.distributed.initialize`
+    or asks jax for the process index or count. Devices are followed through names, attributes and helpers.
 
     - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
       `SingleDeviceSharding`, `device=` or as the default device.
     - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
     - `all` (possible): before jax 0.10, `jax.devices()` in `device_put_sharded`, `device_put_replicated`,
       `flax.jax_utils.replicate` or `prefetch_to_device`.
-    - `asked`, `listed` (likely): the same, if only another file asks for the process; for `listed` another file uses
-      `jax.local_devices()`.
-    - `cpu-asked` (likely), `cpu-alone` (possible): the same for `jax.devices("cpu")`, if another file, or nothing in
-      sight, asks for the process, and `jax.distributed.initialize` is not in sight.
+    - `asked` (likely): the same, if only another file asks for the process index or count.
+    - `listed` (likely): `all`, if only another file asks for them, and one uses `jax.local_devices()`.
+    - `cpu-asked` (likely): the same for `jax.devices("cpu")`, if only another file asks for them, and no visible code
+      calls `jax.distributed.initialize`.
+    - `cpu-alone` (possible): the same, if no visible code asks for them.
     - `cpu-listed` (possible): `jax.devices("cpu")` in a file that asks for the process.
-    - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or of a parameter that gets those
-      of all processes.
+    - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets
+      the devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
 
     ## Fix
-    Writes `jax.local_devices()`. The fix is safe: with one process these are all devices.
+    Writes `jax.local_devices()`. The fix is safe: with one process both lists are equal.
 
     ## Limits
     `jax.devices("cpu")` is reported for jax 0.4.21 and later, which lists the CPUs of all processes. Programs that
@@ -220,7 +221,7 @@ class FirstDevicePinned(Rule):
         local = basis.form == "asked" and runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
-            f"On several processes this raises: `{site.shown(site.call)}` has devices of other ones{_once(basis)}.",
+            f"On several processes this raises: `{site.shown(site.call)}` lists others' devices{_once(basis)}.",
             help="write jax.local_devices()",
             fix=self._fix(site, site.call),
             form="listed" if local else basis.form or use.kind,

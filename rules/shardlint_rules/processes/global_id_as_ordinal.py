@@ -103,7 +103,7 @@ class GlobalIdAsOrdinal(Rule):
             text = site.text(parent.value)
             yield site.finding(
                 parent,
-                f"On the second process this raises IndexError or takes another device: `{text}` lists local devices."
+                f"On the second process this raises IndexError or picks the wrong device: `{text}` lists local devices."
                 if own
                 else f"If a process has several devices, this takes a device of another process from `{text}`.",
                 help="write jax.local_devices()[0]",

@@ -98,7 +98,7 @@ class NamesDifferByProcess(Rule):
             text = site.text(site.call)
             yield site.finding(
                 site.call,
-                f"`{text}` becomes a constant of the program, so each process compiles another program.",
+                f"`{text}` becomes a constant of the program, so each process compiles a different program.",
                 help="call it outside of the compiled function and pass the number as an array",
                 form=how.form,
                 certainty=Certainty.POSSIBLE,
@@ -134,7 +134,7 @@ class NamesDifferByProcess(Rule):
         start = (*found.waits.through, found.waits.place)[0]
         yield site.finding(
             found.test,
-            f"This can hang: each process answers by its own clock, and {waits} waits for all of them.",
+            f"This can hang: each process decides by its own clock, and {waits} waits for all of them.",
             help="let process 0 decide with multihost_utils.broadcast_one_to_all(...), or count steps",
             harm=Harm.CRASH,
             form="clock",
@@ -174,11 +174,11 @@ class NamesDifferByProcess(Rule):
         if site.api == _BARRIER:
             return "", "`sync_global_devices` raises AssertionError: the name differs between processes.", Harm.CRASH
         if site.api == _METADATA:
-            return "program", "Each process compiles another program: the metadata differ between them.", Harm.CRASH
+            return "program", "Each process compiles a different program: the metadata differ between them.", Harm.CRASH
         if site.api in _KEYS:
             name = site.text(site.call.func)
-            return "seed", f"`{name}` makes another key in each process: parameters drawn with it differ.", Harm.SILENT
-        message = "Saving hangs: each process gives `CheckpointManager` another directory."
+            return "seed", f"`{name}` makes a different key in each process: drawn parameters differ.", Harm.SILENT
+        message = "Saving hangs: each process passes `CheckpointManager` a different directory."
         return "folder", message, Harm.CRASH
 
 

@@ -121,7 +121,7 @@ class OthersDoNotWait(Rule):
         yield site.finding(
             loop.iter,
             f"`{last_name(listing.func)}` can raise on the other processes: one process removes the files meanwhile.",
-            help="put the condition on the process around the loop",
+            help="put the loop under the `if` on the process index",
             form="listed",
             why=f"all processes list the folder, and one of them moves or deletes what is in it at line {takes.lineno}",
         )

@@ -153,11 +153,11 @@ class ReplicasDiffer(Rule):
         of_key, made = reached.what == "key", site.text(site.call.func)
         return site.finding(
             node,
-            f"`{made}` makes another key in each process, but a jitted function treats it as replicated."
+            f"`{made}` makes a different key in each process, but a jitted function treats it as replicated."
             if of_key
-            else f"Each process initializes other weights: `{made}` makes another key in each.",
+            else f"Each process initializes different weights: `{made}` makes a different key in each.",
             label=own.what,
-            help="make the key of one seed in all processes; fold the process in only for data of one process",
+            help="make the key from one seed in all processes; fold in the process index only for per-process data",
             form="own-key" if of_key else "own-init",
             why=f"`{short(own.place)}`{at(own.place, site.file, node)} differs between processes, and the key reaches "
             + (f"{where} ({reached.why}): no error is raised" if of_key else f"{where}, which copies the weights"),

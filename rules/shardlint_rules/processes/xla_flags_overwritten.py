@@ -24,7 +24,7 @@ _GLUED = regex(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
 class XlaFlagsOverwritten(Rule):
     """Flags in `XLA_FLAGS` run into each other, are misspelled, or are overwritten.
 
-    XLA ends the process at a flag it does not know. Flags that are overwritten are lost without a message.
+    XLA aborts on an unknown flag. Flags that are overwritten are lost without a message.
 
     ## Reports
     - proven: flags added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."` or `+= "--xla_..."`.
@@ -70,8 +70,8 @@ class XlaFlagsOverwritten(Rule):
             return [
                 site.finding(
                     part,
-                    f"XLA ends the process at a flag it doesn't know: `{found.name}` has {what}.",
-                    help="write two hyphens before each flag, and a blank between flags",
+                    f"XLA aborts on an unknown flag: `{found.name}` has {what}.",
+                    help="write two hyphens before each flag, and a space between flags",
                     fix=self._fix(site, part, fixed) if fixed != text else None,
                 )
             ]
@@ -93,13 +93,13 @@ class XlaFlagsOverwritten(Rule):
             if left is not None and not _ends_open(site, left, found):
                 continue
             begin = self._opening(site, start)
-            fix = site.fix(Safety.SAFE, "begin with a blank", [Edit(begin, begin, " ")]) if begin else None
+            fix = site.fix(Safety.SAFE, "begin the string with a space", [Edit(begin, begin, " ")]) if begin else None
             return [
                 site.finding(
                     right,
-                    f"XLA ends the process if `{found.name}` is already set: two flags run together.",
+                    f"XLA aborts if `{found.name}` is already set: no space separates the two flags.",
                     label="no blank before this flag",
-                    help="begin with a blank",
+                    help="begin the string with a space",
                     fix=fix,
                 )
             ]

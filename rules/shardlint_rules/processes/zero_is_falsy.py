@@ -93,7 +93,7 @@ class ZeroIsFalsy(Rule):
                     if any(_orders(site, one) == names for one in test.values):
                         yield site.finding(
                             part,
-                            f"`{site.shown(part)}` is always True here, so the check refuses the wrong cases.",
+                            f"`{site.shown(part)}` is always True here: the comparison next to it is reversed.",
                             help=f"write {names[0]} > {names[1]}",
                             why=f"`{names[1]}` is larger than `{names[0]}`, so the remainder is `{names[0]}` itself",
                         )

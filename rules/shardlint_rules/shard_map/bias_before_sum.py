@@ -20,16 +20,16 @@ _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
 
 
 class BiasBeforeSum(Rule):
-    """A replicated term, such as a bias, is added on every device before `psum` adds up the devices.
+    """A replicated term, such as a bias, is added on every device before `psum` sums over the devices.
 
     If a matrix product is sharded over its inner dimension, each device holds a partial sum and the full bias. Eight
-    devices add it eight times. Shapes are right and nothing raises; it shows if a model that was trained on one
-    device runs on several.
+    devices add it eight times. Nothing raises. The results differ if a model that was trained on one device
+    runs on several.
 
     ## Reports
     - `bias` (likely): `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added.
     - `term` (likely): the same for any term that `in_specs` of a `shard_map`, or `in_axes=None` of a `pmap`, leave
-      replicated: a residual, a penalty on the weights.
+      replicated, such as a residual or a penalty on the weights.
 
     ## Write instead
     `jax.lax.psum(x @ w, axis) + bias`

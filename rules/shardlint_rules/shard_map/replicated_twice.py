@@ -52,7 +52,7 @@ class ReplicatedTwice(Rule):
             given,
             f"Each array in `{site.shown(given)}` gets a second leading device dimension.",
             label="already replicated",
-            help="leave this replicate out",
+            help="remove this call of replicate",
             form="twice",
             why=f"{by} at line {made.call.lineno} of {made.file.path.name} added the first one",
         )
@@ -64,7 +64,7 @@ class ReplicatedTwice(Rule):
                 given,
                 f"This keeps only the first row of each array: `{site.shown(given)}` is already one copy.",
                 label="already unreplicated",
-                help="leave this unreplicate out",
+                help="remove this call of unreplicate",
                 harm=Harm.SILENT,
                 form="taken-twice",
                 why=f"unreplicate takes `x[0]`; line {made.line} of {made.file.path.name} already did",

@@ -182,7 +182,7 @@ class UnboundAxis(Rule):
             label="unbound axis",
             help="pass this axis_name to pmap"
             if under.startswith("jax.pmap")
-            else "leave the collective out (jit sums over all devices), or map the function with jax.shard_map",
+            else "leave the collective out (arrays under jit are global), or map the function with jax.shard_map",
             certainty=Certainty.PROVEN if sure and not nowhere else Certainty.POSSIBLE,
             form=form,
             why=join_reasons(f"the function runs under {under}", evidence, describe_location(site, event)),

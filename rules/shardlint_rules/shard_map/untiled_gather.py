@@ -99,7 +99,7 @@ class UntiledGather(Rule):
                 return
             yield site.finding(
                 site.call,
-                f"`psum_scatter` of `{site.shown(node)}` removes a dimension, and raises unless it has the axis size.",
+                f"`psum_scatter` of `{site.shown(node)}` removes a dimension, which must have the axis size.",
                 label="not tiled",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,

@@ -46,7 +46,7 @@ class VaryingTypeDiffers(Rule):
             )
         elif site.violation.kind == "branches.varying":
             yield site.report_violation(
-                f"`{said['operation']}` raises TypeError: the result varies over {axes} in one branch alone.",
+                f"`{said['operation']}` raises TypeError: the result varies over {axes} in only one branch.",
                 help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
             )
         else:

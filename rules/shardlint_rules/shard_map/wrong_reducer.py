@@ -152,7 +152,7 @@ class WrongReducer(Rule):
             what, why, instead = _AVERAGED[kind]
             yield site.finding(
                 node,
-                f"`pmean` of {what} along {shown(event.axes)} is not the value for all data.",
+                f"`pmean` of {what} along {shown(event.axes)} is not the global value.",
                 label=f"mean of {what}",
                 help=instead,
                 certainty=Certainty.POSSIBLE,
@@ -172,7 +172,7 @@ class WrongReducer(Rule):
             )
             yield site.finding(
                 node,
-                f"This is not a mean: the sum is over {shown(event.axes)}, but `{count}` counts other devices.",
+                f"This is not a mean: the sum is over {shown(event.axes)}, but `{count}` counts a different set.",
                 label=f"psum over {shown(event.axes)} only"
                 if event.note == "all"
                 else "psum over all processes",

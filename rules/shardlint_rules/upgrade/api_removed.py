@@ -119,7 +119,7 @@ class ApiRemoved(Rule):
         yield site.finding(
             use.node,
             f"On {site.release('jax')} ({source}) this raises {error}: `{use.entry.name}` came with jax {since}.",
-            help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
+            help=f"require jax>={since}, or check first: hasattr({module}, {last!r})",
             certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )
 
