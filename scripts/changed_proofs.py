@@ -13,6 +13,7 @@ import ast
 import hashlib
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     left = len(pending) - len(chosen)
     print(f"{len(chosen)} of {len(states)} proofs; {left} are left for `make test-all`.", flush=True)
     command = [sys.executable, "-m", "shardlint", "verify", "--jobs", "2", "--rules", ",".join(chosen)]
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    # What proofs show does not depend on how good the code for the CPU is.
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     if code == 0:
         write_record({**proven, **{one: states[one] for one in chosen}})
     return code

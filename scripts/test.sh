@@ -13,6 +13,7 @@ step() {
 # Where it is set, each of the hundreds of programs that tests start compiles all modules again, and pytest all tests.
 unset PYTHONDONTWRITEBYTECODE
 if [ "${1:-}" = all ]; then
+    step $bin/shardlint check --exclude fixtures/ --exclude data/ --exclude tests/mistakes/ .
     step $bin/python scripts/changed_proofs.py --rest
     PLAYWRIGHT_BROWSERS_PATH=${PLAYWRIGHT_BROWSERS_PATH:-$PWD/.venv/browsers}
     export PLAYWRIGHT_BROWSERS_PATH
@@ -20,7 +21,7 @@ if [ "${1:-}" = all ]; then
     step $bin/pytest -n 2 --dist loadgroup --durations 10 -m "$longer"
 else
     step $bin/python -m compileall -q -j 2 shardlint rules
-    # mypy has one process, so the second core is free for the next steps.
+    # mypy has one process, so the second core is free for the next steps, and pytest need not wait for it.
     types=$(mktemp)
     trap 'rm -f "$types"' EXIT
     $bin/mypy >"$types" 2>&1 &
@@ -28,13 +29,14 @@ else
     step $bin/ruff check --quiet --output-format concise .
     step $bin/python scripts/docs.py --check
     step $bin/python scripts/observe_api.py --check
-    step $bin/shardlint check --exclude fixtures/ --exclude data/ --exclude tests/mistakes/ .
     step $bin/python scripts/changed_proofs.py
-    echo "== $bin/mypy"
-    wait $mypy || failed="$failed
-  $bin/mypy"
-    cat "$types"
     step $bin/pytest -n 2 --dist loadgroup --durations 10 -m "not ($longer)"
+    if ! wait $mypy; then
+        echo "== $bin/mypy"
+        cat "$types"
+        failed="$failed
+  $bin/mypy"
+    fi
 fi
 if [ -n "$failed" ]; then
     echo "Failed:$failed" >&2

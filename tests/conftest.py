@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,15 +29,32 @@ from tests.programs import Warmed
 
 PACK = Path(__file__).parent / "pack"
 collect_ignore = ["mistakes"]  # projects of their own, some with tests
+# LLVM's optimizations are half of what compiling a program costs, and change nothing of how it is sharded.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 heed_signals()  # also where `make test` runs in the background of a script: children inherit that they are ignored
 # Checks make many objects that stay. At Python's own pace the collector takes a third of the time of those that run here.
 gc.set_threshold(50_000, 10, 10)
 
 
+LONGER = ("longer", "packaging", "precommit")
+_WHOLE = re.compile(rf"^pytestmark = .*pytest\.mark\.({'|'.join(LONGER)})\b", re.MULTILINE)
+_SOME = re.compile(rf"pytest\.mark\.({'|'.join(LONGER)})\b")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass by the files that scripts/test.sh chooses nothing of: each worker would import and collect them first."""
+    if not collection_path.match("test_*.py"):
+        return None
+    chosen, longer = config.getoption("markexpr"), " or ".join(LONGER)
+    if chosen == longer:
+        return None if _SOME.search(collection_path.read_text("utf-8")) else True
+    return True if chosen == f"not ({longer})" and _WHOLE.search(collection_path.read_text("utf-8")) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give the tests of `make test-all` more time than pyproject.toml gives the others."""
     for item in items:
-        if any(item.get_closest_marker(name) for name in ("longer", "packaging", "precommit")):
+        if any(item.get_closest_marker(name) for name in LONGER):
             item.add_marker(pytest.mark.timeout(1200))
     if getattr(config.option, "loadgroup", False):
         _name_groups(items)

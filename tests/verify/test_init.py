@@ -118,6 +118,11 @@ def shardlint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def compiled(folder: Path, fixture: str) -> subprocess.CompletedProcess[str]:
+    """Where the compiler tells what is wrong, nothing else is run."""
+    return shardlint(folder, f"sharding_fixtures.py::{fixture}", "--level", "compile")
+
+
 def test_fixtures_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "steps.py").write_text(STEPS)
@@ -392,7 +397,7 @@ def test_configs_hold_meshes_specs_types_and_functions(tmp_path: Path) -> None:
         assert part in written.replace("'", '"'), written
     broken = CONFIGURED.replace("jax.lax.with_sharding_constraint(y, config.rows)", "y")
     (tmp_path / "train.py").write_text(broken)
-    caught = shardlint(tmp_path, "sharding_fixtures.py::layer")
+    caught = compiled(tmp_path, "layer")
     assert caught.returncode == 1
     assert 'expected P("data"' in caught.stdout.replace("'", '"'), caught.stdout
 
@@ -544,11 +549,11 @@ def test_functions_that_others_make(tmp_path: Path) -> None:
     assert 'inner(train.main, "main.<locals>.decay", norm=inner(train.main, "main.<locals>.norm"))' in text
 
     (tmp_path / "steps.py").write_text(FACTORY.replace(", donate_argnums=(0, 1)", ""))
-    ended = shardlint(tmp_path)
+    ended = compiled(tmp_path, "train_step")
     assert ended.returncode == 1
     assert "expected buffer reused  got kept" in ended.stdout
     (tmp_path / "steps.py").write_text(FACTORY.replace('P("data", "model")', 'P("data")'))
-    ended = shardlint(tmp_path)
+    ended = compiled(tmp_path, "hidden")
     assert ended.returncode == 1
     assert "expected P('data', 'model')  got P('data')" in ended.stdout
 
@@ -624,11 +629,11 @@ def test_train_states_their_makers_and_jits_of_objects(tmp_path: Path) -> None:
 
     whole = "    shardings = jax.tree.map(lambda one: NamedSharding(mesh, P()), shardings)\n"
     (tmp_path / "prog.py").write_text(PLACED.replace("    return shardings, jax.jit", f"{whole}    return shardings, jax.jit"))
-    ended = shardlint(tmp_path)
+    ended = compiled(tmp_path, "init_state")
     assert ended.returncode == 1
     assert "expected P(None, 'data')  got P()" in ended.stdout
     (tmp_path / "prog.py").write_text(PLACED.replace("donate_argnums=0", "donate_argnums=()"))
-    ended = shardlint(tmp_path)
+    ended = compiled(tmp_path, "train_step")
     assert ended.returncode == 1
     assert "expected buffer reused  got kept" in ended.stdout
 
@@ -680,10 +685,10 @@ def test_what_is_compiled_ahead_is_written_as_called(tmp_path: Path) -> None:
     assert "is not included: calls through jax.pmap cannot be recorded" in ended.stdout
     alone = AHEAD.replace("jax.lax.psum(jnp.sum(", "(jnp.sum(").replace('tiled=True)), "data")', "tiled=True)))")
     (tmp_path / "ahead.py").write_text(alone)
-    ended = shardlint(tmp_path)
+    ended = shardlint(tmp_path, "--level", "execute")
     assert ended.returncode == 1, ended.stdout
     assert "step" in ended.stdout and "have different values" in ended.stdout
     (tmp_path / "ahead.py").write_text(AHEAD.replace("@partial(jax.jit, donate_argnums=0)", "@jax.jit"))
-    ended = shardlint(tmp_path)
+    ended = compiled(tmp_path, "step")
     assert ended.returncode == 1
     assert "expected buffer reused  got kept" in ended.stdout
