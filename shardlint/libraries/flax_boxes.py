@@ -50,11 +50,21 @@ class Box(Instance):
     mesh: Value = None
     logical: bool = False
     rules: Value = None
+    place: Place | None = None
+    """Where it was asked for."""
 
     def with_parts(self, attributes: dict[str, Value]) -> Instance:
         """The same box around something else."""
         names = attributes.pop("names", self.names)
-        return Box(None, attributes, names=names, mesh=self.mesh, logical=self.logical, rules=self.rules)
+        return Box(
+            None,
+            attributes,
+            names=names,
+            mesh=self.mesh,
+            logical=self.logical,
+            rules=self.rules,
+            place=self.place,
+        )
 
     def is_like(self, other: Instance) -> bool:
         """Whether both name the same axes."""
@@ -103,9 +113,8 @@ def _boxed(call: Call, value: Value, logical: bool, first: int) -> Box:
         call.get(first + 1, "mesh", None),
         call.get(first + 2, "rules", None),
     )
-    return Box(
-        None, {"value": value}, names=names, mesh=mesh, logical=logical, rules=rules if logical else None
-    )
+    given = rules if logical else None
+    return Box(None, {"value": value}, names=names, mesh=mesh, logical=logical, rules=given, place=call.place)
 
 
 @function(*(f"{home} Partitioned LogicallyPartitioned" for home in _HOMES))
@@ -297,19 +306,19 @@ def unboxed(call: Call, held: Box) -> Value:
         if rules == []:
             return value
         spec = _translated(spec, rules) if rules is not None else None
-    return _constrain(call, value, mesh, spec)
+    return _constrain(call, value, mesh, spec, held.place)
 
 
-def _constrain(call: Call, value: Value, mesh: Value, spec: PartitionSpec | None) -> Value:
+def _constrain(
+    call: Call, value: Value, mesh: Value, spec: PartitionSpec | None, where: Place | None = None
+) -> Value:
     """An array constrained to a spec over a mesh; of one that is not known, what the array has without placement."""
     if not isinstance(mesh, Mesh) or spec is None or spec.open:
         return _somewhere(value)
     node = getattr(call.place.node, "func", call.place.node)  # no argument of the call is the spec
+    place = Place(call.place.file, node) if where is None else where
     return call.interpreter.call(
-        Library("jax.lax.with_sharding_constraint"),
-        (value, Sharding(mesh, spec)),
-        {},
-        Place(call.place.file, node),
+        Library("jax.lax.with_sharding_constraint"), (value, Sharding(mesh, spec)), {}, place
     )
 
 
@@ -353,7 +362,7 @@ def with_logical_constraint(call: Call) -> Value:
     ruled = {name for name, _ in rules}
     if fallback is not None and any(isinstance(one, str) and one not in ruled for one in items):
         return _somewhere(tree)
-    return _constrain(call, tree, mesh, spec)
+    return _constrain(call, tree, mesh, spec, call.place)
 
 
 @function(*(f"flax.core{home} freeze unfreeze FrozenDict copy" for home in ("", ".frozen_dict")))

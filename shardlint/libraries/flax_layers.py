@@ -33,7 +33,7 @@ def initialized(call: Call) -> Value:
     made = fresh(call, sizes_of(shape), "float32" if dtype is None else dtype_of(dtype))
     if call.function_name.startswith(("zeros", "ones", "constant")):
         return made
-    if key.committed is not False:  # a draw is where its key is
+    if key.committed is not False and not made.explicit:  # a draw is where its key is
         made = replace(made, mesh=None, spec=None, committed=None)
     return replace(made, varying=key.varying)
 

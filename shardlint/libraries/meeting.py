@@ -14,7 +14,7 @@ from shardlint.layouts.values import AnyTree, Call, ListValue, Value
 
 NO_AXES: Axes = ()
 # What is computed under `with mesh:` alone stays on one device; that was tried from here on.
-_LEGACY_PLACES_NOTHING = (0, 8)
+_LEGACY_PLACES_NOTHING = (0, 6, 2)
 
 
 def as_array(value: Value) -> Layout:
