@@ -731,6 +731,9 @@ class Interpreter:
             if facts is not None:
                 frame = self.module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
+        from shardlint.libraries import load
+
+        load(dotted.partition(".")[0])
         return Library(api.canonical(dotted))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
