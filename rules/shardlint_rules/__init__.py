@@ -126,6 +126,7 @@ RULES = {
     "SL516": "shardlint_rules.flax.change_lost_in_jit:ChangeLostInJit",
     "SL518": "shardlint_rules.flax.logical_axes_collide:LogicalAxesCollide",
     "SL520": "shardlint_rules.flax.traced_outside_rules:TracedOutsideRules",
+    "SL521": "shardlint_rules.flax.boxed_weights_whole:BoxedWeightsWhole",
     "SL601": "shardlint_rules.haliax.shard_without_mapping:ShardWithoutMapping",
     "SL602": "shardlint_rules.haliax.axis_mapping_key:AxisMappingKey",
     "SL603": "shardlint_rules.haliax.named_jit_donate:NamedJitDonate",

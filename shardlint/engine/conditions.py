@@ -39,7 +39,7 @@ _PLACING = tuple(
     text.encode()
     for text in (
         "device_put shard_map pmap sharding_constraint reshard filter_shard NamedSharding psum pmean set_mesh "
-        "make_mesh PartitionSpec named_sharding"
+        "make_mesh PartitionSpec named_sharding with_partitioning with_logical_partitioning"
     ).split()
 )
 _MAKING = tuple(

@@ -596,6 +596,7 @@ def _of_library(run: Interpreter, module: str, name: str) -> Value:
         "numpy.pi": 3.141592653589793,
         "jax.numpy.inf": float("inf"),
         "numpy.inf": float("inf"),
+        **dict.fromkeys(("flax.linen.PARTITION_NAME", "flax.linen.meta.PARTITION_NAME"), "partition_name"),
     }
     return constants[dotted] if dotted in constants else Library(dotted)
 
@@ -741,11 +742,15 @@ def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
         return value.attributes[name]
     found = value.of.find(name) if value.of is not None else MISSING
     if found is MISSING:
+        hook = find_hook(run, value, name)
+        if hook is not None:
+            return Method(hook, value)
         if name == "replace" or name == "_replace":
             return Native(name, lambda call: _replaced(value, call))
         return Unknown(f"the object has no `{name}` that is known")
     if isinstance(found, FunctionValue):
-        return Method(found, value)
+        wrapper = find_hook(run, value, "__method__")
+        return Method(found, value) if wrapper is None else Partial(wrapper, (found, value), {})
     inner = getattr(found, "inner", None)
     if inner is not None:
         return inner
@@ -758,8 +763,21 @@ def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
     return found
 
 
+def find_hook(run: Interpreter, value: Instance, name: str) -> Library | None:
+    """What a library does in place of a method that the classes of an object inherit from it.
+
+    `__method__` runs each method of the project: it gets the function, the object and the arguments.
+    """
+    for base in value.libraries():
+        if f"{base}.{name}" in run.libraries:
+            return Library(f"{base}.{name}")
+    return None
+
+
 def _replaced(value: Instance, call: Call) -> Value:
-    return Instance(value.of, {**value.attributes, **call.keywords}, value.open or call.open)
+    made = value.with_parts({**value.attributes, **call.keywords})
+    made.open = value.open or call.open
+    return made
 
 
 # subscripts
@@ -813,7 +831,9 @@ def _some_devices(value: Devices, index: Value) -> Value:
     match index:
         case int() if len(value.shape) == 1:
             if known is not None:
-                return Device(f"device {known[index]}") if -len(known) <= index < len(known) else Unknown("none")
+                return (
+                    Device(f"device {known[index]}") if -len(known) <= index < len(known) else Unknown("none")
+                )
             return Device(f"device {index}") if value.order == "all" and index >= 0 else Unknown("a device")
         case slice() if len(value.shape) == 1 and _plain_slice(index):
             if known is not None:
@@ -1140,6 +1160,10 @@ def _is_instance(call: Call) -> Value:
     }
     if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
         return isinstance(value, plain[kind.name])
+    if isinstance(kind, Library) and isinstance(value, Instance) and kind.name in value.libraries():
+        return True
+    if isinstance(kind, Library) and isinstance(value, Layout) and kind.name.startswith("flax."):
+        return False
     if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
         return any(one is kind for one in value.of.order) or Unknown("isinstance")
     return Unknown("isinstance")

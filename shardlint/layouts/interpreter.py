@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -69,6 +69,15 @@ _PLAIN = (
     int, float, complex, str, bytes, type(None), Layout, Mesh, PartitionSpec, Sharding, Unknown, Symbol, Library,
     AxisTypeValue, Device, Devices,
 )  # fmt: skip
+_FUNCTIONS = (FunctionValue, ClassValue, Native, Partial)
+_CALLED = (*_FUNCTIONS, Method, Instance)
+# Libraries whose functions call nothing of a project that they are not given, and make no parts of its modules.
+_HARMLESS = frozenset(
+    """
+absl builtins chex collections contextlib copy dataclasses einops enum functools inspect itertools jax jaxtyping json
+logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
+""".split()
+)
 # A function that nothing calls is run for itself where its own text makes something known and places it.
 _MAKES = re.compile(
     r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
@@ -203,6 +212,16 @@ class Interpreter:
         self.mesh: Mesh | None = None
         """The mesh in context; `mesh_known` is false where it may be another one."""
         self.mesh_known = True
+        self.legacy: Mesh | None = None
+        """The mesh of `with mesh:`, where no other one is in context."""
+        self.entered: list[Mesh] = []
+        """The meshes that were in context so far."""
+        self.contexts: dict[str, Value] = {}
+        """What functions of libraries set for what they run, by names of theirs. It is replaced, not changed."""
+        self.doubts = 0
+        """How often something was called of which nothing is known, or a way was left that may not be taken."""
+        self.marks = 0
+        """How often a call left something behind in what `contexts` hold."""
         self.axes: dict[str, Size] = {}
         """The axes that shard_map, pmap or vmap bind here, with their sizes."""
         self.checks_varying = False
@@ -215,6 +234,7 @@ class Interpreter:
         self._rebound: dict[tuple[int, str], Value] = {}
         self._results: dict[Hashable, Value] = {}
         self._matches: dict[tuple[Place, str], tuple[bool, str]] = {}
+        self._unplaced: dict[Place, tuple[Violation, tuple[str, ...]]] = {}
         self.manual: Place | None = None
         """The function that shard_map maps here."""
         self._ran: set[ast.AST] = set()
@@ -286,7 +306,7 @@ class Interpreter:
             if inner is None:
                 return
             value = inner
-        self.mesh, self.mesh_known, self.axes = None, False, {}
+        self.mesh, self.mesh_known, self.axes, self.legacy, self.contexts = None, False, {}, None, {}
         rest, self.work = self.work - _ALONE_WORK, min(self.work, _ALONE_WORK)
         try:
             self.call_function(value, (), {}, Place(value.frame.file, node), opened=True)
@@ -301,6 +321,7 @@ class Interpreter:
         self.traced = self.excused = self.branches = 0
         self.region = None
         self.checks_varying = False
+        self.contexts = {}
 
     def module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
@@ -355,6 +376,30 @@ class Interpreter:
         for (place, pattern), (matched, missed) in self._matches.items():
             if missed and not matched:
                 self.violate("pattern.anchored", place, pattern=pattern, path=missed)
+
+    def note_unplaced(self, place: Place, axes: tuple[str, ...], **said: str) -> None:
+        """Note that a parameter left its box whole, which names axes for it."""
+        found = Violation("box.unplaced", place, said, tuple(self.calls), certain=not self.branches)
+        if not self.excused:
+            self._unplaced.setdefault(place, (found, axes))
+
+    def forget_unplaced(self, place: Hashable) -> None:
+        """Forget what was noted of parameters that left their boxes at a place: a constraint places them."""
+        self._unplaced.pop(place, None)  # type: ignore[call-overload]
+
+    def use_arrays(self, arrays: list[Layout]) -> None:
+        """Record parameters that are used and lie whole, though a mesh has the axes that their boxes name."""
+        if self.excused:
+            return
+        for array in arrays:
+            found, axes = self._unplaced.get(array.unplaced, (None, ())) if array.unplaced else (None, ())  # type: ignore[call-overload]
+            if found is None:
+                continue
+            meshes = [*self.entered, *(one.mesh for one in arrays if one.mesh is not None)]
+            if any(set(axes) <= set(mesh.names) for mesh in meshes):
+                certain = found.certain and not self.branches
+                key = found.kind, str(found.place.file.path), found.place.line, 0
+                self.violations.setdefault(key, replace(found, certain=certain))
 
     # names
 
@@ -564,6 +609,7 @@ class Interpreter:
         """Run several blocks of which one runs, and join what they leave."""
         frame, before = self.frame, dict(self.frame.names)
         mesh, known = self.mesh, self.mesh_known
+        returned = len(frame.returned)
         ends: list[dict[str, Value]] = []
         flows: list[Flow] = []
         for statements in blocks:
@@ -579,6 +625,7 @@ class Interpreter:
                 known = False
                 self.mesh = mesh
         self.mesh_known = known
+        self.doubts += len(frame.returned) > returned or bool({"break", "continue"} & set(flows))
         if not ends:
             frame.names = before
             return flows[0] if len(set(flows)) == 1 else "leave"
@@ -620,14 +667,14 @@ class Interpreter:
     def _with(self, items: list[ast.withitem], body: list[ast.stmt]) -> Flow:
         from shardlint.libraries.contexts import entered
 
-        before = self.mesh, self.mesh_known, self.excused
+        before = self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts
         for item in items:
             context = self.value(item.context_expr)
             found = entered(self, context)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, found)
         flow = self.block(body)
-        self.mesh, self.mesh_known, self.excused = before
+        self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts = before
         return flow
 
     def _try(self, node: ast.Try | ast.TryStar) -> Flow:
@@ -690,6 +737,9 @@ class Interpreter:
             if facts is not None:
                 frame = self.module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
+        from shardlint.libraries import load
+
+        load(dotted.partition(".")[0])
         return Library(api.canonical(dotted))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
@@ -770,16 +820,18 @@ class Interpreter:
                 return self._unknown_function(name, args, keywords, place)
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
-            case Instance(of=ClassValue() as owner):
-                method = owner.find("__call__")
-                if method is not MISSING:
-                    return self.call(method, (function, *args), keywords, place, opened)
+            case Instance():
+                method = expressions.attribute(self, function, "__call__", place)
+                if not isinstance(method, Unknown):
+                    return self.call(method, args, keywords, place, opened)
         return self._unknown_function("", args, keywords, place)
 
     def _unknown_function(
         self, name: str, args: tuple[Value, ...], keywords: dict[str, Value], place: Place
     ) -> Value:
         """A function of which nothing is known: it may change the containers that it is given."""
+        if not _is_harmless(name) or any(isinstance(one, _CALLED) for one in (*args, *keywords.values())):
+            self.doubts += 1
         if name.partition(".")[0] not in api.LIBRARIES:
             for one in (*args, *keywords.values()):
                 if isinstance(one, ListValue | DictValue):
@@ -798,8 +850,9 @@ class Interpreter:
         key = self._key(function, args, keywords, opened)
         if key is not None and key in self._results:
             return self._results[key]
+        left = (self.doubts, self.marks) if self.contexts else None
         found = self._called(function, args, keywords, place, opened)
-        if key is not None and _is_plain(found):
+        if key is not None and _is_plain(found) and (left is None or left == (self.doubts, self.marks)):
             self._results[key] = found
         return found
 
@@ -818,7 +871,7 @@ class Interpreter:
             self.excused > 0,
             self.branches > 0,
         )
-        axes = tuple(self.axes.items())
+        axes = (tuple(self.axes.items()), self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
         return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted)
 
@@ -917,13 +970,14 @@ class Interpreter:
         for name in fields:
             if name not in made.attributes:
                 default = made_of.find(name)
-                known = not opened and _is_plain(default)
+                known = not opened and (_is_plain(default) or isinstance(default, _FUNCTIONS))
                 made.attributes[name] = default if known else Unknown("a field")
         made.open = made.open or opened
         after = made_of.find("__post_init__")
         if after is not MISSING:
             self.call(after, (made,), {}, place)
-        return made
+        hook = expressions.find_hook(self, made, "__post_init__")
+        return made if hook is None else self.call(hook, (made,), {}, place)
 
 
 def _is_plain(value: Value) -> bool:
@@ -931,6 +985,10 @@ def _is_plain(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _is_harmless(name: str) -> bool:
+    return name.partition(".")[0] in _HARMLESS
 
 
 def _fields(node: ast.ClassDef) -> list[str]:

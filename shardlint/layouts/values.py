@@ -128,6 +128,20 @@ class Instance(Container):
     open: bool = False
     call: Value = None
     """What a call of it runs, for an object of a library."""
+    transparent = True
+    """Whether jax looks into it, where it is of no class of the project."""
+
+    def with_parts(self, attributes: dict[str, Value]) -> Instance:
+        """The same object with other attributes, as a tree of them is made anew."""
+        return Instance(self.of, attributes, self.open)
+
+    def is_like(self, other: Instance) -> bool:
+        """Whether it differs from another one at most in its attributes."""
+        return type(self) is type(other)
+
+    def libraries(self) -> frozenset[str]:
+        """The classes of libraries that its class is made from."""
+        return self.of.libraries() if self.of is not None else frozenset()
 
 
 @dataclass(frozen=True)
@@ -197,9 +211,13 @@ class ClassValue:
         inherited = (one for base in self.bases if isinstance(base, ClassValue) for one in base.order)
         return tuple(dict.fromkeys((self, *inherited)))
 
-    def libraries(self) -> set[str]:
+    @cached_property
+    def _libraries(self) -> frozenset[str]:
+        return frozenset(base.name for one in self.order for base in one.bases if isinstance(base, Library))
+
+    def libraries(self) -> frozenset[str]:
         """The classes of libraries that it is made from."""
-        return {base.name for one in self.order for base in one.bases if isinstance(base, Library)}
+        return self._libraries
 
     def find(self, name: str) -> Value:
         """An attribute of the class; `MISSING` where neither it nor a base has it."""
@@ -331,8 +349,8 @@ def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
             return ListValue(list(parts), more)
         case DictValue(entries=entries, open=more):
             return DictValue(dict(zip(entries, parts, strict=True)), more)
-        case Instance(of=of, attributes=attributes, open=more):
-            return Instance(of, dict(zip(attributes, parts, strict=True)), more)
+        case Instance(attributes=attributes):
+            return tree.with_parts(dict(zip(attributes, parts, strict=True)))
     return tuple(parts)
 
 
@@ -354,8 +372,8 @@ def leaves(tree: Value) -> Iterator[tuple[str, Value]]:
 def is_tree(value: Instance) -> bool:
     """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None:
-        return True
-    made_of = value.of.libraries()
+        return value.transparent
+    made_of = value.libraries()
     if made_of & {"typing.NamedTuple", "equinox.Module", "flax.struct.PyTreeNode"}:
         return True
     registered = ("flax.struct.dataclass", "chex.dataclass", "jax.tree_util.register_dataclass",
@@ -366,12 +384,23 @@ def is_tree(value: Instance) -> bool:
     )
 
 
-def map_tree(function: Callable[..., Value], tree: Value, *others: Value) -> Value:
-    """A tree with a function applied to the leaves of it and of others that have its structure."""
+def map_tree(
+    function: Callable[..., Value], tree: Value, *others: Value, stop: Callable[[Value], bool] | None = None
+) -> Value:
+    """A tree with a function applied to the leaves of it and of others that have its structure.
+
+    `stop` says of a part that has parts whether it counts as a leaf.
+    """
     parts = children(tree)
+    if parts is not None and stop is not None and stop(tree):
+        return function(tree, *others)
     if parts is not None:
         return rebuilt(
-            tree, [map_tree(function, part, *(_item(one, key) for one in others)) for key, part in parts]
+            tree,
+            [
+                map_tree(function, part, *(item_of(one, key) for one in others), stop=stop)
+                for key, part in parts
+            ],
         )
     if isinstance(tree, AnyTree):
         said = (other.leaf if isinstance(other, AnyTree) else Unknown() for other in others)
@@ -383,7 +412,7 @@ def _layout_or_unknown(leaf: Value) -> Layout | Unknown:
     return leaf if isinstance(leaf, Layout) else Unknown()
 
 
-def _item(tree: Value, key: Any) -> Value:
+def item_of(tree: Value, key: Any) -> Value:
     """The same part of another tree."""
     match tree:
         case tuple() if isinstance(key, int) and key < len(tree):
@@ -411,7 +440,7 @@ def spread(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
             yield "", tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
         return
     for key, part in parts:
-        for path, leaf, said in spread(_item(prefix, key) if inside else prefix, part):
+        for path, leaf, said in spread(item_of(prefix, key) if inside else prefix, part):
             yield f"{_step(tree, key)}{path}", leaf, said
 
 
@@ -428,7 +457,7 @@ def map_spread(
             tree,
             [
                 map_spread(
-                    function, _item(prefix, key) if inside else prefix, part, f"{path}{_step(tree, key)}"
+                    function, item_of(prefix, key) if inside else prefix, part, f"{path}{_step(tree, key)}"
                 )
                 for key, part in parts
             ],
@@ -460,14 +489,18 @@ def join(one: Value, two: Value) -> Value:
     if isinstance(one, Instance) and isinstance(two, Instance) and one.of is two.of:
         names = [name for name in one.attributes if name in two.attributes]
         values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
-        return Instance(one.of, values, True)
+        made = one.with_parts(values) if one.is_like(two) else Instance(one.of, values)
+        made.open = True
+        return made
     return Unknown("it depends on the way taken")
 
 
 def _join_specs(one: PartitionSpec, two: PartitionSpec) -> PartitionSpec:
     entries = zip(one.entries, two.entries, strict=False)
     more = one.open or two.open or len(one.entries) != len(two.entries)
-    return PartitionSpec(tuple(a if a == b else Unknown("it depends on the way taken") for a, b in entries), more)
+    return PartitionSpec(
+        tuple(a if a == b else Unknown("it depends on the way taken") for a, b in entries), more
+    )
 
 
 def _join_layouts(one: Layout, two: Layout) -> Layout:

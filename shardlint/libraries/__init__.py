@@ -3,11 +3,14 @@
 A module for each area. `FUNCTIONS` holds them by canonical name.
 """
 
+from importlib import import_module
+
 from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,
     flax_nnx,
+    jax_initializers,
     jax_manual,
     jax_numpy,
     jax_random,
@@ -19,16 +22,27 @@ from shardlint.libraries import (
 from shardlint.libraries.registry import FUNCTIONS
 
 FUNCTIONS.update(BUILTINS)
+_LATER = {"flax": ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]}
+
+
+def load(library: str) -> None:
+    """Enter the functions of a library that few files import, when the first one does."""
+    for module in _LATER.pop(library, ()):
+        import_module(f"shardlint.libraries.{module}")
+
+
 __all__ = [
     "FUNCTIONS",
     "contexts",
     "equinox_nn",
     "flax_nnx",
+    "jax_initializers",
     "jax_manual",
     "jax_numpy",
     "jax_random",
     "jax_sharding",
     "jax_transforms",
+    "load",
     "optimizers",
     "patterns",
 ]

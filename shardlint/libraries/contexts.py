@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Entered:
-    """What a call of a context manager gives: the name of the manager, and a mesh that it sets."""
+    """What a call of a context manager gives: the name of the manager, a mesh that it sets, and what else it sets."""
 
-    def __init__(self, name: str, mesh: Value = None) -> None:
-        self.name, self.mesh = name, mesh
+    def __init__(self, name: str, mesh: Value = None, sets: dict[str, Value] | None = None) -> None:
+        self.name, self.mesh, self.sets = name, mesh, sets
 
 
 @function("jax.set_mesh", "jax.sharding.use_mesh")
@@ -26,6 +26,9 @@ def set_mesh(call: Call) -> Value:
     mesh = call.get(0, "mesh")
     entered = Entered("set_mesh", mesh)
     run = call.interpreter
+    run.legacy = None
+    if isinstance(mesh, Mesh):
+        run.entered.append(mesh)
     if run.region is None or not run.calls:
         run.mesh, run.mesh_known = (mesh, True) if isinstance(mesh, Mesh) else (None, False)
     else:
@@ -50,17 +53,21 @@ def entered(run: Interpreter, context: Value) -> Value:
             "jax.disable_jit",
         ):
             run.excused += 1
+        elif context.sets is not None:
+            run.contexts = {**run.contexts, **context.sets}
         elif isinstance(context.mesh, Mesh):
-            run.mesh, run.mesh_known = context.mesh, True
+            run.mesh, run.mesh_known, run.legacy = context.mesh, True, None
         else:
-            run.mesh, run.mesh_known = None, False
+            run.mesh, run.mesh_known, run.legacy = None, False, None
         return context.mesh
     if isinstance(context, Mesh):  # `with mesh:` makes names of axes known, and no types
-        run.mesh, run.mesh_known = None, False
+        alone = run.legacy is not None or (run.mesh_known and run.mesh is None)
+        run.mesh, run.mesh_known, run.legacy = None, False, context if alone else None
+        run.entered.append(context)
         return context
     if isinstance(context, Unknown) and any(
         context.why == f"`{name}` is not modelled" for name in HARMLESS_CONTEXTS
     ):
         return Unknown("what a context manager gives")
-    run.mesh, run.mesh_known = None, False
+    run.mesh, run.mesh_known, run.legacy = None, False, None
     return Unknown("what a context manager gives")

@@ -198,7 +198,7 @@ def check_fits(
 
 def placed(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
     """An array on a sharding or device."""
-    known = as_array(array)
+    known = replace(as_array(array), unplaced=None)
     match target:
         case Sharding(device=str() as device):
             return replace(
@@ -346,8 +346,12 @@ def constraint(call: Call) -> Value:
         if isinstance(leaf, Layout):
             check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
     if call.interpreter.traced:  # what a jit returns may be committed by it
+        for _, leaf in leaves(tree):
+            if isinstance(leaf, Layout) and leaf.unplaced is not None:
+                call.interpreter.forget_unplaced(leaf.unplaced)
         return map_tree(
-            lambda leaf: replace(leaf, committed=None) if isinstance(leaf, Layout) else leaf, tree
+            lambda leaf: replace(leaf, committed=None, unplaced=None) if isinstance(leaf, Layout) else leaf,
+            tree,
         )
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone

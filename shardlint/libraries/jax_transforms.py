@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from shardlint.layouts.expressions import truth_of
 from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
 from shardlint.layouts.values import (
     AnyTree,
@@ -130,6 +131,8 @@ def _jit(call: Call, given: Value) -> Value:
         found = traced(again, given, args, keywords, again.open)
         if again.interpreter.traced:
             return found
+        if placing_in is None and placing_out is None:
+            again.interpreter.use_arrays(arrays)
         base = common(arrays) if arrays else Layout()
         return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
 
@@ -242,7 +245,7 @@ def _transparent(call: Call, given: Value) -> Value:
 function(
     "jax checkpoint named_call custom_batching.custom_vmap", "jax.custom_vjp", "jax.custom_jvp",
     "equinox filter_checkpoint",
-    "flax.linen remat checkpoint compact jit nowrap", "functools lru_cache cache",
+    "flax.linen compact nowrap", "functools lru_cache cache",
     "typing final override no_type_check", "abc.abstractmethod", "jax.named_scope", "jax.profiler.annotate_function",
     "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
     "flax.struct.dataclass", "chex.dataclass",
@@ -277,7 +280,9 @@ def _gradient(call: Call, given: Value) -> Value:
 
         def gradient_of(leaf: Value) -> Value:
             return (
-                _sum_over_devices(again, as_array(leaf), loss.varying) if isinstance(leaf, Layout | float) else Layout()
+                _sum_over_devices(again, as_array(leaf), loss.varying)
+                if isinstance(leaf, Layout | float)
+                else Layout()
             )
 
         for one in wanted:
@@ -297,7 +302,12 @@ def _gradient(call: Call, given: Value) -> Value:
 def _sum_over_devices(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
     """A gradient that jax sums over the axes along which the function varies, and its argument does not."""
     run = call.interpreter
-    if not run.checks_varying or gradient.varying is None or not varying or run.releases.get("jax", (99,)) < _SUMS:
+    if (
+        not run.checks_varying
+        or gradient.varying is None
+        or not varying
+        or run.releases.get("jax", (99,)) < _SUMS
+    ):
         return gradient
     axes = varying - gradient.varying
     return replace(gradient, summed=(axes, call.place)) if axes else gradient
@@ -621,7 +631,15 @@ def tree_map(call: Call) -> Value:
     given, tree, *others = call.args
     if isinstance(tree, Unknown):
         return AnyTree(Unknown())
-    return map_tree(lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others)
+    is_leaf = call.keywords.get("is_leaf")
+
+    def stops(part: Value) -> bool:
+        return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
+
+    stop = stops if is_leaf is not None else None
+    return map_tree(
+        lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
+    )
 
 
 @function(

@@ -13,6 +13,8 @@ from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spe
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value
 
 NO_AXES: Axes = ()
+# What is computed under `with mesh:` alone stays on one device; that was tried from here on.
+_LEGACY_PLACES_NOTHING = (0, 6, 2)
 
 
 def as_array(value: Value) -> Layout:
@@ -180,6 +182,8 @@ def context_commits(call: Call) -> bool | None:
     """Whether what is computed is committed for a mesh in context alone; None where there may be one."""
     run = call.interpreter
     if run.traced:
+        return False
+    if run.legacy is not None and run.releases.get("jax", (99,)) >= _LEGACY_PLACES_NOTHING:
         return False
     return run.mesh is not None if run.mesh_known else None
 

@@ -1,8 +1,8 @@
 """What is predicted of programs beside what jax makes of them.
 
-    python -m tests.layouts.compare FIRST COUNT [RELEASE]
+    python -m tests.layouts.compare FIRST COUNT [RELEASE [linen]]
 
-prints the differences of so many generated programs, and the figures.
+prints the differences of so many generated programs, and the figures; with `linen`, of programs of flax linen.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout
+from shardlint.layouts.values import AnyTree, DictValue, Instance, Unknown, Value, children
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from shardlint.source.text import decode
+from tests.layouts import linen_programs
 from tests.layouts.generated import program
 from tests.programs import simulated
 
@@ -29,7 +31,7 @@ _BATCH = 100
 # Errors about layouts, by their types, and by what others say.
 _TYPES = ("ShardingTypeError", "IndivisibleError")
 _SAYS = ("incompatible devices", "memory_space", "sharding", "shard_map", "rank at least", "carry", "Mesh", "vmap should", "replicated",
-         "AssertionError", "PartitionSpec", "unsharded", "axis_index")  # fmt: skip
+         "AssertionError", "PartitionSpec", "unsharded", "axis_index", "partition_name")  # fmt: skip
 
 
 @dataclass
@@ -52,20 +54,51 @@ class Outcome:
         )
 
 
-def predicted(text: str, release: tuple[int, ...]) -> tuple[dict[int, Layout], dict[int, str]]:
-    """The layouts of the arrays that a program binds, and the contracts it breaks, by line."""
+Maker = Callable[[int], str]
+"""What makes a program of a seed."""
+
+
+def predicted(
+    text: str, release: tuple[int, ...]
+) -> tuple[dict[str, Layout], dict[int, str], dict[int, set[str]]]:
+    """What is known of the arrays that a program binds, by line and path, and the contracts it breaks, by line.
+
+    And the paths of all arrays of the trees whose structure is known.
+    """
     path = Path("/program/main.py")
     source = decode(path, text.encode())
     project = Project(path.parent, {path: source})
     facts = project.checked(source, path)
     run = Interpreter(Modules(project, FUNCTIONS, {"jax": release}), facts)
     run.run()
-    arrays = {
-        node.lineno: run.layouts[node.value]
-        for node in ast.walk(facts.tree)
-        if isinstance(node, ast.Assign) and isinstance(run.layouts.get(node.value), Layout)
-    }
-    return arrays, {one.place.line: one.kind for one in run.violations.values()}
+    arrays: dict[str, Layout] = {}
+    closed: dict[int, set[str]] = {}
+    for node in facts.tree.body:
+        for statement in node.body if isinstance(node, ast.With) else [node]:
+            if isinstance(statement, ast.Assign):
+                line, value = statement.lineno, run.layouts.get(statement.value)
+                found = {path: one for path, one in _leaves(value) if isinstance(one, Layout)}
+                arrays |= {f"{line}{path}": one for path, one in found.items()}
+                if isinstance(value, DictValue) and all(isinstance(one, Layout) for _, one in _leaves(value)):
+                    closed[line] = {f"{line}{path}" for path in found}
+    broken = {(one.calls[0] if one.calls else one.place).line: one.kind for one in run.violations.values()}
+    return arrays, broken, closed
+
+
+def _leaves(value: Value) -> Iterator[tuple[str, Value]]:
+    """The leaves of a value with their paths; of a part that may hold others, Unknown too."""
+    if isinstance(value, Unknown | AnyTree):
+        yield "", Unknown()
+        return
+    parts = children(value)
+    if parts is None:
+        yield "", value
+        return
+    if getattr(value, "open", False):
+        yield "[?]", Unknown()
+    for key, part in parts:
+        step = f".{key}" if isinstance(value, Instance) else f"[{key!r}]"
+        yield from ((f"{step}{path}", leaf) for path, leaf in _leaves(part))
 
 
 def observe(texts: Sequence[str], python: str = sys.executable) -> list[dict[str, Any]]:
@@ -84,11 +117,13 @@ def observe(texts: Sequence[str], python: str = sys.executable) -> list[dict[str
     return found
 
 
-def compare(seeds: Sequence[int], release: tuple[int, ...], python: str = sys.executable) -> Outcome:
+def compare(
+    seeds: Sequence[int], release: tuple[int, ...], python: str = sys.executable, make: Maker = program
+) -> Outcome:
     """Compare the programs of some seeds."""
     outcome = Outcome()
     for start in range(0, len(seeds), _BATCH):
-        texts = [program(seed) for seed in seeds[start : start + _BATCH]]
+        texts = [make(seed) for seed in seeds[start : start + _BATCH]]
         for text, seen in zip(texts, observe(texts, python), strict=True):
             _one(outcome, text, seen, release)
     return outcome
@@ -96,16 +131,21 @@ def compare(seeds: Sequence[int], release: tuple[int, ...], python: str = sys.ex
 
 def _one(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, ...]) -> None:
     outcome.programs += 1
-    arrays, broken = predicted(text, release)
+    arrays, broken, closed = predicted(text, release)
     lines = text.splitlines()
     last = seen["line"] or len(lines) + 1
     for line, actual in seen["arrays"].items():
         outcome.arrays += 1
-        layout = arrays.get(int(line))
+        layout = arrays.get(line)
         if layout is not None:
             outcome.known += _is_known(layout)
             for difference in _differences(layout, actual):
-                outcome.wrong.append(f"{difference}\n    {lines[int(line) - 1].strip()}\n{text}")
+                outcome.wrong.append(f"{line}: {difference}\n    {_line(lines, line)}\n{text}")
+    for number, paths in closed.items():
+        seen_there = {path for path in seen["arrays"] if int(path.partition("[")[0]) == number}
+        if number < last and paths != seen_there:
+            difference = f"paths {sorted(paths ^ seen_there)}"
+            outcome.wrong.append(f"{difference}\n    {lines[number - 1].strip()}\n{text}")
     for line, kind in broken.items():
         if line < last and kind != "spec.padded":
             outcome.wrong.append(
@@ -119,6 +159,10 @@ def _one(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, 
             key = f"{seen['error']}: {seen['said'].splitlines()[0][:70]}"
             outcome.missed[key] += 1
             outcome.examples.setdefault(key, f"{lines[last - 1].strip()}\n{text}")
+
+
+def _line(lines: list[str], path: str) -> str:
+    return lines[int(path.partition("[")[0]) - 1].strip()
 
 
 def _is_layout_error(seen: dict[str, Any]) -> bool:
@@ -150,7 +194,7 @@ def _differences(layout: Layout, actual: dict[str, Any]) -> Iterator[str]:
         yield f"{layout.device}, not {actual['device']}"
     if layout.committed is not None and not layout.host and layout.committed != actual["committed"]:
         yield f"committed {layout.committed}"
-    if layout.dtype is not None and not layout.host and layout.dtype != actual["dtype"]:
+    if layout.dtype is not None and not layout.host and layout.dtype != actual["dtype"].partition("<")[0]:
         yield f"dtype {layout.dtype}, not {actual['dtype']}"
 
 
@@ -163,7 +207,8 @@ def _agree(known: Sequence[Any], actual: Sequence[Any]) -> bool:
 if __name__ == "__main__":
     first, count = int(sys.argv[1]), int(sys.argv[2])
     version = tuple(map(int, (sys.argv[3] if len(sys.argv) > 3 else "0.12.0").split(".")))
-    result = compare(range(first, first + count), version)
+    maker = linen_programs.program if sys.argv[4:] == ["linen"] else program
+    result = compare(range(first, first + count), version, make=maker)
     for one in result.wrong[:8]:
         print(one)
     for key, number in result.missed.most_common(12):

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Generator
 from typing import Any
 
 
@@ -27,8 +28,8 @@ def observed(text: str) -> dict[str, Any]:
     """The arrays of a program by the lines that bind them, and the first error."""
     names: dict[str, Any] = {}
     found: dict[str, Any] = {}
-    with contextlib.ExitStack() as entered:
-        for statement in _flat(ast.parse(text).body, names, entered):
+    with contextlib.closing(_flat(ast.parse(text).body, names)) as statements:
+        for statement in statements:
             try:
                 exec(compile(ast.Module([statement], []), "program", "exec"), names)
             except Exception as error:
@@ -40,27 +41,41 @@ def observed(text: str) -> dict[str, Any]:
                     "said": str(error)[:300],
                 }
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                described = _described(names[statement.targets[0].id])
-                if described is not None:
-                    found[str(statement.lineno)] = described
+                for path, described in _arrays(names[statement.targets[0].id]):
+                    found[f"{statement.lineno}{path}"] = described
     return {"arrays": found, "line": 0, "error": "", "said": ""}
 
 
-def _flat(body: list[ast.stmt], names: dict[str, Any], entered: contextlib.ExitStack) -> Any:
+def _flat(body: list[ast.stmt], names: dict[str, Any]) -> Generator[ast.stmt, None, None]:
+    """The statements one by one, those of a `with` within its contexts."""
     for statement in body:
         if isinstance(statement, ast.With):
-            context = eval(compile(ast.Expression(statement.items[0].context_expr), "program", "eval"), names)
-            entered.enter_context(context)
-            yield from statement.body
+            with contextlib.ExitStack() as entered:
+                for item in statement.items:
+                    context = compile(ast.Expression(item.context_expr), "program", "eval")
+                    entered.enter_context(eval(context, names))
+                yield from statement.body
         else:
             yield statement
 
 
-def _described(value: Any) -> dict[str, Any] | None:
+def _arrays(value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The arrays of a value with their paths: of itself, or of a dict or tuple."""
     import jax
 
-    if not isinstance(value, jax.Array):
-        return None
+    if isinstance(value, dict | tuple):
+        flat = jax.tree_util.tree_flatten_with_path(value)[0]
+        kinds = jax.Array, jax.ShapeDtypeStruct
+        return [(jax.tree_util.keystr(path), _described(one)) for path, one in flat if isinstance(one, kinds)]
+    return [("", _described(value))] if isinstance(value, jax.Array) else []
+
+
+def _described(value: Any) -> dict[str, Any]:
+    import jax
+
+    if isinstance(value, jax.ShapeDtypeStruct):
+        unknown = dict.fromkeys(("spec", "memory", "device", "committed"))
+        return {"shape": list(value.shape), "dtype": str(value.dtype), **unknown}
     sharding = value.sharding
     spec = None
     if isinstance(sharding, jax.sharding.NamedSharding):

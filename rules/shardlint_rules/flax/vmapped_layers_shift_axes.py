@@ -2,45 +2,55 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Function, Place, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.built import Annotated
 
 
 class VmappedLayersShiftAxes(Rule):
-    """`nnx.vmap` stacks annotated layers without a name for the new dimension.
+    """`nnx.vmap`, or linen's `nn.scan`, stacks annotated layers without a name for the new dimension.
 
     The stacked variables get a leading dimension, but their annotation gets no entry for it. `(None, "model")` of a
-    kernel then applies to (layers, in), so the wrong dimension is sharded. Nothing is raised if the sizes divide.
+    kernel then applies to (layers, in), so the wrong dimension is sharded. NNX raises nothing if the sizes divide.
+    Linen raises PartitioningUnspecifiedError in `init`, and in `apply` of variables in boxes.
 
     ## Reports
     - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
+    - proven: linen's `nn.scan` or `nn.vmap` without a name in `metadata_params`, over a Module whose variables have
+      boxes (`nn.with_partitioning`), where the program runs `init` or `apply`.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
 
     ## Write instead
-    `transform_metadata={nnx.PARTITION_NAME: None}` leaves the new dimension unsharded. Write a mesh
-    axis instead of None to shard it.
+    `transform_metadata={nnx.PARTITION_NAME: None}`, in linen `metadata_params={nn.PARTITION_NAME: None}`, leaves the
+    new dimension unsharded. Write a mesh axis instead of None to shard it.
 
     ## Fix
-    Adds `transform_metadata={nnx.PARTITION_NAME: None}`. Unsafe: the sharding of the stacked variables changes.
+    Adds one of these. Unsafe: with NNX the sharding of the stacked variables changes.
     """
 
     code = "SL506"
     name = "vmapped-layers-shift-axes"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    triggers = (Calls("flax.nnx.vmap"),)
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    triggers = (Calls("flax.nnx.vmap"), Violates("scan.partition-name"))
     closed = ("positional", "keywords")
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a vmap."""
+        """One finding for a vmap or scan."""
+        if site.form == "violation":
+            yield self._report_linen(site)
+            return
         if site.form == "name":
             return
         given = site.arguments
@@ -64,14 +74,28 @@ class VmappedLayersShiftAxes(Rule):
             fix=self._fix(site),
         )
 
-    def _fix(self, site: Site) -> Fix | None:
+    def _report_linen(self, site: Site) -> Finding:
+        operation = f"`nn.{site.violation.said['operation']}`"
+        return site.report_violation(
+            f"Linen raises PartitioningUnspecifiedError: {operation} adds an axis without a name to weights in boxes.",
+            help="write metadata_params={nn.PARTITION_NAME: None}, or the name of an axis",
+            why=f"the box of one of them names {site.violation.said['names']}",
+            harm=Harm.CRASH,
+            fix=self._fix(site, "flax.linen", "metadata_params"),
+        )
+
+    def _fix(
+        self, site: Site, module: str = "flax.nnx", keyword: str = "transform_metadata"
+    ) -> Fix | None:
         from shardlint_rules.mesh.appending import appended
 
-        name, imports = site.spell("flax.nnx.PARTITION_NAME")
-        text = f"transform_metadata={{{name}: None}}"
-        call = appended(site.node, "transform_metadata", f"{{{name}: None}}")
+        if not isinstance(site.syntax, ast.Call) or any(one.arg == keyword for one in site.syntax.keywords):
+            return None
+        name, imports = site.spell(f"{module}.PARTITION_NAME")
+        call = appended(site.node, keyword, f"{{{name}: None}}")
         edits = [site.replace(site.call, call), *imports]
-        return site.fix(Safety.UNSAFE, f"add {text}", edits, "the sharding of the stacked variables changes")
+        why = "the sharding of the stacked variables changes"
+        return site.fix(Safety.UNSAFE, f"add {keyword}={{{name}: None}}", edits, why)
 
 
 def _functions(site: Site) -> Iterator[Value]:

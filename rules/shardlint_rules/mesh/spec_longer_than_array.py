@@ -82,7 +82,7 @@ class SpecLongerThanArray(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         if site.form == "violation":
-            if site.violation.said["rank"] != "0":  # of those SL229 tells
+            if site.violation.said["rank"] != "0" and not _is_of_keyword(site):  # of scalars SL229 tells
                 yield self._report_rank(site)
             return
         if site.form == "keyword":
@@ -228,6 +228,12 @@ class SpecLongerThanArray(Rule):
             return None
         text = f"{site.text(call.func)}({', '.join(site.text(one) for one in call.args[:rank])})"
         return site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)])
+
+
+def _is_of_keyword(site: Site) -> bool:
+    """Whether the names of a box are given where it is given to a layer: the form "keyword" tells of them."""
+    call = site.file.parent(site.syntax)
+    return isinstance(call, ast.Call) and isinstance(site.file.parent(call), ast.keyword)
 
 
 def _is_left_alone(site: Site, value: Value) -> bool:

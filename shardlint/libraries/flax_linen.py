@@ -1,0 +1,322 @@
+"""flax linen: what runs the methods of Modules: `init`, `apply`, `setup`, and lifted transforms.
+
+Facts of flax, each tried: `init` runs the method and gives the variables in their boxes; what the method itself sees is
+unboxed. `scan` and `vmap` run it for each row, and put an axis into each variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from shardlint.layouts.expressions import attribute
+from shardlint.layouts.interpreter import Interpreter
+from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    Call,
+    DictValue,
+    FunctionValue,
+    Library,
+    ListValue,
+    Native,
+    Unknown,
+    Value,
+    item_of,
+    known_items,
+    leaves,
+)
+from shardlint.libraries.flax_modules import (
+    APPLICATION,
+    WORDS,
+    Application,
+    Lift,
+    Lifted,
+    Module,
+    Scope,
+    application,
+    is_module_class,
+)
+from shardlint.libraries.registry import function
+
+
+@function("flax.linen.Module.__method__")
+def method(call: Call) -> Value:
+    """A method of a Module."""
+    body, module, *args = call.args
+    if not isinstance(module, Module) or module.scope is None or getattr(body, "name", "") == "setup":
+        return call.interpreter.call(body, (module, *args), call.keywords, call.place, call.open)
+    return _entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
+        body, (module, *again.args), again.keywords, again.place, again.open))  # fmt: skip
+
+
+@function("flax.linen.Module.__call__")
+def called(call: Call) -> Value:
+    """A layer of linen that is called."""
+    module = call.args[0]
+    apply = module.apply if isinstance(module, Module) else None
+    if apply is None or module.scope is None:
+        return Unknown("a Module outside of `apply`")
+    return _entered(replace(call, args=call.args[1:]), module, lambda again: apply(again, module))
+
+
+def _entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
+    """Run a method as the innermost one: parts that it makes belong to the Module."""
+    run, scope = call.interpreter, module.scope
+    app = application(run)
+    if app is None or scope is None or scope.app is not app:
+        return body(call)
+    if module.lifts and not any(one is module for one, _ in app.running):
+        return _through_lifts(call, module, module.lifts, body)
+    _set_up(call, module)
+    again = any(one is module for one, _ in app.running)
+    before = scope.doubts, scope.inside, run.doubts
+    if not again:
+        scope.counts.clear()
+        scope.doubts, scope.inside = run.doubts, 0
+    app.running.append((module, False))
+    try:
+        return body(call)
+    finally:
+        app.running.pop()
+        if not again:
+            if run.doubts - scope.doubts - scope.inside:
+                _open(app, scope)
+            scope.doubts, scope.inside, doubts = before
+            if app.running:
+                outer = app.running[-1][0].scope
+                if outer is not None:
+                    outer.inside += run.doubts - doubts
+
+
+def _open(app: Application, scope: Scope) -> None:
+    """Say that a Module may have other variables than those known."""
+    for collection in app.made.entries:
+        at: Scope | None = scope
+        while at is not None:
+            found = at.existing(collection)
+            if found is not None:
+                found.open = True
+                break
+            at = at.parent
+    app.made.open = app.made.open or not app.made.entries
+
+
+def _set_up(call: Call, module: Module) -> None:
+    """Name the parts that are fields, and run `setup`."""
+    run, scope = call.interpreter, module.scope
+    app = application(run)
+    if module.is_set_up or scope is None or app is None:
+        return
+    module.is_set_up = True
+    names = module.attributes
+    for name, value in list(names.items()):
+        if name not in ("name", "parent"):
+            names[name] = _adopt(run, scope, name, value)
+    setup = module.of.find("setup") if module.of is not None else MISSING
+    if isinstance(setup, FunctionValue):
+        before = dict(names)
+        app.running.append((module, True))
+        scope.doubts, scope.inside, held = run.doubts, 0, (scope.doubts, scope.inside)
+        try:
+            run.call(setup, (module,), {}, call.place)
+        finally:
+            app.running.pop()
+        if run.doubts - scope.doubts:
+            _open(app, scope)
+        scope.doubts, scope.inside = held[0] + run.doubts - scope.doubts, held[1]
+        for name, value in list(names.items()):
+            if before.get(name, MISSING) is not value:
+                names[name] = _adopt(run, scope, name, value)
+
+
+def _adopt(run: Interpreter, scope: Scope, name: str, value: Value) -> Value:
+    """What an attribute holds, with the Modules in it as parts."""
+    if isinstance(value, Module):
+        if value.scope is not None and value.scope.app is scope.app:
+            return value
+        known = scope.app.adopted.get(id(value))
+        if known is None:
+            part = value.with_parts(dict(value.attributes))
+            assert isinstance(part, Module)
+            part.region, part.scope = run.region, scope.part(run, name)
+            known = scope.app.adopted[id(value)] = value, part
+        return known[1]
+    if isinstance(value, tuple) and any(isinstance(one, Module) for one in value):
+        return tuple(_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value))
+    if isinstance(value, ListValue) and any(isinstance(one, Module) for one in value.items):
+        items = [_adopt(run, scope, f"{name}_{place}", one) for place, one in enumerate(value.items)]
+        return ListValue(items, value.open, region=value.region)
+    if isinstance(value, DictValue) and any(isinstance(one, Module) for one in value.entries.values()):
+        entries = {key: _adopt(run, scope, f"{name}_{key}", one) for key, one in value.entries.items()}
+        return DictValue(entries, value.open, region=value.region)
+    return value
+
+
+# init and apply
+
+
+def _applied(call: Call, app: Application, args: tuple[Value, ...]) -> Value:
+    """Run a method of a Module with variables; what it gives."""
+    run, module = call.interpreter, call.args[0]
+    chosen = call.keywords.get("method")
+    keywords = {
+        key: one for key, one in call.keywords.items()
+        if key not in ("method", "mutable", "rngs", "capture_intermediates", "variables")
+    }  # fmt: skip
+    clone = module.with_parts(dict(module.attributes))
+    assert isinstance(clone, Module)
+    clone.region, clone.scope = run.region, Scope(app, doubts=run.doubts)
+    app.uncommitted = all(leaf.committed is False for _, leaf in leaves(args) if isinstance(leaf, Layout))
+    before = run.contexts
+    run.contexts = {**before, APPLICATION: app}
+    try:
+        if chosen is None or isinstance(chosen, str):
+            bound_method = attribute(run, clone, chosen or "__call__", call.place)
+            return run.call(bound_method, args, keywords, call.place, call.open)
+        body = getattr(chosen, "function", chosen)
+        if isinstance(body, FunctionValue):
+            return run.call(
+                Library("flax.linen.Module.__method__"), (body, clone, *args), keywords, call.place, call.open
+            )
+        app.made.open = True
+        return Unknown("a method")
+    finally:
+        run.contexts = before
+
+
+@function("flax.linen.Module init init_with_output lazy_init")
+def init(call: Call) -> Value:
+    """The variables that a Module makes, in their boxes."""
+    module, rngs = call.args[0], call.get(1, "rngs")
+    if not isinstance(module, Module):
+        return Unknown("variables")
+    app = Application(call.interpreter.region, True, DictValue(), rngs)
+    found = _applied(call, app, call.args[2:])
+    app.made.entries.pop("intermediates", None)
+    _store_changed(app)
+    variables = app.made if app.made.entries or not isinstance(found, Unknown) else AnyTree(Unknown())
+    return (found, variables) if call.name.endswith("output") else variables
+
+
+@function("flax.linen.Module apply")
+def apply(call: Call) -> Value:
+    """What a method gives with the variables given; and the collections that it changed, if some are mutable."""
+    module, given = call.args[0], call.get(1, "variables")
+    mutable = call.keywords.get("mutable", False)
+    if not isinstance(module, Module):
+        return Unknown("what a Module gives")
+    app = Application(call.interpreter.region, False, given, call.keywords.get("rngs"))
+    found = _applied(call, app, call.args[2:])
+    if mutable is False or mutable is None:
+        return found
+    names = (mutable,) if isinstance(mutable, str) else known_items(mutable)
+    if isinstance(mutable, Unknown) or call.open:
+        return Unknown("what a Module gives")
+    entries = {one: _copy(item_of(given, one)) for one in names or () if isinstance(one, str)}
+    app.made = DictValue(entries, open=names is None)
+    _store_changed(app)
+    return (found, app.made)
+
+
+def _copy(tree: Value) -> Value:
+    if isinstance(tree, DictValue):
+        return DictValue({key: _copy(one) for key, one in tree.entries.items()}, tree.open)
+    return tree if not isinstance(tree, Unknown) else AnyTree(Unknown())
+
+
+def _store_changed(app: Application) -> None:
+    for scope, collection, name, variable in app.changed:
+        if app.initializing or isinstance(app.made.entries.get(collection), DictValue):
+            scope.made(collection).entries[name] = variable.attributes["value"]
+
+
+# transforms
+
+
+@function("flax.linen scan vmap")
+def lifted(call: Call) -> Value:
+    """A Module or function that runs for each row, with variables of its own or shared ones."""
+    given = call.get(0, "target", None)
+    if given is None:
+        return Native(call.name, lambda again: lifted(replace(call, args=again.args)))
+    axes = call.keywords.get("variable_axes")
+    known = axes.entries if isinstance(axes, DictValue) and not axes.open else {}
+    lift = Lift(call, {key: one for key, one in known.items() if isinstance(key, str)})
+    if is_module_class(given):
+        return Lifted(WORDS[call.function_name], (lift,), given)
+
+    def run(again: Call) -> Value:
+        owner = again.args[0] if again.args else None
+        if not isinstance(owner, Module) or owner.scope is None:
+            return Unknown("a lifted function")
+        rest = replace(again, args=again.args[1:])
+        return _run_lifted(
+            rest, owner, lift, lambda args, kw: rest.interpreter.call(given, (owner, *args), kw, rest.place)
+        )
+
+    return Native(call.name, run)
+
+
+def _through_lifts(
+    call: Call, module: Module, lifts: tuple[Lift, ...], body: Callable[[Call], Value]
+) -> Value:
+    """Run a method within the transforms of its class, the outermost first."""
+    first, *rest = lifts
+    held = module.lifts
+    module.lifts = tuple(rest)
+    try:
+        return _run_lifted(call, module, first, lambda args, keywords: _entered(
+            replace(call, args=args, keywords=keywords), module, body))  # fmt: skip
+    finally:
+        module.lifts = held
+
+
+def _run_lifted(
+    call: Call, module: Module, lift: Lift, body: Callable[[tuple[Value, ...], dict[str, Value]], Value]
+) -> Value:
+    """Run a function of a Module for each row; variables get an axis. The first argument of `scan` is the carry."""
+    run, scope = call.interpreter, module.scope
+    assert scope is not None
+    is_scan = lift.call.function_name == "scan"
+    carried = 1 if is_scan else 0
+    default = lift.call.keywords.get("in_axes", 0)
+    rows = call.args[carried:]
+    whole = known_items(default) or (default,) * len(rows)
+    split = [place for place, axis in enumerate(whole[: len(rows)]) if axis == 0 and rows[place] is not None]
+    length = lift.call.keywords.get("length" if is_scan else "axis_size")
+    size: Size = length if isinstance(length, int) else None
+    for place in split:
+        sizes = [leaf.shape[0] for _, leaf in leaves(rows[place]) if isinstance(leaf, Layout) and leaf.shape]
+        size = sizes[0] if size is None and sizes else size
+    known = all(axis in (0, None) or isinstance(axis, Library) for axis in whole) and not call.open
+    module.scope = replace(scope, sized=(*scope.sized, (lift, size)))
+
+    def inner(again: Call) -> Value:
+        given = list(rows)
+        found = again.args[carried] if is_scan and len(again.args) > carried else again.args[carried:]
+        for place, one in zip(split, found if isinstance(found, tuple) else (), strict=False):
+            given[place] = one
+        if not known:
+            given = [Unknown("a row")] * len(rows)
+        return body((*again.args[:carried], *given), call.keywords)
+
+    try:
+        native, chosen = Native("flax.linen.lifted", inner), tuple(rows[place] for place in split)
+        if is_scan:
+            given = (native, call.args[0] if call.args else Unknown("a carry"), chosen)
+            found = run.call(Library("jax.lax.scan"), given, {"length": length}, call.place)
+        elif not split or not known:
+            body(tuple(Unknown("a row") for _ in rows), {})
+            found = Unknown("what a lifted vmap gives")
+        else:
+            mapped = run.call(Library("jax.vmap"), (native,), {}, call.place)
+            found = run.call(mapped, chosen, {}, call.place)
+    finally:
+        module.scope = scope
+    return (
+        found
+        if known and lift.call.keywords.get("out_axes", 0) == 0
+        else Unknown("what a lifted function gives")
+    )

@@ -1,0 +1,204 @@
+"""flax linen: the variables of Modules, `param` and `variable`, and their axes in lifted transforms.
+
+Facts of flax, each tried: a lifted transform puts an axis into each variable, and its name from `metadata_params` into
+the names of a box; where it has none, it raises PartitioningUnspecifiedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.values import (
+    MISSING,
+    Call,
+    DictValue,
+    Instance,
+    Unknown,
+    Value,
+    item_of,
+    known_items,
+)
+from shardlint.libraries.flax_boxes import Box, map_boxes, unbox
+from shardlint.libraries.flax_modules import Lift, Module, Scope
+from shardlint.libraries.jax_transforms import without
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function
+
+
+@function("flax.linen.Module.param")
+def param(call: Call) -> Value:
+    """A parameter: made by its initializer, or the one that is given; without its box."""
+    module, name, initializer, *args = (*call.args, *(Unknown(),) * 3)[: max(len(call.args), 3)]
+    wanted = call.keywords.get("unbox", True)
+    keywords = {key: one for key, one in call.keywords.items() if key not in ("unbox", "name", "init_fn")}
+    scope = module.scope if isinstance(module, Module) else None
+    if scope is None or not isinstance(name, str):
+        return Layout()
+
+    def make() -> Value:
+        key = make_rng(replace(call, args=(module, "params"), keywords={}, open=False))
+        return call.interpreter.call(initializer, (key, *args), keywords, call.place)
+
+    found = _variable(call, scope, "params", name, make)
+    return unbox(replace(call, args=(found,), keywords={})) if wanted is True else found
+
+
+def _variable(call: Call, scope: Scope, collection: str, name: str, make: Callable[[], Value]) -> Value:
+    """A variable in its box, made or given."""
+    run = call.interpreter
+    run.marks += 1
+    if not scope.app.initializing:
+        held = item_of(scope.given(collection), name)
+        if isinstance(held, Layout | Box):
+            for lift, _ in scope.sized:
+                held = _without_axis(call, held, lift, collection)
+            return held
+        made = make()
+        inner = made.value if isinstance(made, Box) else made
+        return Layout(inner.shape) if isinstance(inner, Layout) else Unknown("a variable")
+    holder = scope.made(collection)
+    if name in holder.entries and not scope.sized:
+        return holder.entries[name]
+    made = stored = make()
+    for lift, size in reversed(scope.sized):
+        stored = _with_axis(call, scope, stored, lift, size, collection)
+    if scope.is_sure(run):
+        holder.entries[name] = stored
+    else:
+        holder.open = True
+    return made
+
+
+def _with_axis(call: Call, scope: Scope, value: Value, lift: Lift, size: Size, collection: str) -> Value:
+    run = call.interpreter
+    alone = scope.app.uncommitted and run.mesh is None and (run.mesh_known or run.legacy is not None)
+    axis = lift.axes.get(collection, MISSING)
+    if axis is MISSING:  # shared by the rows, or not known
+        shared = lift.call.keywords.get("variable_broadcast")
+        return value if shared == collection or collection in (known_items(shared) or ()) else Layout()
+
+    def insert(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout) or leaf.shape is None or not isinstance(axis, int):
+            return Layout()
+        if not 0 <= axis <= len(leaf.shape):
+            return Layout()
+        shape = (*leaf.shape[:axis], size, *leaf.shape[axis:])
+        free = alone and leaf.committed is False  # nothing places what the rows give together
+        return Layout(
+            shape,
+            leaf.dtype,
+            committed=False if free else None,
+            memory=leaf.memory,
+            host=False,
+            varying=leaf.varying,
+        )
+
+    def rename(one: Box) -> Value:
+        items = _renamed(call, one, lift)
+        if items is not None and isinstance(axis, int):
+            items = (*items, *((None,) * (axis - len(items))))
+            items = (*items[:axis], lift.name(), *items[axis:])
+        return one.with_parts(
+            {"value": insert(one.value), "names": items if items is not None else Unknown("names")}
+        )
+
+    return map_boxes(rename, value, insert)
+
+
+def _renamed(call: Call, one: Box, lift: Lift) -> tuple[Value, ...] | None:
+    """The names of a box that a transform changes; records that it has no name for the axis."""
+    if lift.name() is MISSING:
+        names = ", ".join(str(each) for each in known_items(one.names) or ())
+        call.interpreter.violate(
+            "scan.partition-name", lift.call.place, operation=lift.call.function_name, names=names
+        )
+        return None
+    return known_items(one.names)
+
+
+def _without_axis(call: Call, value: Value, lift: Lift, collection: str) -> Value:
+    axis = lift.axes.get(collection, MISSING)
+    if axis is MISSING:
+        return value
+
+    def slice_one(leaf: Value) -> Value:
+        known = (
+            isinstance(leaf, Layout) and leaf.shape and isinstance(axis, int) and 0 <= axis < len(leaf.shape)
+        )
+        return replace(without(leaf, axis), committed=None, unplaced=None) if known else Layout()
+
+    def rename(one: Box) -> Value:
+        items = _renamed(call, one, lift)
+        known = items is not None and isinstance(axis, int) and axis < len(items)
+        names = (*items[:axis], *items[axis + 1 :]) if known and items is not None else Unknown("names")
+        return one.with_parts({"value": slice_one(one.value), "names": names})
+
+    return map_boxes(rename, value, slice_one)
+
+
+@function("flax.linen.Module.variable")
+def variable(call: Call) -> Value:
+    """A variable of any collection, whose `value` can be set."""
+    module, collection, name, make, *args = (*call.args, *(Unknown(),) * 4)[: max(len(call.args), 4)]
+    scope = module.scope if isinstance(module, Module) else None
+    if scope is None or not isinstance(name, str) or not isinstance(collection, str):
+        return Instance(None, {"value": Layout()})
+    found = _variable(
+        call, scope, collection, name, lambda: call.interpreter.call(make, tuple(args), {}, call.place)
+    )
+    held = Instance(
+        None, {"value": unbox(replace(call, args=(found,), keywords={}))}, region=call.interpreter.region
+    )
+    if scope.is_sure(call.interpreter) and not isinstance(found, Box) and not scope.sized:
+        scope.app.changed.append((scope, collection, name, held))
+    return held
+
+
+@function("flax.linen.Module.make_rng")
+def make_rng(call: Call) -> Value:
+    """A key made of the one that is given for a stream."""
+    module, stream = call.args[0], call.get(1, "name", "params")
+    rngs = module.scope.app.rngs if isinstance(module, Module) and module.scope is not None else None
+    given = item_of(rngs, stream) if isinstance(rngs, DictValue) else rngs
+    if isinstance(given, Unknown) and isinstance(rngs, DictValue):
+        given = item_of(rngs, "params")
+    return replace(as_array(given), dtype="key") if isinstance(given, Layout) else Layout(dtype="key")
+
+
+@function("flax.linen.Module.is_initializing")
+def is_initializing(call: Call) -> Value:
+    """Whether `init` runs it."""
+    module = call.args[0]
+    return (
+        module.scope.app.initializing
+        if isinstance(module, Module) and module.scope
+        else Unknown("a condition")
+    )
+
+
+@function("flax.linen.Module.has_variable")
+def has_variable(call: Call) -> Value:
+    """Whether there is a variable: in `init` one that was made before."""
+    module, collection, name = call.args[0], call.get(1, "col"), call.get(2, "name")
+    scope = module.scope if isinstance(module, Module) else None
+    if scope is None or not isinstance(collection, str) or not isinstance(name, str):
+        return Unknown("a condition")
+    if not scope.app.initializing:
+        held = item_of(scope.given(collection), name)
+        return True if isinstance(held, Layout | Box | DictValue) else Unknown("a condition")
+    made = scope.existing(collection)
+    if made is None:
+        return False
+    return name in made.entries or (Unknown("a condition") if made.open else False)
+
+
+@function("flax.linen.Module.sow")
+def sow(call: Call) -> Value:
+    """Stores a value in a collection, of which no more is known."""
+    module, collection = call.args[0], call.get(1, "col")
+    if isinstance(module, Module) and module.scope is not None and collection != "intermediates":
+        made = module.scope.app.made
+        made.open = True
+    return Unknown("a condition")

@@ -1,0 +1,45 @@
+"""Initializers of jax.nn, which flax has too: functions of a key, a shape and a type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.values import Call, Library, Native, Unknown, Value
+from shardlint.libraries.jax_numpy import dtype_of, sizes_of
+from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.registry import function
+
+_INITIALIZERS = ("jax.nn.initializers", "flax.linen.initializers")
+_CONSTANT = "zeros ones"
+_MAKERS = """zeros_init ones_init constant normal uniform truncated_normal variance_scaling orthogonal delta_orthogonal
+glorot_uniform glorot_normal xavier_uniform xavier_normal lecun_uniform lecun_normal he_uniform he_normal
+kaiming_uniform kaiming_normal"""
+
+
+@function(
+    *(f"{home} {_CONSTANT}" for home in _INITIALIZERS),
+    "flax.linen.linear default_kernel_init default_embed_init",
+    "flax.linen default_kernel_init",
+)
+def initialized(call: Call) -> Value:
+    """An array of the shape given, of numbers drawn with the key or of one number."""
+    key, shape, dtype = as_array(call.get(0, "key")), call.get(1, "shape"), call.get(2, "dtype", None)
+    made = fresh(call, sizes_of(shape), "float32" if dtype is None else dtype_of(dtype))
+    if call.function_name.startswith(("zeros", "ones", "constant")):
+        return made
+    if key.committed is not False and not made.explicit:  # a draw is where its key is
+        made = replace(made, mesh=None, spec=None, committed=None)
+    return replace(made, varying=key.varying)
+
+
+@function(*(f"{home} {_MAKERS}" for home in _INITIALIZERS))
+def initializer(call: Call) -> Value:
+    """A function that makes arrays."""
+    dtype = call.keywords.get("dtype", Library("jax.numpy.float32") if len(call.args) < 2 else Unknown())
+
+    def run(again: Call) -> Value:
+        keywords = {"dtype": again.get(2, "dtype", dtype)}
+        args = (again.get(0, "key"), again.get(1, "shape"))
+        return initialized(replace(again, name=call.name, args=args, keywords=keywords, open=False))
+
+    return Native(call.name, run)
