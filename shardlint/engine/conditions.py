@@ -178,7 +178,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     if isinstance(trigger, Withs):
         # It says the word, or enters what a name stands for.
         first = f"[{name[0]}{name[0].upper()}]"
-        header = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
+        header = rf"(?s)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
         return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(trigger, Statements):
         calling = CALLING + name.encode()
@@ -190,7 +190,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     if isinstance(trigger, Mapped):
         return {b"jax"}
     if isinstance(trigger, Violates):
-        return _both(_PLACING, _MAKING)
+        return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):

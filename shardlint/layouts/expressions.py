@@ -44,6 +44,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     join,
+    known_items,
 )
 from shardlint.model import api
 from shardlint.model.values import Place
@@ -276,11 +277,11 @@ def _comprehend(
         else:
             add()
 
-    iterated = run.value(first.iter)
-    known = items(run, iterated)
+    source = iterated(run, first.iter)
+    known = items(run, source)
     if known is None or len(known) > _ITEMS:
         made.open = True
-        turn(element(run, iterated))
+        turn(element(run, source))
     else:
         for item in known:
             turn(item)
@@ -304,6 +305,23 @@ def items(run: Interpreter, value: Value) -> list[Value] | None:
         case Layout(shape=(int() as size, *_)) if size <= 8 and not value.literal:
             return [element(run, value)] * size
     return None
+
+
+def iterated(run: Interpreter, node: ast.expr) -> Value:
+    """What an expression that is iterated over gives, of an object what its `__iter__` gives."""
+    return iterated_value(run, run.value(node), Place(run.frame.file, node))
+
+
+def iterated_value(run: Interpreter, value: Value, place: Place) -> Value:
+    """The same of a value."""
+    if isinstance(value, Instance) and value.of is not None:
+        method = value.of.find("__iter__")
+        found = run.call(method, (value,), {}, place) if method is not MISSING else value
+        following = value.of.find("__next__") if found is value else MISSING
+        if following is not MISSING:
+            return ListValue([run.call(following, (value,), {}, place)], True)
+        return found
+    return value
 
 
 def element(run: Interpreter, value: Value) -> Value:
@@ -842,6 +860,13 @@ def _some_devices(value: Devices, index: Value) -> Value:
             if value.order == "all" and isinstance(last, int) and 0 <= first < last:
                 chosen = tuple(range(last)[first : last : index.step or 1])
                 return Devices((len(chosen),), chosen)
+        case tuple() | ListValue() if len(value.shape) == 1:
+            numbers = known_items(index) or ()
+            if known is not None and all(isinstance(one, int) and 0 <= one < len(known) for one in numbers):
+                numbers = tuple(known[one] for one in numbers)
+            elif value.order != "all" or not all(isinstance(one, int) and one >= 0 for one in numbers):
+                return Unknown("some devices")
+            return Devices((len(numbers),), numbers) if numbers else Unknown("some devices")
     return Unknown("some devices")
 
 
@@ -1057,10 +1082,11 @@ def _range(call: Call) -> Value:
 
 
 def _sequence(call: Call) -> Value:
-    found = items(call.interpreter, call.args[0]) if call.args else []
-    if found is None and isinstance(call.args[0], Devices):
-        return call.args[0]
-    made = found if found is not None else [element(call.interpreter, call.args[0])]
+    given = iterated_value(call.interpreter, call.args[0], call.place) if call.args else ()
+    found = items(call.interpreter, given)
+    if found is None and isinstance(given, Devices):
+        return given
+    made = found if found is not None else [element(call.interpreter, given)]
     if call.name == "builtins.tuple":
         return tuple(made) if found is not None else Unknown("a tuple")
     return ListValue(made, found is None, region=call.interpreter.region)
@@ -1136,7 +1162,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
 
 
 def _next(call: Call) -> Value:
-    return element(call.interpreter, call.get(0, "iterator"))
+    return element(call.interpreter, iterated_value(call.interpreter, call.get(0, "iterator"), call.place))
 
 
 def _attribute_by_name(call: Call) -> Value:

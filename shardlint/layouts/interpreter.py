@@ -170,6 +170,7 @@ class Modules:
         """Forget all modules, so that their files go at once: functions and the frames around them know each other."""
         for frame in self._made:
             frame.release()
+        vars(self._imported).clear()
         vars(self).clear()
 
     def _import(self, facts: FileFacts) -> Frame:
@@ -537,10 +538,10 @@ class Interpreter:
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branches(expressions.truth(self, test), body, orelse)
             case (
-                ast.For(target=target, iter=iterated, body=body, orelse=orelse)
-                | ast.AsyncFor(target=target, iter=iterated, body=body, orelse=orelse)
+                ast.For(target=target, iter=source, body=body, orelse=orelse)
+                | ast.AsyncFor(target=target, iter=source, body=body, orelse=orelse)
             ):
-                return self._for(target, self.value(iterated), body, orelse)
+                return self._for(target, expressions.iterated(self, source), body, orelse)
             case ast.While(test=test, body=body):
                 if expressions.truth(self, test) is False:
                     return "next"

@@ -103,7 +103,7 @@ def elementwise(call: Call) -> Value:
         "isnan",
     ):
         found = replace(found, dtype="bool")
-    return _of_module(call, found)
+    return of_module(call, found)
 
 
 @function(
@@ -116,13 +116,13 @@ def unary(call: Call) -> Value:
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
-    return _of_module(
+    return of_module(
         call,
         replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec),
     )
 
 
-def _of_module(call: Call, found: Layout) -> Layout:
+def of_module(call: Call, found: Layout) -> Layout:
     """numpy gives arrays of the host, jax.numpy of the device."""
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
@@ -165,7 +165,7 @@ def reduce(call: Call) -> Value:
     gone = _axes_given(call, 1, array.rank)
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     if last in _STATISTICS and array.varying and call.interpreter.manual is not None:
         if gone and all(array.shape[one] == 1 for one in gone) and len(gone) < len(array.shape):
             call.interpreter.violate(
@@ -183,7 +183,7 @@ def reduce(call: Call) -> Value:
     else:
         shape = tuple(array.shape[one] for one in places if one not in gone)
         kept = None if spec is None else tuple(spec[one] for one in places if one not in gone)
-    return _of_module(call, base.shaped(shape, kept))
+    return of_module(call, base.shaped(shape, kept))
 
 
 @function(
@@ -199,7 +199,7 @@ def along(call: Call) -> Value:
     position = 2 if last == "roll" else 1
     axis = call.get(position, "axis", default)
     if axis is None and last in ("cumsum", "cumprod"):
-        return _of_module(call, base.shaped((count_entries(array.shape),)))
+        return of_module(call, base.shaped((count_entries(array.shape),)))
     if array.explicit and isinstance(axis, int) and array.rank and last not in ("flip",):
         axes = spec_entry(array, axis % array.rank)
         if axes:
@@ -207,7 +207,7 @@ def along(call: Call) -> Value:
                 "along.split", call.place, array=str(array), axes="/".join(axes), operation=last
             )
     spec = array.typed_spec
-    return _of_module(call, base.shaped(array.shape, spec))
+    return of_module(call, base.shaped(array.shape, spec))
 
 
 # contractions
@@ -300,7 +300,7 @@ def matmul(call: Call) -> Value:
     """Matrix product: the last dimension of the left meets the last but one of the right."""
     left, right = as_array(call.get(0, "a")), as_array(call.get(1, "b"))
     if left.shape is None or right.shape is None or not left.shape or not right.shape:
-        return _of_module(call, meet(call, [left, right]).shaped(None))
+        return of_module(call, meet(call, [left, right]).shaped(None))
     one, two = len(left.shape), len(right.shape)
     if one == 1 and two == 1:
         letters = ("k", "k", "")
@@ -320,7 +320,7 @@ def matmul(call: Call) -> Value:
             f"{batch[len(batch) - (two - 2) :]}kn",
             f"{batch}mn",
         )
-    return _of_module(call, _contract(call, left, right, letters))
+    return of_module(call, _contract(call, left, right, letters))
 
 
 @function(*(f"{module} einsum" for module in _BOTH))
@@ -329,28 +329,28 @@ def einsum(call: Call) -> Value:
     text = call.get(0, "subscripts")
     operands = [as_array(one) for one in call.args[1:]]
     if not isinstance(text, str) or not operands or call.open:
-        return _of_module(call, meet(call, operands or [Layout()]).shaped(None))
+        return of_module(call, meet(call, operands or [Layout()]).shaped(None))
     inputs, arrow, output = text.replace(" ", "").partition("->")
     letters = inputs.split(",")
     if len(letters) != len(operands) or "." in text:
-        return _of_module(call, meet(call, operands).shaped(None))
+        return of_module(call, meet(call, operands).shaped(None))
     if not arrow:
         flat = inputs.replace(",", "")
         output = "".join(sorted(one for one in set(flat) if flat.count(one) == 1))
     if len(operands) == 2:
-        return _of_module(call, _contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
+        return of_module(call, _contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
     base = meet(call, operands)
     sizes: dict[str, Size] = {}
     for names, array in zip(letters, operands, strict=True):
         if array.shape is None or len(array.shape) != len(names):
-            return _of_module(call, base.shaped(None))
+            return of_module(call, base.shaped(None))
         sizes.update(zip(names, array.shape, strict=True))
     shape = tuple(sizes.get(one) for one in output)
     spec = None
     own = operands[0].typed_spec
     if len(operands) == 1 and own is not None:
         spec = tuple(dict(zip(letters[0], own, strict=False)).get(one) for one in output)
-    return _of_module(call, base.shaped(shape, spec))
+    return of_module(call, base.shaped(shape, spec))
 
 
 @function(
@@ -390,7 +390,7 @@ def reshape(call: Call) -> Value:
     if call.open or (len(call.args) > 2 and isinstance(call.args[1], tuple)):
         wanted = None
     if wanted is None:
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     if -1 in wanted:
         total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
         known = divide_size(total, rest)
@@ -399,7 +399,7 @@ def reshape(call: Call) -> Value:
     if given is not None:
         return _placed_type(call, base.shaped(wanted), given)
     if not array.explicit:
-        return _of_module(call, base.shaped(wanted))
+        return of_module(call, base.shaped(wanted))
     return base.shaped(wanted, _reshaped(call, array, wanted))
 
 
@@ -468,7 +468,7 @@ def ravel(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     shape = (count_entries(array.shape),)
     base = meet(call, [array])
-    return _of_module(call, base.shaped(shape, _reshaped(call, array, shape) if array.explicit else None))
+    return of_module(call, base.shaped(shape, _reshaped(call, array, shape) if array.explicit else None))
 
 
 @function(*(f"{module} transpose permute_dims" for module in _BOTH), "jax.lax transpose")
@@ -480,7 +480,7 @@ def transpose(call: Call) -> Value:
     if len(call.args) > 2:
         order = tuple(call.args[1:])
     if array.shape is None:
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     places = (
         tuple(reversed(range(len(array.shape))))
         if order is None
@@ -491,10 +491,10 @@ def transpose(call: Call) -> Value:
     if not isinstance(places, tuple | list) or not all(
         isinstance(one, int) and -len(array.shape) <= one < len(array.shape) for one in places
     ):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     spec = array.typed_spec
     kept = tuple(spec[one] for one in places) if spec is not None and len(spec) == len(array.shape) else None
-    return _of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
+    return of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
 
 
 @function(*(f"{module} swapaxes moveaxis" for module in _BOTH))
@@ -504,7 +504,7 @@ def swap(call: Call) -> Value:
     one, two = call.get(1, "axis1"), call.get(2, "axis2")
     rank = array.rank
     if rank is None or not all(isinstance(each, int) and -rank <= each < rank for each in (one, two)):
-        return _of_module(call, meet(call, [array]).shaped(None))
+        return of_module(call, meet(call, [array]).shaped(None))
     order = list(range(rank))
     if call.name.endswith("swapaxes"):
         order[one], order[two] = order[two], order[one]
@@ -519,11 +519,11 @@ def expand(call: Call) -> Value:
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
     base = replace(meet(call, [array]), summed=array.summed)
     if array.shape is None or not isinstance(axis, int):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
     spec = array.typed_spec
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
-    return _of_module(call, base.shaped((*array.shape[:place], 1, *array.shape[place:]), kept))
+    return of_module(call, base.shaped((*array.shape[:place], 1, *array.shape[place:]), kept))
 
 
 @function(*(f"{module} squeeze" for module in _BOTH), "jax.lax squeeze")
@@ -533,7 +533,7 @@ def squeeze(call: Call) -> Value:
     base = meet(call, [array])
     axis = call.get(1, "axis", None)
     if array.shape is None or (axis is None and None in array.shape):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     gone = (
         {place for place, size in enumerate(array.shape) if size == 1}
         if axis is None
@@ -541,7 +541,7 @@ def squeeze(call: Call) -> Value:
     )
     places = [one for one in range(len(array.shape)) if one not in gone]
     spec = array.typed_spec
-    return _of_module(
+    return of_module(
         call,
         base.shaped(
             tuple(array.shape[one] for one in places),
@@ -561,15 +561,15 @@ def concatenate(call: Call) -> Value:
     axis = call.get(1, "axis", 0)
     shapes = [one.shape for one in arrays]
     if any(one is None for one in shapes) or not isinstance(axis, int) or call.name.endswith("stack"):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     first = shapes[0]
     if first is None or not first or any(one is None or len(one) != len(first) for one in shapes):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     place = axis % len(first)
     parts = [one[place] for one in shapes if one is not None]
     total = _sum(parts)
     shape = (*first[:place], total, *first[place + 1 :])
-    return _of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
+    return of_module(call, base.shaped(shape, _agreed(call, arrays, base)))
 
 
 def _sum(sizes: list[Size]) -> Size:
@@ -604,11 +604,11 @@ def stack(call: Call) -> Value:
     axis = call.get(1, "axis", 0)
     shape = broadcast_shapes([one.shape for one in arrays])
     if shape is None or not isinstance(axis, int):
-        return _of_module(call, base.shaped(None))
+        return of_module(call, base.shaped(None))
     place = axis % (len(shape) + 1)
     spec = _agreed(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
-    return _of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
+    return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
 
 
 @function(
@@ -622,96 +622,11 @@ def reshaping(call: Call) -> Value:
     base = replace(meet(call, [array]), dtype=array.dtype)
     last = call.function_name
     if last in ("tril", "triu"):
-        return _of_module(call, base.shaped(array.shape, array.typed_spec))
+        return of_module(call, base.shaped(array.shape, array.typed_spec))
     if last in ("split", "array_split"):
         return Unknown("pieces of an array")
     shape = sizes_of(call.get(1, "shape")) if last == "broadcast_to" else None
-    return _of_module(call, replace(base, mesh=None).shaped(shape))
-
-
-@function("shardlint.index")
-def index(call: Call) -> Value:
-    """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
-    array, key = as_array(call.args[0]), call.args[1]
-    base = replace(meet(call, [array]), summed=array.summed)
-    if not call.interpreter.traced and array.memory is not None and not array.host:
-        check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
-    keys = key if isinstance(key, tuple) else (key,)
-    if (
-        array.shape is None
-        or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
-        or any(isinstance(one, bool) for one in keys)
-    ):
-        others = [as_array(one) for one in keys if isinstance(one, Layout)]
-        if others:
-            base = meet(call, [array, *others])
-        if (
-            array.shape is not None
-            and len(keys) == 1
-            and isinstance(keys[0], Layout)
-            and keys[0].shape is not None
-            and keys[0].dtype != "bool"
-        ):
-            if array.explicit and spec_entry(array, 0):
-                _gather(call, array, spec_entry(array, 0))
-            return replace(base, mesh=None if array.explicit else base.mesh, dtype=array.dtype).shaped(
-                (*keys[0].shape, *array.shape[1:])
-            )
-        return replace(base, mesh=None, dtype=array.dtype).shaped(None)
-    used = sum(1 for one in keys if one is not None and one is not ...)
-    missing = len(array.shape) - used
-    if missing < 0:
-        return base.shaped(None)
-    full: list[Value] = []
-    seen = False
-    for one in keys:
-        if one is ...:
-            full += [slice(None)] * missing
-            seen = True
-        else:
-            full.append(one)
-    if not seen:
-        full += [slice(None)] * missing
-    shape: list[Size] = []
-    spec: list[Axes | None] | None = [] if array.typed_spec is not None else None
-    place = 0
-    for one in full:
-        if one is None:
-            shape.append(1)
-            if spec is not None:
-                spec.append(NO_AXES)
-            continue
-        size, axes = array.shape[place], spec_entry(array, place) if array.explicit else None
-        whole = isinstance(one, slice) and one == slice(None)
-        if not whole and axes:
-            cut = _length(size, one) if isinstance(one, slice) else 1
-            parts = array.mesh.size(axes) if array.mesh is not None else None
-            if cut != size and not call.interpreter.traced:
-                _gather(call, array, axes)
-                spec = None
-            elif not isinstance(cut, int) or not isinstance(parts, int):
-                spec = None
-            elif cut % parts:  # within jit a slice keeps its axes where they divide it
-                _gather(call, array, axes)
-                spec = None
-        if isinstance(one, slice):
-            shape.append(size if whole else _length(size, one))
-            if spec is not None:
-                spec.append(axes if whole else axes or NO_AXES)
-        place += 1
-    found = base.shaped(tuple(shape), tuple(spec) if spec is not None else None)
-    return _of_module(replace(call, name="numpy.index"), found) if array.host else found
-
-
-def _gather(call: Call, array: Layout, axes: Axes | None) -> None:
-    call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
-
-
-def _length(size: Size, part: slice) -> Size:
-    bounds = (part.start, part.stop, part.step)
-    if not isinstance(size, int) or any(one is not None and not isinstance(one, int) for one in bounds):
-        return None
-    return len(range(*part.indices(size)))
+    return of_module(call, replace(base, mesh=None).shaped(shape))
 
 
 # constructors
@@ -877,4 +792,4 @@ def at_least(call: Call) -> Value:
     least = int(call.name[-2])
     if array.shape is not None and len(array.shape) >= least:
         return array
-    return _of_module(call, meet(call, [array]).shaped((None,) * least if array.shape is not None else None))
+    return of_module(call, meet(call, [array]).shaped((None,) * least if array.shape is not None else None))

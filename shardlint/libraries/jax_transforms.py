@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.expressions import truth_of
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries, surely_differ
 from shardlint.layouts.values import (
     AnyTree,
     Call,
+    DictValue,
+    FunctionValue,
+    Instance,
     ListValue,
     Native,
     Partial,
@@ -17,7 +20,9 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
+    children,
     join,
+    known_items,
     leaves,
     map_spread,
     map_tree,
@@ -109,6 +114,7 @@ def _jit(call: Call, given: Value) -> Value:
                 call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
     numbers, names = _static(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
+    donated = _numbers(call.keywords.get("donate_argnums", ()))
 
     def run(again: Call) -> Value:
         arrays = [
@@ -131,12 +137,75 @@ def _jit(call: Call, given: Value) -> Value:
         found = traced(again, given, args, keywords, again.open)
         if again.interpreter.traced:
             return found
+        if donated and not again.open:
+            _check_shared(again, donated, found)
+            _check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
         base = common(arrays) if arrays else Layout()
         return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
 
     return _Compiled("jit", run, given)
+
+
+def _numbers(value: Value) -> tuple[int, ...]:
+    items = (value,) if isinstance(value, int) else known_items(value) or ()
+    return tuple(one for one in items if isinstance(one, int) and one >= 0)
+
+
+def _check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
+    """Record a tree of arrays that stands twice in donated arguments, whose memory a result takes."""
+    results = {(leaf.shape, leaf.dtype) for _, leaf in leaves(found) if isinstance(leaf, Layout)}
+    met: dict[int, str] = {}
+    for number in donated:
+        for path, tree in _shared(call.args[number], "") if number < len(call.args) else ():
+            first = met.setdefault(id(tree), path)
+            taken = any(
+                isinstance(leaf, Layout) and None not in (leaf.shape, leaf.dtype, *(leaf.shape or ()))
+                and (leaf.shape, leaf.dtype) in results
+                for _, leaf in leaves(tree)
+            )  # fmt: skip
+            if first is not path and taken:
+                call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
+                return
+
+
+def _check_reused(
+    call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
+) -> None:
+    """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
+    results = [leaf for _, leaf in leaves(found)]
+    if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
+        return
+    names = [one.arg for one in (*given.node.args.posonlyargs, *given.node.args.args)]
+    fits: dict[int, bool | None] = {}
+    for place, argument in enumerate(call.args[: len(names)]):
+        arrays = [leaf for _, leaf in leaves(argument)]
+        known = arrays and all(isinstance(one, Layout) and one.shape for one in arrays)
+        pairs = [_may_reuse(one, other) for one in arrays for other in results] if known else [None]
+        fits[place] = False if set(pairs) == {False} else True if set(pairs) <= {True, False} else None
+    meant = [names[place] for place, fit in fits.items() if fit and place not in donated]
+    wrong = [names[place] for place, fit in fits.items() if fit is False and place in donated]
+    if meant and wrong and not any(fits.get(place) for place in donated):
+        call.interpreter.violate("donation.unused", where, donated=wrong[0], meant=meant[0])
+
+
+def _may_reuse(one: Value, other: Value) -> bool | None:
+    """Whether an array fits into the memory of another; None where that is not known."""
+    assert isinstance(one, Layout) and isinstance(other, Layout) and one.shape and other.shape
+    if len(one.shape) != len(other.shape) or any(map(surely_differ, one.shape, other.shape)):
+        return False
+    if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
+        return False
+    return True if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape else None
+
+
+def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
+    """The objects in a tree that may be in it twice, with their paths."""
+    if isinstance(tree, DictValue | ListValue | Instance) and path:
+        yield path, tree
+    for key, part in children(tree) or ():
+        yield from _shared(part, f"{path}.{key}" if isinstance(tree, Instance) else f"{path}[{key!r}]")
 
 
 def _committed(value: Value) -> Value:

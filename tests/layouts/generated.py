@@ -40,6 +40,9 @@ _SHAPING = ("{0}.T", "{0}.sum(axis=0)", "{0}.mean(axis=-1, keepdims=True)", "{0}
             "{0}.reshape(2, 4, -1)", "{0}.reshape(8, 2, -1)", "jnp.ravel({0})", "{0}.at[0].set(1.0)", "jnp.cumsum({0}, axis=0)",
             "jnp.sort({0}, axis=-1)", "jnp.roll({0}, 1, axis=0)", "{0}[..., 0]", "jnp.argmax({0}, axis=-1)",
             "jnp.squeeze({0}[None], 0)", "jnp.var({0}, axis=0)", "{0}[:, None]")  # fmt: skip
+_SLICING = ("jax.lax.top_k({0}, 2)[0]", "jax.nn.one_hot(jnp.argmax({0}, axis=-1), 4)", "jax.lax.dynamic_slice_in_dim({0}, 0, 4, axis=0)",
+            "jax.lax.dynamic_index_in_dim({0}, 1, axis=0)", "jnp.unstack({0}, axis=-1)[0]", "{0}[jnp.argmax({1}, axis=-1)]",
+            "jax.lax.dynamic_update_slice_in_dim({0}, {1}[:2], 0, axis=0)", "jax.lax.dynamic_slice({0}, (0, 0), (4, 2))")  # fmt: skip
 _JOINING = ("jnp.concatenate([{0}, {1}])", "jnp.stack([{0}, {1}])", "jnp.concatenate([{0}, {1}], axis=-1)")
 _MAPPED = ("jax.vmap(lambda row: row * 2.0)({0})", "jax.vmap(jnp.add)({0}, {1})", "jax.vmap(lambda r: r.sum())({0})",
            "jax.grad(lambda v: (v * v).sum())({0})", "jax.lax.map(lambda row: row * 2.0, {0})",
@@ -83,7 +86,7 @@ def program(seed: int) -> str:
 
     def applied() -> str:
         table = chance.choice(
-            (_UNARY, _BINARY, _BINARY, _PRODUCTS, _PRODUCTS, _SHAPING, _SHAPING, _JOINING, _MAPPED)
+            (_UNARY, _BINARY, _BINARY, _PRODUCTS, _PRODUCTS, _SHAPING, _SHAPING, _SLICING, _JOINING, _MAPPED)
         )
         text = chance.choice(table).format(array(), array())
         if chance.random() < 0.35:  # through a jitted helper

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Twice
 from shardlint.model.lifetime.donation import DONATING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit._kept_by_init import INITS, kept_by_init
@@ -38,7 +39,8 @@ class DonatedTwice(Rule):
       twice, at least once donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
       (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
     - proven: an object with one value in two fields (`State(params=params, average=params)`) that a call
-      donates.
+      donates, also if a helper makes the object.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - possible: the same, if jax may copy an argument first, or may find no output for the buffer.
     - `kept-by-init` (likely): the `init` of an optimizer whose state holds the parameters themselves, or a
       random key of the function around it.
@@ -59,12 +61,25 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    likely = ("kept-by-init",)
-    triggers = (Calls(*DONATING, file_says=("donate",)), Keywords(*COPIES, file_says=(GIVEN_TWICE,)), INITS)
+    likely = ("kept-by-init", "on-a-way")
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    triggers = (
+        Calls(*DONATING, file_says=("donate",)),
+        Keywords(*COPIES, file_says=(GIVEN_TWICE,)),
+        Violates("donation.twice"),
+        INITS,
+    )
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
+        if site.form == "violation":
+            yield site.report_violation(
+                "The call raises: it donates the arrays of {first} and {second}, which are the same.",
+                help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
+                words={name: f"`{text}`" for name, text in site.violation.said.items()},
+            )
+            return
         if site.form == "line":
             yield from self._by_init(site)
             return

@@ -10,7 +10,7 @@ from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.shapes import shape_of
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
 from shardlint.model.values import Function, Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._donated_named import WEIGHTS, Named, by_wrapper, named
 from shardlint_rules.jit.donated import donation_of
@@ -27,6 +27,8 @@ class DonationNotUsed(Rule):
 
     ## Reports
     - proven: the function returns only slices of an argument that a call passes with a known shape.
+    - proven: a call whose donated arguments fit no result, next to one that fits and is not donated.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `weights` (likely): donated weights or state, if every result has another shape (sums, means, comparisons,
       slices, the output of a model) or the function does not use the argument.
     - `count` (likely): more donated arguments than results. One `jax.tree.map(f, caches, slices)` returns one array
@@ -48,18 +50,27 @@ class DonationNotUsed(Rule):
     name = "donation-not-used"
     bound = True
     harm = Harm.COST
-    likely = ("count", "named", "weights")
+    likely = ("count", "named", "on-a-way", "weights")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "on-a-way": "The program takes this branch.",
         "count": "Each donated argument has at least one array.",
         "weights": "The argument has an array of another shape than every result.",
     }
     triggers = (
         Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),
         Keywords("donate_argnums", file_says=(r"(?m)^\s*@.*donate_argnums", "partial(")),
+        Violates("donation.unused"),
     )
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""
+        if site.form == "violation":
+            yield site.report_violation(
+                "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
+                help="donate the argument that the function returns updated",
+                words={name: f"`{text}`" for name, text in site.violation.said.items()},
+            )
+            return
         if site.form == "keyword":
             wrapped = by_wrapper(site) if site.wants("named") else None
             if wrapped is not None:

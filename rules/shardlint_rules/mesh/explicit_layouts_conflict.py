@@ -31,12 +31,20 @@ _TEXTS = {
         "reshard the arrays with `jax.reshard`, so that all agree",
     ),
     "along.split": (
-        "`{operation}` raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
+        "{operation} raises ShardingTypeError: it runs along a dimension that is split over {axes}.",
         "reshard the array with `jax.reshard`, so that this dimension is not sharded",
     ),
     "index.split": (
         "This index raises ShardingTypeError: it slices a dimension that is sharded over {axes}.",
         "write `x.at[...].get(out_sharding=P(...))`, or reshard the array first",
+    ),
+    "index.by-split": (
+        "This indexing raises ShardingTypeError: its index is sharded over {axes}.",
+        "write `x.at[...].get(out_sharding=P(...))` with the sharding of the result",
+    ),
+    "update.conflict": (
+        "This update raises ShardingTypeError: it is sharded differently from the array.",
+        "reshard the update with `jax.reshard`, so that both agree",
     ),
     "reshape.split": (
         "This reshape raises ShardingTypeError: it splits or merges a dimension that is sharded over {axes}.",
@@ -47,7 +55,7 @@ _TEXTS = {
         "add `out_sharding=P(...)` to the method of `x.at[...]`",
     ),
     "rows.split": (
-        "`{operation}` raises ValueError: it takes rows of an array that is split over {axes}.",
+        "{operation} raises ValueError: it takes rows of an array that is split over {axes}.",
         "reshard the array with `jax.reshard`, so that its first dimension is not sharded",
     ),
     "vmap.conflict": (
@@ -67,7 +75,8 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a contraction whose operands both split the summed dimension, or give a result with one axis twice.
     - proven: elementwise operands, joined arrays or mapped arguments that are split differently.
     - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
-    - proven: an index, a slice, `sort`, `cumsum`, `roll`, `scan` or `lax.map` along a dimension that is split.
+    - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a split dimension.
+    - proven: an index that is split, and `dynamic_update_slice` with an update that is split differently.
     - `on-a-way` (likely): the same under a condition that the text does not decide.
 
     ## Write instead

@@ -1,0 +1,255 @@
+"""Indexing, and the functions of jax.lax that slice: shapes, and specs over Explicit axes.
+
+Facts of jax, each tried: rows that an array chooses have no sharding of their own where the index, or the dimension, is
+split; a dynamic slice keeps the axes of its dimensions where they divide it; `top_k` and `unstack` run along a whole
+dimension; an update has the sharding of what it updates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Axes, Layout, Size, Spec
+from shardlint.layouts.values import Call, ListValue, Value
+from shardlint.libraries.jax_numpy import of_module, sizes_of
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    check_memory,
+    explicit_spec,
+    fresh,
+    meet,
+    spec_entry,
+)
+from shardlint.libraries.registry import function
+
+_ROWS = 64
+
+
+@function("shardlint.index")
+def index(call: Call) -> Value:
+    """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
+    array, key = as_array(call.args[0]), call.args[1]
+    base = replace(meet(call, [array]), summed=array.summed)
+    if not call.interpreter.traced and array.memory is not None and not array.host:
+        check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
+    keys = key if isinstance(key, tuple) else (key,)
+    if (
+        array.shape is None
+        or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
+        or any(isinstance(one, bool) for one in keys)
+    ):
+        others = [as_array(one) for one in keys if isinstance(one, Layout)]
+        if others:
+            base = meet(call, [array, *others])
+        if (
+            array.shape is not None
+            and len(keys) == 1
+            and isinstance(keys[0], Layout)
+            and keys[0].shape is not None
+            and keys[0].dtype != "bool"
+        ):
+            return _rows(call, array, keys[0], base)
+        return replace(base, mesh=None, dtype=array.dtype).shaped(None)
+    used = sum(1 for one in keys if one is not None and one is not ...)
+    missing = len(array.shape) - used
+    if missing < 0:
+        return base.shaped(None)
+    full: list[Value] = []
+    seen = False
+    for one in keys:
+        if one is ...:
+            full += [slice(None)] * missing
+            seen = True
+        else:
+            full.append(one)
+    if not seen:
+        full += [slice(None)] * missing
+    shape: list[Size] = []
+    spec: list[Axes | None] | None = [] if array.typed_spec is not None else None
+    place = 0
+    for one in full:
+        if one is None:
+            shape.append(1)
+            if spec is not None:
+                spec.append(NO_AXES)
+            continue
+        size, axes = array.shape[place], spec_entry(array, place) if array.explicit else None
+        whole = isinstance(one, slice) and one == slice(None)
+        if not whole and axes:
+            cut = _length(size, one) if isinstance(one, slice) else 1
+            parts = array.mesh.size(axes) if array.mesh is not None else None
+            if cut != size and not call.interpreter.traced:
+                _gather(call, array, axes)
+                spec = None
+            elif not isinstance(cut, int) or not isinstance(parts, int):
+                spec = None
+            elif cut % parts:  # within jit a slice keeps its axes where they divide it
+                _gather(call, array, axes)
+                spec = None
+        if isinstance(one, slice):
+            shape.append(size if whole else _length(size, one))
+            if spec is not None:
+                spec.append(axes if whole else axes or NO_AXES)
+        place += 1
+    found = base.shaped(tuple(shape), tuple(spec) if spec is not None else None)
+    return of_module(replace(call, name="numpy.index"), found) if array.host else found
+
+
+def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
+    """Rows that an array of integers chooses: neither they nor the index may be split over Explicit axes."""
+    assert array.shape is not None and index.shape is not None
+    shape = (*index.shape, *array.shape[1:])
+    base = replace(base, dtype=array.dtype)
+    if not array.explicit and not index.explicit:
+        return base.shaped(shape)
+    split = {axis for axes in index.typed_spec or () for axis in axes or ()} if index.explicit else set()
+    if array.explicit and spec_entry(array, 0):
+        _gather(call, array, spec_entry(array, 0))
+    elif split:
+        call.interpreter.violate("index.by-split", call.place, array=str(index), axes="/".join(sorted(split)))
+    elif array.explicit and array.typed_spec is not None:
+        return base.shaped(shape, (*(NO_AXES for _ in index.shape), *array.typed_spec[1:]))
+    return replace(base, mesh=None).shaped(shape)
+
+
+def _gather(call: Call, array: Layout, axes: Axes | None) -> None:
+    call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
+
+
+def _length(size: Size, part: slice) -> Size:
+    bounds = (part.start, part.stop, part.step)
+    if not isinstance(size, int) or any(one is not None and not isinstance(one, int) for one in bounds):
+        return None
+    return len(range(*part.indices(size)))
+
+
+# slices
+
+
+def _of(call: Call, array: Layout) -> Layout:
+    """What a slice of an array has of it, but for shape and spec."""
+    return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
+
+
+def _dimension(call: Call, array: Layout, position: int, default: int) -> int | None:
+    axis = call.get(position, "axis", default)
+    if array.shape is None or not isinstance(axis, int) or not -len(array.shape) <= axis < len(array.shape):
+        return None
+    return axis % len(array.shape)
+
+
+def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout:
+    """An array with another size of a dimension, which keeps its axes where they divide it."""
+    if array.shape is None or place is None:
+        return replace(_of(call, array), mesh=None).shaped(None)
+    shape = (*array.shape[:place], size, *array.shape[place + 1 :])
+    spec, axes = array.typed_spec, spec_entry(array, place) if array.explicit else NO_AXES
+    if axes or axes is None:
+        parts = array.mesh.size(axes) if array.mesh is not None and axes else None
+        divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
+        if divides is False:
+            _gather(call, array, axes)
+        spec = spec if divides else None
+    return _of(call, array).shaped(shape, spec)
+
+
+@function("jax.lax dynamic_slice_in_dim slice_in_dim dynamic_index_in_dim index_in_dim")
+def slice_in_dimension(call: Call) -> Value:
+    """A part of one dimension; with `index` one row, which stays a dimension unless `keepdims` says otherwise."""
+    array = as_array(call.get(0, "operand"))
+    if "index" in call.function_name:
+        place = _dimension(call, array, 2, 0)
+        kept = _resized(call, array, place, 1)
+        if call.get(3, "keepdims", True) is True or kept.shape is None or place is None:
+            return kept
+        spec = kept.typed_spec
+        rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
+        return kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest)
+    sized = call.get(2, "slice_size") if call.function_name.startswith("dynamic") else None
+    place = _dimension(call, array, 3 if sized is not None else 4, 0)
+    return _resized(call, array, place, sized if isinstance(sized, int) else None)
+
+
+@function("jax.lax.dynamic_slice")
+def dynamic_slice(call: Call) -> Value:
+    """A block of the sizes given."""
+    array, sizes = as_array(call.get(0, "operand")), sizes_of(call.get(2, "slice_sizes"))
+    if array.shape is None or sizes is None or len(sizes) != len(array.shape):
+        return replace(_of(call, array), mesh=None).shaped(sizes)
+    for place, size in enumerate(sizes):
+        if size is None or size != array.shape[place]:
+            array = _resized(call, array, place, size)
+            if array.shape is None:
+                return array
+    return array
+
+
+@function("jax.lax dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_index_in_dim")
+def dynamic_update(call: Call) -> Value:
+    """An array with a part of it replaced: it stays as it is."""
+    array, update = as_array(call.get(0, "operand")), as_array(call.get(1, "update"))
+    base = replace(meet(call, [array, update]), dtype=array.dtype)
+    specs = [explicit_spec(array), explicit_spec(update)] if array.explicit else []
+    if specs and None not in specs and len({len(one or ()) for one in specs}) == 1 and _differ(*specs):
+        call.interpreter.violate("update.conflict", call.place, left=str(array), right=str(update))
+    return base.shaped(array.shape, array.typed_spec)
+
+
+@function("jax.lax top_k approx_max_k approx_min_k")
+def top_k(call: Call) -> Value:
+    """The greatest entries along the last dimension, and where they were."""
+    array, count = as_array(call.get(0, "operand")), call.get(1, "k")
+    if array.shape is None or not array.shape:
+        return Layout(), Layout()
+    _whole_along(call, array, len(array.shape) - 1)
+    spec = array.typed_spec
+    shape = (*array.shape[:-1], count if isinstance(count, int) else None)
+    found = _of(call, array).shaped(shape, (*spec[:-1], NO_AXES) if spec is not None else None)
+    return found, replace(found, dtype="int32")
+
+
+@function("jax.nn.one_hot")
+def one_hot(call: Call) -> Value:
+    """A row of numbers for each entry."""
+    array, count = as_array(call.get(0, "x")), call.get(1, "num_classes")
+    if array.shape is None or call.keywords.get("axis", -1) != -1:
+        return replace(_of(call, array), mesh=None, dtype=None).shaped(None)
+    spec, size = array.typed_spec, count if isinstance(count, int) else None
+    found = _of(call, array).shaped((*array.shape, size), (*spec, NO_AXES) if spec is not None else None)
+    return replace(found, dtype=None)
+
+
+@function("jax.numpy.unstack")
+def unstack(call: Call) -> Value:
+    """The rows along a dimension, which must not be split."""
+    array = as_array(call.get(0, "x"))
+    place = _dimension(call, array, 1, 0)
+    if array.shape is None or place is None:
+        return ListValue([], True)
+    _whole_along(call, array, place)
+    spec = array.typed_spec
+    rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
+    row = _of(call, array).shaped((*array.shape[:place], *array.shape[place + 1 :]), rest)
+    count = array.shape[place]
+    return (row,) * count if isinstance(count, int) and count <= _ROWS else ListValue([row], True)
+
+
+def _differ(one: Spec | None, other: Spec | None) -> bool:
+    """Whether two specs surely differ."""
+    pairs = zip(one or (), other or (), strict=True)
+    return any(left != right for left, right in pairs if left is not None and right is not None)
+
+
+def _whole_along(call: Call, array: Layout, place: int) -> None:
+    """Record an array that is split over Explicit axes along a dimension that must be whole."""
+    axes = spec_entry(array, place) if array.explicit else NO_AXES
+    if axes:
+        axis, name = "/".join(axes), call.function_name
+        call.interpreter.violate("along.split", call.place, operation=name, array=str(array), axes=axis)
+
+
+@function("jax.ad_checkpoint.checkpoint_name")
+def named(call: Call) -> Value:
+    """The same arrays, with a name for policies."""
+    return call.get(0, "x")
