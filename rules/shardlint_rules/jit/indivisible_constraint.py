@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import ClassVar
 
@@ -38,6 +39,7 @@ class IndivisibleConstraint(Rule):
       the text tells, also through functions of the project and `vmap`, which adds a dimension in front.
     - proven: `out_shardings` of a jitted function whose result has such a shape.
     - `in-calls` (likely): the same with the shapes that the visible calls pass.
+    - `odd` (likely): an odd size over a mesh axis with all devices.
     - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
       experts // size`) and a sharding that splits this dimension again.
@@ -54,9 +56,10 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("in-calls", "divided-already", "on-a-way")
+    likely = ("in-calls", "divided-already", "odd", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The sizes of the visible calls are those of the real run.",
+        "odd": "The program runs on an even number of devices.",
         "on-a-way": "The program takes this branch.",
         "divided-already": "The name `..._per_device` means the size of one shard.",
     }
@@ -65,7 +68,7 @@ class IndivisibleConstraint(Rule):
         Calls(*_CREATING, file_says=("device=",)),
         Calls(*_JITS, file_says=("out_shardings",)),
         Keywords(*KEYWORDS, function_says=SAYING),
-        Violates("spec.indivisible", "spec.padded"),
+        Violates("spec.indivisible", "spec.padded", "spec.odd"),
     )
     forms = ("call", "partial", "keyword", "violation")
 
@@ -126,16 +129,19 @@ class IndivisibleConstraint(Rule):
 
     def _report_indivisible(self, site: Site) -> Finding:
         said = site.violation.said
-        raises = site.violation.kind == "spec.indivisible"
+        raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
-        axes = f"`{said['axes']}`, which makes {said['parts']} parts"
+        odd = site.violation.kind == "spec.odd"
+        axes = f"all devices by `{said['axes']}`" if odd else f"`{said['axes']}`, which makes {said['parts']} parts"
         effect = "this raises ValueError" if raises else "the array is padded or replicated"
-        return site.report_violation(
+        count = "the number of devices" if odd else said["parts"]
+        found = site.report_violation(
             f"Dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}: {effect}.",
-            help=f"pad the dimension to a multiple of {said['parts']}, or split another one",
+            help=f"pad the dimension to a multiple of {count}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
         )
+        return replace(found, form="odd") if odd else found
 
     def _again(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""
