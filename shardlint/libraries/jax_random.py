@@ -56,7 +56,7 @@ def _drawn(position: int, call: Call) -> Value:
         else "float32"
     )
     found = _fresh(call, sizes_of(given), default if dtype is None else dtype_of(dtype))
-    return replace(found, varying=base.varying)
+    return replace(found, varying=base.varying, drawn=call.place if call.interpreter.axes else None)
 
 
 for _position, _names in _DRAWS.items():

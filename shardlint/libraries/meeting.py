@@ -12,6 +12,7 @@ from typing import Any
 
 from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value
+from shardlint.model.values import Place
 
 NO_AXES: Axes = ()
 # What is computed under `with mesh:` alone stays on one device; that was tried from here on.
@@ -207,8 +208,8 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
 def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     """The result of an elementwise operation."""
     operands = [as_array(one) for one in values]
-    base = meet(call, operands)
     shape = broadcast_shapes([one.shape for one in operands])
+    base = replace(meet(call, operands), drawn=_drawn(call, operands))
     if not base.explicit:
         return base.shaped(shape)
     rank = len(shape) if shape is not None else None
@@ -238,6 +239,22 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
         )  # fmt: skip
         return replace(base, mesh=None).shaped(shape)
     return base.shaped(shape, tuple(spec))
+
+
+def _drawn(call: Call, operands: Sequence[Layout]) -> Place | None:
+    """Where random numbers among the operands were drawn; record those that are equal where the others vary."""
+    for one in operands:
+        if not isinstance(one.drawn, Place) or one.varying is None:
+            continue
+        for other in operands:
+            more = (other.varying or frozenset()) - one.varying if other.shape != () else frozenset()
+            if more and one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
+                if not any(own == 1 != size for own, size in zip(one.shape, other.shape, strict=True)):
+                    axes = "/".join(sorted(more))
+                    call.interpreter.violate("random.same", one.drawn, array=str(one), axes=axes)
+                return None
+        return one.drawn
+    return None
 
 
 def _entry(array: Layout, place: int) -> Axes | None:

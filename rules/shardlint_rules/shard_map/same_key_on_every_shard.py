@@ -10,7 +10,7 @@ from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._copied_keys import COPYING, copied_key
 from shardlint_rules.shard_map._draws import draws_nothing
@@ -42,6 +42,7 @@ class SameKeyOnEveryShard(Rule):
     ## Reports
     - proven: numbers drawn in a `shard_map` or `pmap` body with a replicated key for sharded data, or returned with
       an out spec that shards them. The key may be replicated by a helper or be part of a replicated state.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `rngs` (likely): such a key passed to a model as `rngs`, with sharded data.
     - `replicated` (likely): a key in a tuple or dict given to `replicate((params, key))`, in a project that never
       uses a device or process index.
@@ -57,8 +58,9 @@ class SameKeyOnEveryShard(Rule):
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
-    likely = ("rngs", "replicated")
+    likely = ("rngs", "replicated", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "on-a-way": "The program takes this branch.",
         "rngs": "The model draws from the `rngs` that it is given.",
         "replicated": "No code outside the project folds the device index into the key.",
     }
@@ -67,12 +69,21 @@ class SameKeyOnEveryShard(Rule):
         *MAPPING,
         Calls(*COPYING, file_says=("jax.random.split(", "random.split(")),
         Mapped(calling=(("split(", "fold_in("), _KEYS)),
+        Violates("random.same"),
     )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place where numbers are drawn."""
         done: set[ast.AST] = set()
+        if site.form == "violation":
+            axes = site.violation.said["axes"]
+            yield site.report_violation(
+                f"Every device along `{axes}` draws the same random numbers for its own shard.",
+                help=_help(axes.partition("/")[0]),
+                why="the key does not vary over the axis, and the data do",
+            )
+            return
         if site.api in COPYING:
             yield from self._replicated(site)
             return
