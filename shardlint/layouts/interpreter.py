@@ -356,13 +356,13 @@ class Interpreter:
 
     # what is found
 
-    def violate(self, kind: str, place: Place, *, surely: bool = True, **said: str) -> None:
-        """Record a broken contract, unless the code expects an error; `surely`, if nothing is assumed for it."""
+    def violate(self, kind: str, place: Place, **said: str) -> None:
+        """Record a broken contract, unless the code expects an error."""
         if self.excused:
             return
         node = place.node
         key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        found = Violation(kind, place, said, tuple(self.calls), certain=surely and not self.branches)
+        found = Violation(kind, place, said, tuple(self.calls), certain=not self.branches)
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found

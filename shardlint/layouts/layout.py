@@ -133,6 +133,7 @@ class Layout:
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
+    built: of an array that depends on no other one, True where a jit makes it, and behind that the call of the jit.
     drawn: of random numbers made in a mapped body, where they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
     """
@@ -149,6 +150,7 @@ class Layout:
     literal: bool = False
     made: int = 0
     summed: tuple[frozenset[str], Hashable] | None = None
+    built: Hashable = None
     drawn: Hashable = None
     unplaced: Hashable = None
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, Size, Symbol
 from shardlint.layouts.values import Call, Library, Native, Unknown, Value, known_items
+from shardlint.libraries.flax_linen import entered
 from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
 from shardlint.libraries.flax_variables import make_rng, param, variable
 from shardlint.libraries.jax_numpy import dtype_of, unary
@@ -130,6 +131,23 @@ def embed(call: Call, module: Module) -> Value:
         module,
         replace(found, dtype=table.dtype).shaped((*x.shape, sizes[1]) if x.shape is not None else None),
     )
+
+
+@function("flax.linen.Embed.attend")
+def attend(call: Call) -> Value:
+    """The product with the transposed `embedding`."""
+    module = call.args[0]
+    if not isinstance(module, Module) or module.scope is None:
+        return Unknown("a layer outside of `apply`")
+
+    def run(again: Call) -> Value:
+        x, count = as_array(again.get(0, "query")), _size(module.setting("num_embeddings", None))
+        sizes = count, _size(module.setting("features", None))
+        table = as_array(_parameter(again, module, "embedding", sizes, "flax.linen.linear.default_embed_init"))
+        base = replace(meet(again, [table, x]), mesh=None, spec=None)
+        return _typed(module, base.shaped((*x.shape[:-1], count) if x.shape else None))
+
+    return entered(replace(call, args=call.args[1:]), module, run)
 
 
 _NORM = (

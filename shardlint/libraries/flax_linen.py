@@ -47,7 +47,7 @@ def method(call: Call) -> Value:
     body, module, *args = call.args
     if not isinstance(module, Module) or module.scope is None or getattr(body, "name", "") == "setup":
         return call.interpreter.call(body, (module, *args), call.keywords, call.place, call.open)
-    return _entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
+    return entered(replace(call, args=tuple(args)), module, lambda again: again.interpreter.call(
         body, (module, *again.args), again.keywords, again.place, again.open))  # fmt: skip
 
 
@@ -58,10 +58,10 @@ def called(call: Call) -> Value:
     apply = module.apply if isinstance(module, Module) else None
     if apply is None or module.scope is None:
         return Unknown("a Module outside of `apply`")
-    return _entered(replace(call, args=call.args[1:]), module, lambda again: apply(again, module))
+    return entered(replace(call, args=call.args[1:]), module, lambda again: apply(again, module))
 
 
-def _entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
+def entered(call: Call, module: Module, body: Callable[[Call], Value]) -> Value:
     """Run a method as the innermost one: parts that it makes belong to the Module."""
     run, scope = call.interpreter, module.scope
     app = application(run)
@@ -267,7 +267,7 @@ def _through_lifts(
     held = module.lifts
     module.lifts = tuple(rest)
     try:
-        return _run_lifted(call, module, first, lambda args, keywords: _entered(
+        return _run_lifted(call, module, first, lambda args, keywords: entered(
             replace(call, args=args, keywords=keywords), module, body))  # fmt: skip
     finally:
         module.lifts = held

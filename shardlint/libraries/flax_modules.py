@@ -68,7 +68,9 @@ class Module(Instance):
 
     def libraries(self) -> frozenset[str]:
         """The classes of libraries that it is of."""
-        return self.of.libraries() if self.of is not None else frozenset(("flax.linen.Module",))
+        if self.of is not None:
+            return self.of.libraries()
+        return frozenset((f"flax.linen.{self.class_name}", "flax.linen.Module"))
 
     def with_parts(self, attributes: dict[str, Value]) -> Instance:
         """The same Module with other fields, in no other."""

@@ -644,7 +644,7 @@ def constructed(call: Call) -> Value:
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     if call.name.startswith("numpy."):
         return host_array(shape, dtype)
-    found = fresh(call, shape, dtype)
+    found = replace(fresh(call, shape, dtype), built=call.interpreter.traced == 1 or None)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
     if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):

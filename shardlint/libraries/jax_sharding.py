@@ -195,7 +195,7 @@ def check_fits(
             return False
         if isinstance(size, int) and size > 1 and size % 2 and one == mesh_.names and mesh_.devices == "all":
             call.interpreter.violate(
-                "spec.odd", where, surely=False, array=path, shape=str(array), axes=one[0], size=str(size),
+                "spec.odd", where, array=path, shape=str(array), axes=one[0], size=str(size),
                 dimension=str(place), raises="yes" if raises else "", operation=call.name,
             )  # fmt: skip
     return True

@@ -142,6 +142,7 @@ def _jit(call: Call, given: Value) -> Value:
             _check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
+            _check_built(again, arrays)
         base = common(arrays) if arrays else Layout()
         return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
 
@@ -168,6 +169,19 @@ def _check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
             if first is not path and taken:
                 call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
                 return
+
+
+def _check_built(call: Call, arrays: Sequence[Layout]) -> None:
+    """Record an array that a jit made whole on one device, next to arrays that are split and no larger."""
+    split = [one for one in arrays if one.mesh is not None and any(one.spec or ())]
+    counts = [count_entries(one.shape) for one in split]
+    for one in arrays:
+        count = count_entries(one.shape)
+        if not isinstance(one.built, Place) or not isinstance(count, int) or not split or one.mesh is not None:
+            continue
+        if all(isinstance(other, int) and other <= count for other in counts):
+            axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
+            call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
 
 
 def _check_reused(
@@ -275,6 +289,8 @@ def _results(call: Call, found: Value, target: Value, base: Layout, where: Place
             if not isinstance(leaf, Layout):
                 return Unknown("what a jit returns")
             committed = array.committed or commits if array.committed is not None else None
+            apart = array.built is True and base.mesh is None and committed is False
+            array = replace(array, built=call.place if apart else None)
             if array.explicit:
                 return replace(array, committed=committed or None, literal=False)
             return replace(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value
@@ -141,7 +140,7 @@ def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) 
             left, right = _name_devices(first), _name_devices(where)
             if left == "all devices" and right.count(",") > 0:
                 left += " as jax.devices() lists them"
-            lines: dict[str, Any] = {"left_line": str(other.made), "right_line": str(one.made)}
+            lines = {"left_line": str(other.made), "right_line": str(one.made)}
             call.interpreter.violate("devices.differ", call.place, left=left, right=right, **lines)
             return
     asked = _devices_of(mesh)

@@ -212,10 +212,11 @@ class Site:
         harm: Harm | None = None,
         words: Mapping[str, str] | None = None,
         fix: Fix | None = None,
+        form: str = "",
     ) -> Finding:
         """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
 
-        `words` fill in what stands in braces in the message.
+        `words` fill in what stands in braces in the message. A `form` is that of a contract with an assumption.
         """
         found = self.violation
         message = message if words is None else message.format_map(words)
@@ -223,8 +224,8 @@ class Site:
         why = "; ".join(
             filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found)))
         )
-        certain = Certainty.PROVEN if found.certain else Certainty.POSSIBLE
-        form = "" if found.certain else "on-a-way"
+        form = form or ("" if found.certain else "on-a-way")
+        certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         return self.finding(
             found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix
         )

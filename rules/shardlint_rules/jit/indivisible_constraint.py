@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain, islice
 from typing import ClassVar
 
@@ -135,13 +134,13 @@ class IndivisibleConstraint(Rule):
         axes = f"all devices by `{said['axes']}`" if odd else f"`{said['axes']}`, which makes {said['parts']} parts"
         effect = "this raises ValueError" if raises else "the array is padded or replicated"
         count = "the number of devices" if odd else said["parts"]
-        found = site.report_violation(
+        return site.report_violation(
             f"Dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}: {effect}.",
             help=f"pad the dimension to a multiple of {count}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
+            form="odd" if odd else "",
         )
-        return replace(found, form="odd") if odd else found
 
     def _again(self, site: Site) -> Iterator[Finding]:
         """A size that was divided by the devices, in an array that is split over them."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.fresh import BESIDE, makes_fresh
@@ -32,6 +32,8 @@ class JitInitLosesSharding(Rule):
       these, without `out_shardings`, called with sharded arrays; also `TrainState.create`, whose moments come
       back replicated.
     - `mesh-given` (likely): the same, if a parameter brings the mesh of the arrays.
+    - `beside-split` (likely): an array that a jit makes without `out_shardings`, such as a cache, that another jitted
+      function takes with arrays that are split and no larger.
 
     ## Write instead
     Call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to the jit.
@@ -49,15 +51,28 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given",)
-    assumptions: ClassVar[Mapping[str, str]] = {"mesh-given": "The mesh of the caller has Auto axes."}
+    likely = ("mesh-given", "beside-split")
+    assumptions: ClassVar[Mapping[str, str]] = {
+        "mesh-given": "The mesh of the caller has Auto axes.",
+        "beside-split": "An array that is as large as those that are split should be split too.",
+    }
     assumes = True
     project_says = PLACED_WORDS
-    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS))
+    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS), Violates("made.whole"))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit whose result is fresh, called with what is sharded."""
+        if site.form == "violation":
+            said = site.violation.said
+            yield site.report_violation(
+                f"`{said['array']}` is made whole on one device: the jit has no sharding for it.",
+                help="pass out_shardings to jit",
+                why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
+                harm=Harm.COST,
+                form="beside-split",
+            )
+            return
         function, calls = _compiled(site)
         fresh = makes_fresh(site, function) if function is not None else None
         if fresh is None:
