@@ -10,6 +10,7 @@ from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
 from shardlint.layouts.values import (
     AnyTree,
     Call,
+    Library,
     ListValue,
     Native,
     Partial,
@@ -23,7 +24,6 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.flax_nnx import VariableShardings
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -34,6 +34,7 @@ from shardlint.libraries.meeting import (
     is_whole,
     meet,
 )
+from shardlint.libraries.nnx_objects import Lent, VariableShardings, chosen_of, is_object, state_of
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
@@ -107,6 +108,7 @@ def _jit(call: Call, given: Value) -> Value:
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
                 call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
+    changing = call.name == "flax.nnx.jit"
     numbers, names = _static(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
 
@@ -122,21 +124,36 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
         given_args = again.args if placing_in is None else map_tree(_committed, again.args)
+        lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
         args = tuple(
-            one if place in numbers else map_tree(tracer, one) for place, one in enumerate(given_args)
+            one if place in numbers else _map_kept(tracer, one, changing) for place, one in enumerate(given_args)
         )
         keywords = {
-            name: one if name in names else map_tree(tracer, one) for name, one in again.keywords.items()
+            name: one if name in names else _map_kept(tracer, one, changing)
+            for name, one in again.keywords.items()
         }
-        found = traced(again, given, args, keywords, again.open)
+        try:
+            found = traced(again, given, args, keywords, again.open)
+        finally:
+            if lent is not None:
+                lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
             return found
+        if lent is not None:
+            lent.finish(found)
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
         base = common(arrays) if arrays else Layout()
-        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
+        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"), changing)
 
     return _Compiled("jit", run, given)
+
+
+def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
+    """A tree with a function applied to its arrays; `kept`: but for those of objects of NNX, which stay as they are."""
+    if not kept:
+        return map_tree(change, tree)
+    return map_tree(lambda leaf: leaf if is_object(leaf) else change(leaf), tree, stop=is_object)
 
 
 def _committed(value: Value) -> Value:
@@ -196,29 +213,37 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         )
 
 
-def _results(call: Call, found: Value, target: Value, base: Layout, where: Place) -> Value:
+def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
+    """What makes of an array within a jit the one that leaves it, placed by the compiler."""
+    commits = context_commits(call)
+
+    def free(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if not isinstance(leaf, Layout):
+            return Unknown("what a jit returns")
+        committed = array.committed or commits if array.committed is not None else None
+        if array.explicit:
+            return replace(array, committed=committed or None, literal=False)
+        return replace(
+            array,
+            mesh=base.mesh,
+            spec=None,
+            device=base.device,
+            committed=committed,
+            host=False,
+            literal=False,
+        )
+
+    return free
+
+
+def _results(
+    call: Call, found: Value, target: Value, base: Layout, where: Place, kept: bool = False
+) -> Value:
     """What leaves a jit: placed by `out_shardings`, or by the compiler."""
     if target is None:
-        commits = context_commits(call)
-
-        def free(leaf: Value) -> Value:
-            array = as_array(leaf)
-            if not isinstance(leaf, Layout):
-                return Unknown("what a jit returns")
-            committed = array.committed or commits if array.committed is not None else None
-            if array.explicit:
-                return replace(array, committed=committed or None, literal=False)
-            return replace(
-                array,
-                mesh=base.mesh,
-                spec=None,
-                device=base.device,
-                committed=committed,
-                host=False,
-                literal=False,
-            )
-
-        return map_tree(free, found) if not isinstance(found, Unknown) else AnyTree(Unknown())
+        free = _freed(call, base)
+        return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
 
@@ -271,6 +296,7 @@ def _gradient(call: Call, given: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
     numbers = call.get(1, "argnums", 0)
+    chosen = call.keywords.get("wrt", Library("flax.nnx.Param"))
 
     def run(again: Call) -> Value:
         found = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
@@ -287,6 +313,8 @@ def _gradient(call: Call, given: Value) -> Value:
 
         for one in wanted:
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
+            if call.name.startswith("flax.nnx") and is_object(argument):  # of its Params
+                argument = (chosen_of(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
             grads.append(
                 map_tree(gradient_of, argument) if not isinstance(argument, Unknown) else AnyTree(Layout())
             )
