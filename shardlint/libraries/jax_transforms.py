@@ -222,6 +222,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         if not isinstance(leaf, Layout):
             return Unknown("what a jit returns")
         committed = array.committed or commits if array.committed is not None else None
+        committed = base.committed or committed  # one argument that is committed commits all results
         if array.explicit:
             return replace(array, committed=committed or None, literal=False)
         return replace(
