@@ -160,19 +160,18 @@ def _inner(tree: Value) -> list[tuple[Value, Value]] | None:
     return None
 
 
-def variables(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iterator[Variable]:
-    """The Variables that a value leads to, each once."""
+def objects(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iterator[Object | Variable]:
+    """The objects that a value leads to, each once."""
     seen = set() if seen is None else seen
     if isinstance(tree, Instance):
         tree = run.current(tree)
     if id(tree) in seen:
         return
     seen.add(id(tree))
-    if isinstance(tree, Variable):
+    if isinstance(tree, Object | Variable):
         yield tree
-        return
     for _, part in _inner(tree) or ():
-        yield from variables(run, part, seen)
+        yield from objects(run, part, seen)
 
 
 def copied(
@@ -345,38 +344,61 @@ def is_object(value: Value) -> bool:
 class Lent:
     """Objects given to a jit of NNX: the function sees their arrays traced; afterwards they hold what it left in them.
 
-    Variables that it does not write hold the arrays that they held before.
+    All arrays come back as results of the jit. Those that the function does not write stay where they are committed.
     """
 
     def __init__(self, call: Call, trees: tuple[Value, ...], tracer: Callable[[Value], Value]) -> None:
         self.run, self.trees = call.interpreter, trees
-        self.held: list[tuple[Variable, Value, Value]] = []
+        self.held: dict[tuple[int, str], tuple[Instance, Value, Value]] = {}
         self.free: Callable[[Value], Value] = lambda leaf: leaf
-        if self.run.traced:
+        self.active = not self.run.traced
+        if not self.active:
             return
-        for variable in list(variables(self.run, trees)):
-            own = self.run.thaw(variable)
-            before = own.operand
-            own.attributes["value"] = shown = map_tree(tracer, before)
-            self.held.append((own, before, shown))
+        for one in list(objects(self.run, trees)):
+            own = self.run.thaw(one)
+            for name in _slots(own):
+                before = own.attributes[name]
+                own.attributes[name] = shown = map_tree(tracer, before)
+                self.held[id(own), name] = own, before, shown
 
     def restore(self, free: Callable[[Value], Value]) -> None:
-        """Give the Variables their arrays back, or what the function wrote into them."""
+        """Give the objects their arrays back, or what the function wrote into them."""
         self.free = free
-        for variable, before, shown in self.held:
-            now = variable.attributes["value"]
+
+        def later(leaf: Value) -> Value:
+            if not isinstance(leaf, Layout) or leaf.committed:
+                return leaf
+            return Layout(leaf.shape, leaf.dtype, varying=leaf.varying)
+
+        for (_, name), (holder, before, shown) in self.held.items():
+            now = holder.attributes.get(name, Unknown("an attribute"))
             if now is shown:
-                variable.attributes["value"] = before
+                holder.attributes[name] = map_tree(later, before)
                 continue
             left = map_tree(free, now)
-            sure = variable.region is self.run.region
-            variable.attributes["value"] = left if sure else join(before, left)
+            sure = holder.region is self.run.region
+            holder.attributes[name] = left if sure else join(before, left)
             self.run.changes += 1
 
     def finish(self, found: Value) -> None:
-        """The same for Variables that the function made."""
-        known = {id(variable) for variable, _, _ in self.held}
-        for variable in list(variables(self.run, (found, self.trees))):
-            if id(variable) not in known:
-                own = self.run.thaw(variable)
-                own.attributes["value"] = map_tree(self.free, own.operand)
+        """The same for what the function made."""
+        for one in list(objects(self.run, (found, self.trees))) if self.active else ():
+            own = self.run.thaw(one)
+            for name in _slots(own):
+                if (id(own), name) not in self.held:
+                    own.attributes[name] = map_tree(self.free, own.attributes[name])
+            for name, value in own.attributes.items():
+                if isinstance(own, Object) and isinstance(value, ListValue | DictValue | tuple) and _has_array(value):
+                    own.attributes[name] = Unknown("what a jit may have changed")
+
+
+def _slots(holder: Instance) -> list[str]:
+    """The attributes of an object that are arrays themselves."""
+    if isinstance(holder, Variable):
+        return ["value"]
+    return [name for name, one in holder.attributes.items() if isinstance(one, Layout) and not one.literal]
+
+
+def _has_array(tree: Value) -> bool:
+    """Whether a list or dict holds an array that is in no Variable."""
+    return isinstance(tree, Layout) or any(_has_array(one) for _, one in _inner(tree) or () if not is_object(tree))
