@@ -50,9 +50,9 @@ def make_variable(
         metadata, value = {**metadata, **value.metadata}, value.value
     value = operand(value)
     names = next((metadata.pop(one) for one in _NAMES if one in metadata), None)
-    if any(metadata.get(one, ()) not in ((), None) for one in _HOOKS) or call.open:
-        value = Unknown("what a hook makes of it")
-    elif of is not None and any(of.find(one) is not MISSING for one in _HOOKS):
+    hooked = any(metadata.get(one, ()) not in ((), None) for one in _HOOKS)
+    own = of is not None and any(of.find(one) is not MISSING for one in _HOOKS)
+    if hooked or own or call.open:
         value = Unknown("what a hook makes of it")
     else:
         value = _placed(call, value, names, metadata)

@@ -113,3 +113,99 @@ def test_names_place_a_variable_since_flax_0_12(write: Write, flax: tuple[int, .
     run = ran(write({"main.py": HEAD.format(kind="Auto") + PLACED}), flax)
     assert [one.kind for one in run.violations.values()] == kinds
     assert kinds or bound(run, "k") == Layout((8, 8), "float32", varying=frozenset())
+
+
+POLICY = """\
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+
+class Policy(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.conv = nnx.Conv(3, 8, kernel_size=(3, 3), strides=2, rngs=rngs)
+        self.head = nnx.Linear(8, 4, rngs=rngs)
+
+    def __call__(self, image):
+        x = nnx.relu(self.conv(image))
+        return self.head(x.mean(axis=(1, 2)))
+
+
+def load_params(model, sharding):
+    graphdef, state = nnx.split(model)
+    state = jax.device_put(state, sharding)
+    return nnx.merge(graphdef, state)
+
+
+@nnx.jit
+def infer(model, image):
+    return model(image)
+
+
+class PolicyRunner:
+    def __init__(self):
+        self.mesh = Mesh(np.array(jax.devices()), ("data",))
+        self.replicated = NamedSharding(self.mesh, P())
+        self.model = load_params(Policy(nnx.Rngs(0)), self.replicated)
+        self.device = jax.devices()[0]
+
+    def act(self, image):
+        image = jax.device_put(image, WHERE)
+        return infer(self.model, image)
+
+
+def main():
+    runner = PolicyRunner()
+    image = jnp.zeros((1, 32, 32, 3))
+    for _ in range(3):
+        runner.act(image)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("where", "kinds"), [("self.device", ["devices.differ"]), ("self.replicated", [])])
+def test_a_model_on_a_mesh_does_not_meet_an_array_on_one_device(
+    write: Write, where: str, kinds: list[str]
+) -> None:
+    text = POLICY.replace("WHERE", where)
+    assert [one.kind for one in ran(write({"main.py": text})).violations.values()] == kinds
+    (seen,) = observe([text])
+    assert ("incompatible devices" in seen["said"]) == bool(kinds), seen
+
+
+NAMING = """\
+from flax import nnx
+
+RULES = {"embed": "fsdp", "mlp": "fsdp", "heads": "data"}
+
+
+def kernel(*axes):
+    return nnx.with_partitioning(nnx.initializers.lecun_normal(), tuple(RULES[axis] for axis in axes))
+"""
+NAMED = """\
+import jax
+from flax import nnx
+from jax.sharding import AxisType
+from naming import kernel
+
+mesh = jax.make_mesh((2, 4), ("data", "fsdp"), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+class Attention(nnx.Module):
+    def __init__(self, d, rngs):
+        self.qkv = nnx.Linear(d, 3 * d, kernel_init=kernel("embed", SECOND), rngs=rngs)
+
+
+with jax.set_mesh(mesh):
+    model = Attention(64, nnx.Rngs(0))
+"""
+
+
+@pytest.mark.parametrize(("second", "kinds"), [("'mlp'", ["axis.twice"]), ("'heads'", [])])
+def test_names_come_through_a_helper_of_another_module(write: Write, second: str, kinds: list[str]) -> None:
+    run = ran(write({"main.py": NAMED.replace("SECOND", second), "naming.py": NAMING}))
+    assert [(one.kind, one.place.line) for one in run.violations.values()] == [(kind, 11) for kind in kinds]
