@@ -299,7 +299,9 @@ class Interpreter:
     def write(self, holder: Instance, name: str, value: Value) -> None:
         """Write an attribute of an object: both values, where the writing may not have happened."""
         holder = self.thaw(holder)
-        self.changes += 1
+        if holder.registered:
+            self.changes += 1
+            self.forget(holder.others)
         holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
 
     def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:

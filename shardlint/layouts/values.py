@@ -128,6 +128,8 @@ class Instance(Container):
     open: bool = False
     call: Value = None
     """What a call of it runs, for an object of a library."""
+    others: tuple[Instance, ...] = field(default=(), kw_only=True)
+    """The objects of which it may be any: what is written into it may be written into them."""
     transparent = True
     """Whether jax looks into it, where it is of no class of the project."""
 
@@ -189,7 +191,7 @@ def forget_objects(
     seen.add(id(value))
     match value:
         case Instance():
-            inside: Iterable[Value] = list(value.attributes.values())
+            inside: Iterable[Value] = [*value.attributes.values(), *value.others]
             if value.registered:
                 thaw(value).forget()
         case DictValue(entries=entries):
@@ -553,6 +555,7 @@ def join(one: Value, two: Value) -> Value:
         values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
         made = one.with_parts(values) if one.is_like(two) else Instance(one.of, values)
         made.open = True
+        made.others = (one, two) if one.registered or two.registered else ()
         return made
     return Unknown("it depends on the way taken")
 

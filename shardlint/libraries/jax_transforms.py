@@ -34,7 +34,8 @@ from shardlint.libraries.meeting import (
     is_whole,
     meet,
 )
-from shardlint.libraries.nnx_objects import Lent, VariableShardings, chosen_of, is_object, state_of
+from shardlint.libraries.nnx_lent import Lent
+from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
@@ -222,7 +223,8 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         if not isinstance(leaf, Layout):
             return Unknown("what a jit returns")
         committed = array.committed or commits if array.committed is not None else None
-        committed = base.committed or committed  # one argument that is committed commits all results
+        if base.committed and not committed:
+            committed = None  # one argument that is committed commits all results, if any of them uses it
         if array.explicit:
             return replace(array, committed=committed or None, literal=False)
         return replace(

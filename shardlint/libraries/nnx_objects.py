@@ -22,8 +22,6 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
-    join,
-    map_tree,
 )
 from shardlint.source.lazy import dataclass
 
@@ -130,6 +128,11 @@ class Object(Instance):
         return self.attributes.get(name, default)
 
 
+def is_object(value: Value) -> bool:
+    """Whether a value is an object that functions change in place."""
+    return isinstance(value, Object | Variable)
+
+
 def holds_arrays(value: Value) -> bool:
     """Whether a value is or may be a tree with arrays."""
     match value:
@@ -146,7 +149,7 @@ def holds_arrays(value: Value) -> bool:
     return False
 
 
-def _inner(tree: Value) -> list[tuple[Value, Value]] | None:
+def inner(tree: Value) -> list[tuple[Value, Value]] | None:
     """The parts of a graph by their keys in a state; None of a leaf."""
     match tree:
         case Object():
@@ -170,7 +173,7 @@ def objects(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iter
     seen.add(id(tree))
     if isinstance(tree, Object | Variable):
         yield tree
-    for _, part in _inner(tree) or ():
+    for _, part in inner(tree) or ():
         yield from objects(run, part, seen)
 
 
@@ -212,7 +215,7 @@ def state_of(run: Interpreter, tree: Value) -> Value:
     """The state of a graph: its Variables and arrays, by paths."""
     if isinstance(tree, Instance):
         tree = run.current(tree)
-    parts = _inner(tree)
+    parts = inner(tree)
     if parts is None:
         if isinstance(tree, Variable) and run.releases.get("flax", (99,)) < (0, 11):
             return tree.with_parts(dict(tree.attributes))
@@ -276,7 +279,7 @@ def put(run: Interpreter, target: Value, state: Value) -> None:
     if isinstance(target, Variable):
         run.write(target, "value", state.operand if isinstance(state, Variable) else state)
         return
-    parts = dict(_inner(target) or ())
+    parts = dict(inner(target) or ())
     if not isinstance(state, DictValue) or state.open:
         run.forget((target,))
         return
@@ -328,77 +331,9 @@ def _paths(run: Interpreter, tree: Value, path: tuple[Value, ...], found: dict[i
     if id(tree) in found:
         return
     found[id(tree)] = path
-    for key, one in _inner(tree) or ():
+    for key, one in inner(tree) or ():
         _paths(run, one, (*path, key), found)
 
 
 class VariableShardings(State):
     """What `nnx.get_named_sharding` gives: Variables that hold shardings in place of arrays."""
-
-
-def is_object(value: Value) -> bool:
-    """Whether a value is an object that functions change in place."""
-    return isinstance(value, Object | Variable)
-
-
-class Lent:
-    """Objects given to a jit of NNX: the function sees their arrays traced; afterwards they hold what it left in them.
-
-    All arrays come back as results of the jit. Those that the function does not write stay where they are committed.
-    """
-
-    def __init__(self, call: Call, trees: tuple[Value, ...], tracer: Callable[[Value], Value]) -> None:
-        self.run, self.trees = call.interpreter, trees
-        self.held: dict[tuple[int, str], tuple[Instance, Value, Value]] = {}
-        self.free: Callable[[Value], Value] = lambda leaf: leaf
-        self.active = not self.run.traced
-        if not self.active:
-            return
-        for one in list(objects(self.run, trees)):
-            own = self.run.thaw(one)
-            for name in _slots(own):
-                before = own.attributes[name]
-                own.attributes[name] = shown = map_tree(tracer, before)
-                self.held[id(own), name] = own, before, shown
-
-    def restore(self, free: Callable[[Value], Value]) -> None:
-        """Give the objects their arrays back, or what the function wrote into them."""
-        self.free = free
-
-        def later(leaf: Value) -> Value:
-            if not isinstance(leaf, Layout) or leaf.committed:
-                return leaf
-            return Layout(leaf.shape, leaf.dtype, varying=leaf.varying)
-
-        for (_, name), (holder, before, shown) in self.held.items():
-            now = holder.attributes.get(name, Unknown("an attribute"))
-            if now is shown:
-                holder.attributes[name] = map_tree(later, before)
-                continue
-            left = map_tree(free, now)
-            sure = holder.region is self.run.region
-            holder.attributes[name] = left if sure else join(before, left)
-            self.run.changes += 1
-
-    def finish(self, found: Value) -> None:
-        """The same for what the function made."""
-        for one in list(objects(self.run, (found, self.trees))) if self.active else ():
-            own = self.run.thaw(one)
-            for name in _slots(own):
-                if (id(own), name) not in self.held:
-                    own.attributes[name] = map_tree(self.free, own.attributes[name])
-            for name, value in own.attributes.items():
-                if isinstance(own, Object) and isinstance(value, ListValue | DictValue | tuple) and _has_array(value):
-                    own.attributes[name] = Unknown("what a jit may have changed")
-
-
-def _slots(holder: Instance) -> list[str]:
-    """The attributes of an object that are arrays themselves."""
-    if isinstance(holder, Variable):
-        return ["value"]
-    return [name for name, one in holder.attributes.items() if isinstance(one, Layout) and not one.literal]
-
-
-def _has_array(tree: Value) -> bool:
-    """Whether a list or dict holds an array that is in no Variable."""
-    return isinstance(tree, Layout) or any(_has_array(one) for _, one in _inner(tree) or () if not is_object(tree))

@@ -84,6 +84,9 @@ UNKNOWN = [
     "jax.tree.map(lambda one: one, load)(model)",
     "graphdef, state = nnx.split(model)\nmodel = nnx.merge(graphdef, load(state))",
     "model.set_attributes(kernel=load())",
+    "layer = model.up if flag else model.down\nlayer.kernel.value = load()",
+    "layer = model.up if flag else model.down\nload(layer)",
+    "if flag:\n    layer = model.up\nelse:\n    layer = model.down\nnnx.jit(lambda m: nnx.update(m, load()))(layer)",
 ]
 
 
