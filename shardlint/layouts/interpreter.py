@@ -299,7 +299,7 @@ class Interpreter:
     def write(self, holder: Instance, name: str, value: Value) -> None:
         """Write an attribute of an object: both values, where the writing may not have happened."""
         holder = self.thaw(holder)
-        if holder.registered:
+        if holder.registered or holder.others:
             self.changes += 1
             self.forget(holder.others)
         holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
