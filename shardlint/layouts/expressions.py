@@ -41,10 +41,12 @@ from shardlint.layouts.values import (
     Partial,
     PartitionSpec,
     Sharding,
+    State,
     Unknown,
     Value,
     join,
     known_items,
+    operand,
 )
 from shardlint.model import api
 from shardlint.model.values import Place
@@ -99,8 +101,8 @@ def evaluate(run: Interpreter, node: ast.expr) -> Value:
             return subscript(run, run.value(owner), run.value(index), Place(run.frame.file, node))
         case ast.BinOp(left=left, op=op, right=right):
             return binary(run, op, run.value(left), run.value(right), Place(run.frame.file, node))
-        case ast.UnaryOp(op=op, operand=operand):
-            return _unary(run, op, operand, node)
+        case ast.UnaryOp(op=op, operand=inner):
+            return _unary(run, op, inner, node)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             return _compared(run, [run.value(one) for one in (left, *comparators)], ops, node)
         case ast.BoolOp(op=op, values=values):
@@ -291,7 +293,7 @@ def _comprehend(
 
 def items(run: Interpreter, value: Value) -> list[Value] | None:
     """The items of something that is iterated over; None where they are not all known."""
-    match value:
+    match value := operand(value):
         case tuple():
             return list(value)
         case str():
@@ -363,8 +365,8 @@ def truth_of(value: Value) -> bool | None:
     return None
 
 
-def _unary(run: Interpreter, op: ast.unaryop, operand: ast.expr, node: ast.expr) -> Value:
-    value = run.value(operand)
+def _unary(run: Interpreter, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
+    value = operand(run.value(node_))
     if isinstance(op, ast.Not):
         known = truth_of(value)
         return Unknown("a condition") if known is None else not known
@@ -391,6 +393,7 @@ def _compared(run: Interpreter, values: list[Value], ops: list[ast.cmpop], node:
             same = other is None
             return same if isinstance(op, ast.Is) else not same
         return Unknown("a test of identity")
+    left, right = operand(left), operand(right)
     if isinstance(left, Layout) or isinstance(right, Layout):
         return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
     plain = (str, *_NUMBERS, tuple, type(None))
@@ -433,6 +436,7 @@ def _boolean(run: Interpreter, op: ast.boolop, nodes: list[ast.expr]) -> Value:
 def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place: Place) -> Value:
     """An operator applied to two values."""
     compute, name = _OPERATORS[type(op)]
+    left, right = operand(left), operand(right)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return _number(compute, left, right)
     if isinstance(left, str) and isinstance(right, str | int) and isinstance(op, ast.Add | ast.Mult):
@@ -563,7 +567,7 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
         case Mesh():
             return _of_mesh(value, name)
         case Instance():
-            return _of_instance(run, value, name)
+            return _of_instance(run, value, name, place)
         case ClassValue():
             found = value.find(name)
             if found is MISSING:
@@ -579,8 +583,10 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
             return _of_devices(value, shape, name)
         case str():
             return Native(name, lambda call: _text_method(value, name, call))
+        case State(entries=entries) if name in entries:
+            return entries[name]
         case DictValue() | ListValue() | tuple():
-            found_method = _METHODS.get((type(value), name))
+            found_method = _METHODS.get((DictValue if isinstance(value, State) else type(value), name))
             return (
                 Native(name, lambda call: found_method(value, call)) if found_method else Unknown("a method")
             )
@@ -755,7 +761,7 @@ def _devices_reshaped(value: Devices, call: Call) -> Value:
     return Devices(shape, value.order)
 
 
-def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
+def _of_instance(run: Interpreter, value: Instance, name: str, place: Place) -> Value:
     if name in value.attributes:
         return value.attributes[name]
     found = value.of.find(name) if value.of is not None else MISSING
@@ -763,6 +769,11 @@ def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
         hook = find_hook(run, value, name)
         if hook is not None:
             return Method(hook, value)
+        other = value.named(name)
+        if other is not MISSING:
+            return other
+        if value.operand is not value:
+            return attribute(run, value.operand, name, place)
         if name == "replace" or name == "_replace":
             return Native(name, lambda call: _replaced(value, call))
         return Unknown(f"the object has no `{name}` that is known")
@@ -781,7 +792,7 @@ def _of_instance(run: Interpreter, value: Instance, name: str) -> Value:
     return found
 
 
-def find_hook(run: Interpreter, value: Instance, name: str) -> Library | None:
+def find_hook(run: Interpreter, value: Instance | ClassValue, name: str) -> Library | None:
     """What a library does in place of a method that the classes of an object inherit from it.
 
     `__method__` runs each method of the project: it gets the function, the object and the arguments.
@@ -803,7 +814,9 @@ def _replaced(value: Instance, call: Call) -> Value:
 
 def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Value:
     """`value[index]`."""
-    match value:
+    if index is ... and operand(value) is not value:
+        return operand(value)  # of a Variable, its array
+    match value := operand(value):
         case tuple() | str() if isinstance(index, int):
             return value[index] if -len(value) <= index < len(value) else Unknown("an index out of range")
         case tuple() | str() if isinstance(index, slice) and _plain_slice(index):
@@ -1055,7 +1068,7 @@ class _Wrapping(Native):
 
 
 def _length(call: Call) -> Value:
-    value = call.get(0, "obj")
+    value = operand(call.get(0, "obj"))
     match value:
         case tuple() | str() | range():
             return len(value)

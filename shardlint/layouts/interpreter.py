@@ -45,6 +45,7 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
+    forget_objects,
     join,
 )
 from shardlint.model import api
@@ -223,6 +224,8 @@ class Interpreter:
         """How often something was called of which nothing is known, or a way was left that may not be taken."""
         self.marks = 0
         """How often a call left something behind in what `contexts` hold."""
+        self.changes = 0
+        """How often an array was replaced in an object of a library."""
         self.axes: dict[str, Size] = {}
         """The axes that shard_map, pmap or vmap bind here, with their sizes."""
         self.checks_varying = False
@@ -289,6 +292,18 @@ class Interpreter:
             made.region = None
             self._copies[id(holder)] = holder, made
         return self._copies[id(holder)][1]  # type: ignore[return-value]
+
+    def current(self, holder: ContainerType) -> ContainerType:
+        """A container as it is now: the copy of one that another module made and this run changed."""
+        return self._copies[id(holder)][1] if id(holder) in self._copies else holder  # type: ignore[return-value]
+
+    def write(self, holder: Instance, name: str, value: Value) -> None:
+        """Write an attribute of an object: both values, where the writing may not have happened."""
+        holder = self.thaw(holder)
+        if holder.registered or holder.others:
+            self.changes += 1
+            self.forget(holder.others)
+        holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
 
     def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
         for statement in tree.body:
@@ -447,10 +462,7 @@ class Interpreter:
             case ast.Attribute(value=owner, attr=name):
                 holder = self.value(owner)
                 if isinstance(holder, Instance):
-                    holder = self.thaw(holder)
-                    holder.attributes[name] = self._written(
-                        holder, holder.attributes.get(name, MISSING), value
-                    )
+                    self.write(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value
             case ast.Subscript(value=owner, slice=index):
@@ -470,6 +482,10 @@ class Interpreter:
                     else:
                         holder.items = [Unknown("an entry was replaced")] * min(len(holder.items), 1)
                         holder.open = True
+                elif isinstance(holder, Instance):
+                    hook = expressions.find_hook(self, holder, "__setitem__")
+                    if hook is not None:
+                        self.call(hook, (holder, key, value), {}, Place(self.frame.file, target))
 
     def _written(self, holder: Container, before: Value, value: Value) -> Value:
         """What a part of an object is after it was written: both, where the writing may not have happened."""
@@ -599,7 +615,12 @@ class Interpreter:
         self, node: ast.AugAssign, target: ast.expr, op: ast.operator, expression: ast.expr
     ) -> None:
         load = ast.copy_location(ast.BinOp(left=expressions.as_load(target), op=op, right=expression), node)
-        self.assign(target, expressions.evaluate(self, load))
+        found = expressions.evaluate(self, load)
+        held = self.layouts.get(load.left)
+        if isinstance(held, Instance) and held.operand is not held:
+            self.changes += 1
+            self.thaw(held).forget()  # a release of flax changes it in place, another raises
+        self.assign(target, found)
 
     def _branches(self, truth: bool | None, body: list[ast.stmt], orelse: list[ast.stmt]) -> Flow:
         if truth is not None:
@@ -837,7 +858,14 @@ class Interpreter:
             for one in (*args, *keywords.values()):
                 if isinstance(one, ListValue | DictValue):
                     self.thaw(one).open = True
+        if not _is_harmless(name) or name == "builtins.setattr":
+            self.forget((*args, *keywords.values()))
         return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
+
+    def forget(self, values: tuple[Value, ...]) -> None:
+        """Forget what an unknown function may have changed of the objects of libraries that it was given."""
+        if forget_objects(values, self.thaw):
+            self.changes += 1
 
     def call_function(
         self,
@@ -852,8 +880,10 @@ class Interpreter:
         if key is not None and key in self._results:
             return self._results[key]
         left = (self.doubts, self.marks) if self.contexts else None
+        changes = self.changes
         found = self._called(function, args, keywords, place, opened)
-        if key is not None and _is_plain(found) and (left is None or left == (self.doubts, self.marks)):
+        same = changes == self.changes and (left is None or left == (self.doubts, self.marks))
+        if key is not None and _is_plain(found) and same:
             self._results[key] = found
         return found
 
@@ -871,6 +901,7 @@ class Interpreter:
             self.checks_varying,
             self.excused > 0,
             self.branches > 0,
+            self.changes,
         )
         axes = (tuple(self.axes.items()), self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
@@ -886,6 +917,7 @@ class Interpreter:
     ) -> Value:
         node = function.node
         if len(self.calls) >= _DEPTH or self._active.count(node) > 2:
+            self.forget((*args, *keywords.values()))
             return Unknown("calls go too deep")
         frame = self._framed(
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
@@ -955,7 +987,14 @@ class Interpreter:
         place: Place,
         opened: bool,
     ) -> Value:
-        made = Instance(made_of, region=self.region)
+        maker = expressions.find_hook(self, made_of, "__new__")
+        made = (
+            self.call(maker, (made_of, *args), keywords, place, opened)
+            if maker is not None
+            else Instance(made_of, region=self.region)
+        )
+        if not isinstance(made, Instance) or made.complete:
+            return made
         init = made_of.find("__init__")
         libraries = made_of.libraries()
         if init is not MISSING:

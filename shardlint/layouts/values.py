@@ -128,6 +128,8 @@ class Instance(Container):
     open: bool = False
     call: Value = None
     """What a call of it runs, for an object of a library."""
+    others: tuple[Instance, ...] = field(default=(), kw_only=True)
+    """The objects of which it may be any: what is written into it may be written into them."""
     transparent = True
     """Whether jax looks into it, where it is of no class of the project."""
 
@@ -142,6 +144,66 @@ class Instance(Container):
     def libraries(self) -> frozenset[str]:
         """The classes of libraries that its class is made from."""
         return self.of.libraries() if self.of is not None else frozenset()
+
+    def parts(self) -> dict[str, Value]:
+        """What jax sees of it as a tree."""
+        return self.attributes
+
+    def with_tree(self, parts: dict[str, Value]) -> Instance:
+        """The same object with other parts of its tree."""
+        return self.with_parts(parts)
+
+    def named(self, name: str) -> Value:
+        """An attribute that it has by other means; `MISSING` where there is none."""
+        return MISSING
+
+    @property
+    def operand(self) -> Value:
+        """What it counts as in arithmetic."""
+        return self
+
+    def forget(self) -> None:
+        """Forget what a function may have changed that got it, and of which nothing is known."""
+
+    complete = False
+    """Whether no `__init__` runs after the class of a library made it."""
+    registered = False
+    """Whether jax looks into it though its class says nothing of that."""
+
+
+@dataclass(eq=False)
+class State(DictValue):
+    """A dict whose entries are attributes too, as those of flax.nnx."""
+
+
+def operand(value: Value) -> Value:
+    """What a value counts as in arithmetic: a Variable of flax.nnx as its array."""
+    return value.operand if isinstance(value, Instance) else value
+
+
+def forget_objects(
+    value: Value, thaw: Callable[[Instance], Instance], seen: set[int] | None = None
+) -> bool:
+    """Forget what an unknown function may have changed of objects in a value; whether there is one of a library."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    match value:
+        case Instance():
+            inside: Iterable[Value] = [*value.attributes.values(), *value.others]
+            if value.registered:
+                thaw(value).forget()
+        case DictValue(entries=entries):
+            inside = list(entries.values())
+        case ListValue(items=items):
+            inside = list(items)
+        case tuple():
+            inside = value
+        case _:
+            return False
+    found = [forget_objects(one, thaw, seen) for one in inside]
+    return any(found) or (isinstance(value, Instance) and value.registered)
 
 
 @dataclass(frozen=True)
@@ -337,8 +399,8 @@ def children(tree: Value) -> list[tuple[Any, Value]] | None:
             return list(enumerate(items))
         case DictValue(entries=entries):
             return list(entries.items())
-        case Instance(attributes=attributes) if is_tree(tree):
-            return list(attributes.items())
+        case Instance() if is_tree(tree):
+            return list(tree.parts().items())
     return None
 
 
@@ -348,9 +410,10 @@ def rebuilt(tree: Value, parts: Iterable[Value]) -> Value:
         case ListValue(open=more):
             return ListValue(list(parts), more)
         case DictValue(entries=entries, open=more):
-            return DictValue(dict(zip(entries, parts, strict=True)), more)
-        case Instance(attributes=attributes):
-            return tree.with_parts(dict(zip(attributes, parts, strict=True)))
+            made = State if isinstance(tree, State) else DictValue
+            return made(dict(zip(entries, parts, strict=True)), more)
+        case Instance():
+            return tree.with_tree(dict(zip(tree.parts(), parts, strict=True)))
     return tuple(parts)
 
 
@@ -371,7 +434,7 @@ def leaves(tree: Value) -> Iterator[tuple[str, Value]]:
 
 def is_tree(value: Instance) -> bool:
     """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
-    if value.of is None:
+    if value.of is None or value.registered:
         return value.transparent
     made_of = value.libraries()
     if made_of & {"typing.NamedTuple", "equinox.Module", "flax.struct.PyTreeNode"}:
@@ -482,7 +545,8 @@ def join(one: Value, two: Value) -> Value:
     if isinstance(one, DictValue) and isinstance(two, DictValue):
         keys = [key for key in one.entries if key in two.entries]
         more = one.open or two.open or len(keys) < max(len(one.entries), len(two.entries))
-        return DictValue({key: join(one.entries[key], two.entries[key]) for key in keys}, more)
+        kind = State if isinstance(one, State) and isinstance(two, State) else DictValue
+        return kind({key: join(one.entries[key], two.entries[key]) for key in keys}, more)
     if isinstance(one, ListValue) and isinstance(two, ListValue) and len(one.items) == len(two.items):
         items = [join(first, second) for first, second in zip(one.items, two.items, strict=True)]
         return ListValue(items, one.open or two.open)
@@ -491,6 +555,7 @@ def join(one: Value, two: Value) -> Value:
         values = {name: join(one.attributes[name], two.attributes[name]) for name in names}
         made = one.with_parts(values) if one.is_like(two) else Instance(one.of, values)
         made.open = True
+        made.others = (one, two) if one.registered or two.registered else ()
         return made
     return Unknown("it depends on the way taken")
 

@@ -9,7 +9,6 @@ from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,
-    flax_nnx,
     jax_initializers,
     jax_manual,
     jax_numpy,
@@ -23,7 +22,9 @@ from shardlint.libraries import (
 from shardlint.libraries.registry import FUNCTIONS
 
 FUNCTIONS.update(BUILTINS)
-_LATER = {"flax": ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]}
+_LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
+_NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
+_LATER = {"flax": [*_LINEN, *_NNX]}
 
 
 def load(library: str) -> None:
@@ -36,7 +37,6 @@ __all__ = [
     "FUNCTIONS",
     "contexts",
     "equinox_nn",
-    "flax_nnx",
     "jax_initializers",
     "jax_manual",
     "jax_numpy",

@@ -149,7 +149,10 @@ def _context_mesh(call: Call) -> Mesh | Unknown | None:
     return None if run.legacy is not None and not old else Unknown("the mesh in context")
 
 
-@function("flax.linen logical_axis_rules axis_rules set_logical_axis_rules")
+@function(
+    "flax.linen logical_axis_rules axis_rules set_logical_axis_rules",
+    *(f"{home} logical_axis_rules set_logical_axis_rules" for home in ("flax.nnx", "flax.core.spmd")),
+)
 def logical_axis_rules(call: Call) -> Value:
     """Rules in context, for a block or for all that follows."""
     sets = {_RULES: call.get(0, "rules")}
@@ -161,7 +164,7 @@ def logical_axis_rules(call: Call) -> Value:
     return Entered(call.name, sets=sets)
 
 
-@function("flax.linen get_logical_axis_rules")
+@function("flax.linen get_logical_axis_rules", "flax.nnx get_logical_axis_rules")
 def get_logical_axis_rules(call: Call) -> Value:
     """The rules in context."""
     return call.interpreter.contexts.get(_RULES, () if call.interpreter.rooted else Unknown("rules"))

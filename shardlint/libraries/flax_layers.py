@@ -34,7 +34,9 @@ def layer(name: str, fields: str) -> Callable[[Apply], Apply]:
 
 
 def _parameter(call: Call, module: Module, name: str, shape: Shape, default: str, init: str = "") -> Value:
-    """A parameter of a layer, made by the initializer that its fields give."""
+    """A parameter of a layer, made by the initializer that its fields give; the one that a layer of NNX has."""
+    if not isinstance(module, Module):
+        return as_array(call.interpreter.current(module.setting(name, Unknown("a parameter"))))
     maker = module.setting(init or f"{name}_init", Library(default))
     dtype = module.setting("param_dtype", Library("jax.numpy.float32"))
     sizes = tuple(Unknown("a size") if one is None else one for one in shape)
@@ -115,7 +117,7 @@ def dense_general(call: Call, module: Module) -> Value:
 
 def _opaque_parts(call: Call, module: Module) -> None:
     """Say that a layer has variables of which nothing is known."""
-    if module.scope is not None:
+    if isinstance(module, Module) and module.scope is not None:
         module.scope.made("params").open = True
 
 

@@ -9,7 +9,7 @@ from shardlint.libraries.jax_numpy import dtype_of, sizes_of
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.registry import function
 
-_INITIALIZERS = ("jax.nn.initializers", "flax.linen.initializers")
+_INITIALIZERS = ("jax.nn.initializers", "flax.linen.initializers", "flax.nnx.initializers")
 _CONSTANT = "zeros ones"
 _MAKERS = """zeros_init ones_init constant normal uniform truncated_normal variance_scaling orthogonal delta_orthogonal
 glorot_uniform glorot_normal xavier_uniform xavier_normal lecun_uniform lecun_normal he_uniform he_normal

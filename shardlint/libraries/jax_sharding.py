@@ -15,6 +15,7 @@ from shardlint.layouts.values import (
     ListValue,
     PartitionSpec,
     Sharding,
+    State,
     Unknown,
     Value,
     children,
@@ -127,17 +128,28 @@ def single_device(call: Call) -> Value:
     return Sharding(None, PartitionSpec(()), "device", device.name if isinstance(device, Device) else None)
 
 
-def check_axes(call: Call, mesh_: Mesh, spec: PartitionSpec) -> bool:
-    """Record an axis that the mesh does not have, or that shards two dimensions; whether the spec fits."""
+def check_axes(call: Call, mesh_: Mesh, spec: PartitionSpec, tell: bool = False) -> bool:
+    """Record an axis that the mesh does not have; whether the spec fits. `tell`: and one that shards two dimensions.
+
+    Where a spec is given to jax itself, the rules find both in the text.
+    """
     for axes in spec.axes():
         for axis in axes or ():
             if axis not in mesh_.names:
                 call.interpreter.violate(
-                    "axis.unknown", call.place, axis=axis, mesh=str(mesh_), line=str(mesh_.line)
+                    "axis.missing" if tell else "axis.unknown",
+                    call.place,
+                    axis=axis,
+                    mesh=str(mesh_),
+                    line=str(mesh_.line),
                 )
                 return False
     named = [axis for axes in spec.axes() for axis in axes or ()]
-    return len(named) == len(set(named))
+    again = next((axis for axis in named if named.count(axis) > 1), None)
+    if again is not None and tell:
+        shown = ", ".join(str(one) if isinstance(one, tuple) else repr(one) for one in spec.entries)
+        call.interpreter.violate("axis.twice", call.place, axis=again, spec=f"P({shown})", line=str(mesh_.line))
+    return again is None
 
 
 def place_of(call: Call, position: int, name: str) -> Place:
@@ -366,6 +378,8 @@ def constraint(call: Call) -> Value:
 def _check_context(call: Call, target: Value, where: Place) -> None:
     """Record a bare spec where no mesh is in context, on a way that is all known."""
     run = call.interpreter
+    if isinstance(target, State):  # of the specs of flax NNX, SL503 tells at the call that has no mesh
+        return
     bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
     if bare and run.rooted and run.mesh_known and run.mesh is None and not run.axes:
         run.violate("mesh.missing", where, operation=call.function_name)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.expressions import truth_of
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries, surely_differ
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
 from shardlint.layouts.values import (
     AnyTree,
     Call,
-    DictValue,
-    FunctionValue,
-    Instance,
+    Library,
     ListValue,
     Native,
     Partial,
@@ -20,15 +18,13 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
-    children,
     join,
-    known_items,
     leaves,
     map_spread,
     map_tree,
     spread,
 )
-from shardlint.libraries.flax_nnx import VariableShardings
+from shardlint.libraries.compiled_calls import check_built, check_reused, check_shared, numbers_of
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -39,6 +35,8 @@ from shardlint.libraries.meeting import (
     is_whole,
     meet,
 )
+from shardlint.libraries.nnx_lent import Lent
+from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
 from shardlint.libraries.registry import function
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Place
@@ -112,9 +110,10 @@ def _jit(call: Call, given: Value) -> Value:
         for name in ("in_shardings", "out_shardings"):
             if isinstance(call.keywords.get(name), VariableShardings):
                 call.interpreter.violate("shardings.variables", place_of(call, -1, name), parameter=name)
+    changing = call.name == "flax.nnx.jit"
     numbers, names = _static(call)
     placing_in, placing_out = call.keywords.get("in_shardings"), call.keywords.get("out_shardings")
-    donated = _numbers(call.keywords.get("donate_argnums", ()))
+    donated = numbers_of(call.keywords.get("donate_argnums", ()))
 
     def run(again: Call) -> Value:
         arrays = [
@@ -128,98 +127,40 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
         given_args = again.args if placing_in is None else map_tree(_committed, again.args)
+        lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
         args = tuple(
-            one if place in numbers else map_tree(tracer, one) for place, one in enumerate(given_args)
+            one if place in numbers else _map_kept(tracer, one, changing) for place, one in enumerate(given_args)
         )
         keywords = {
-            name: one if name in names else map_tree(tracer, one) for name, one in again.keywords.items()
+            name: one if name in names else _map_kept(tracer, one, changing)
+            for name, one in again.keywords.items()
         }
-        found = traced(again, given, args, keywords, again.open)
+        try:
+            found = traced(again, given, args, keywords, again.open)
+        finally:
+            if lent is not None:
+                lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
             return found
         if donated and not again.open:
-            _check_shared(again, donated, found)
-            _check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
+            check_shared(again, donated, found)
+            check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
+        if lent is not None:
+            lent.finish(found)
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
-            _check_built(again, arrays)
+            check_built(again, arrays)
         base = common(arrays) if arrays else Layout()
-        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"))
+        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"), changing)
 
     return _Compiled("jit", run, given)
 
 
-def _numbers(value: Value) -> tuple[int, ...]:
-    items = (value,) if isinstance(value, int) else known_items(value) or ()
-    return tuple(one for one in items if isinstance(one, int) and one >= 0)
-
-
-def _check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
-    """Record a tree of arrays that stands twice in donated arguments, whose memory a result takes."""
-    results = {(leaf.shape, leaf.dtype) for _, leaf in leaves(found) if isinstance(leaf, Layout)}
-    met: dict[int, str] = {}
-    for number in donated:
-        for path, tree in _shared(call.args[number], "") if number < len(call.args) else ():
-            first = met.setdefault(id(tree), path)
-            taken = any(
-                isinstance(leaf, Layout) and None not in (leaf.shape, leaf.dtype, *(leaf.shape or ()))
-                and (leaf.shape, leaf.dtype) in results
-                for _, leaf in leaves(tree)
-            )  # fmt: skip
-            if first is not path and taken:
-                call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
-                return
-
-
-def _check_built(call: Call, arrays: Sequence[Layout]) -> None:
-    """Record an array that a jit made whole on one device, next to arrays that are split and no larger."""
-    split = [one for one in arrays if one.mesh is not None and any(one.spec or ())]
-    counts = [count_entries(one.shape) for one in split]
-    for one in arrays:
-        count = count_entries(one.shape)
-        if not isinstance(one.built, Place) or not isinstance(count, int) or not split or one.mesh is not None:
-            continue
-        if all(isinstance(other, int) and other <= count for other in counts):
-            axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
-            call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
-
-
-def _check_reused(
-    call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
-) -> None:
-    """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
-    results = [leaf for _, leaf in leaves(found)]
-    if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
-        return
-    names = [one.arg for one in (*given.node.args.posonlyargs, *given.node.args.args)]
-    fits: dict[int, bool | None] = {}
-    for place, argument in enumerate(call.args[: len(names)]):
-        arrays = [leaf for _, leaf in leaves(argument)]
-        known = arrays and all(isinstance(one, Layout) and one.shape for one in arrays)
-        pairs = [_may_reuse(one, other) for one in arrays for other in results] if known else [None]
-        fits[place] = False if set(pairs) == {False} else True if set(pairs) <= {True, False} else None
-    meant = [names[place] for place, fit in fits.items() if fit and place not in donated]
-    wrong = [names[place] for place, fit in fits.items() if fit is False and place in donated]
-    if meant and wrong and not any(fits.get(place) for place in donated):
-        call.interpreter.violate("donation.unused", where, donated=wrong[0], meant=meant[0])
-
-
-def _may_reuse(one: Value, other: Value) -> bool | None:
-    """Whether an array fits into the memory of another; None where that is not known."""
-    assert isinstance(one, Layout) and isinstance(other, Layout) and one.shape and other.shape
-    if len(one.shape) != len(other.shape) or any(map(surely_differ, one.shape, other.shape)):
-        return False
-    if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
-        return False
-    return True if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape else None
-
-
-def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
-    """The objects in a tree that may be in it twice, with their paths."""
-    if isinstance(tree, DictValue | ListValue | Instance) and path:
-        yield path, tree
-    for key, part in children(tree) or ():
-        yield from _shared(part, f"{path}.{key}" if isinstance(tree, Instance) else f"{path}[{key!r}]")
+def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
+    """A tree with a function applied to its arrays; `kept`: but for those of objects of NNX, which stay as they are."""
+    if not kept:
+        return map_tree(change, tree)
+    return map_tree(lambda leaf: leaf if is_object(leaf) else change(leaf), tree, stop=is_object)
 
 
 def _committed(value: Value) -> Value:
@@ -279,31 +220,41 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
         )
 
 
-def _results(call: Call, found: Value, target: Value, base: Layout, where: Place) -> Value:
+def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
+    """What makes of an array within a jit the one that leaves it, placed by the compiler."""
+    commits = context_commits(call)
+
+    def free(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if not isinstance(leaf, Layout):
+            return Unknown("what a jit returns")
+        committed = array.committed or commits if array.committed is not None else None
+        if base.committed and not committed:
+            committed = None  # one argument that is committed commits all results, if any of them uses it
+        apart = array.built is True and base.mesh is None and committed is False
+        array = replace(array, built=call.place if apart else None)
+        if array.explicit:
+            return replace(array, committed=committed or None, literal=False)
+        return replace(
+            array,
+            mesh=base.mesh,
+            spec=None,
+            device=base.device,
+            committed=committed,
+            host=False,
+            literal=False,
+        )
+
+    return free
+
+
+def _results(
+    call: Call, found: Value, target: Value, base: Layout, where: Place, kept: bool = False
+) -> Value:
     """What leaves a jit: placed by `out_shardings`, or by the compiler."""
     if target is None:
-        commits = context_commits(call)
-
-        def free(leaf: Value) -> Value:
-            array = as_array(leaf)
-            if not isinstance(leaf, Layout):
-                return Unknown("what a jit returns")
-            committed = array.committed or commits if array.committed is not None else None
-            apart = array.built is True and base.mesh is None and committed is False
-            array = replace(array, built=call.place if apart else None)
-            if array.explicit:
-                return replace(array, committed=committed or None, literal=False)
-            return replace(
-                array,
-                mesh=base.mesh,
-                spec=None,
-                device=base.device,
-                committed=committed,
-                host=False,
-                literal=False,
-            )
-
-        return map_tree(free, found) if not isinstance(found, Unknown) else AnyTree(Unknown())
+        free = _freed(call, base)
+        return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
 
@@ -356,6 +307,7 @@ def _gradient(call: Call, given: Value) -> Value:
     with_value = "value_and_grad" in call.name
     has_aux = call.keywords.get("has_aux", False)
     numbers = call.get(1, "argnums", 0)
+    chosen = call.keywords.get("wrt", Library("flax.nnx.Param"))
 
     def run(again: Call) -> Value:
         found = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
@@ -372,6 +324,8 @@ def _gradient(call: Call, given: Value) -> Value:
 
         for one in wanted:
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
+            if call.name.startswith("flax.nnx") and is_object(argument):  # of its Params
+                argument = (chosen_of(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
             grads.append(
                 map_tree(gradient_of, argument) if not isinstance(argument, Unknown) else AnyTree(Layout())
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
-from shardlint.layouts.values import AnyTree, Call, ListValue, Value
+from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
 from shardlint.model.values import Place
 
 NO_AXES: Axes = ()
@@ -20,6 +20,7 @@ _LEGACY_PLACES_NOTHING = (0, 6, 2)
 
 def as_array(value: Value) -> Layout:
     """The layout of something that is used as an array; unknown in all parts where it may be anything."""
+    value = operand(value)
     if isinstance(value, AnyTree):  # an operation on it says that it is one array
         value = value.leaf
     if isinstance(value, Layout):

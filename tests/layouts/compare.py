@@ -79,7 +79,7 @@ def predicted(
                 line, value = statement.lineno, run.layouts.get(statement.value)
                 found = {path: one for path, one in _leaves(value) if isinstance(one, Layout)}
                 arrays |= {f"{line}{path}": one for path, one in found.items()}
-                if isinstance(value, DictValue) and all(isinstance(one, Layout) for _, one in _leaves(value)):
+                if type(value) is DictValue and all(isinstance(one, Layout) for _, one in _leaves(value)):
                     closed[line] = {f"{line}{path}" for path in found}
     broken = {(one.calls[0] if one.calls else one.place).line: one.kind for one in run.violations.values()}
     return arrays, broken, closed
@@ -125,11 +125,12 @@ def compare(
     for start in range(0, len(seeds), _BATCH):
         texts = [make(seed) for seed in seeds[start : start + _BATCH]]
         for text, seen in zip(texts, observe(texts, python), strict=True):
-            _one(outcome, text, seen, release)
+            note(outcome, text, seen, release)
     return outcome
 
 
-def _one(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, ...]) -> None:
+def note(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, ...]) -> None:
+    """Enter one program into the figures."""
     outcome.programs += 1
     arrays, broken, closed = predicted(text, release)
     lines = text.splitlines()

@@ -81,18 +81,27 @@ def made_too_short(site: Site) -> TooMany | None:
     return None
 
 
-def variable_too_short(site: Site) -> TooMany | None:
+def is_told(site: Site, func: ast.expr) -> bool:
+    """Whether the text of a call, by its function, tells of too many names by itself."""
+    call = site.file.parent(func)
+    if not isinstance(call, ast.Call) or call.func is not func:
+        return False
+    made = any(isinstance(one, Api) and one.name in VARIABLES for one in options(site.value(func)))
+    return too_many(site, call) is not None or (made and variable_too_short(site, call) is not None)
+
+
+def variable_too_short(site: Site, call: ast.Call) -> TooMany | None:
     """An array that a variable of nnx is given, with fewer dimensions than the names beside it.
 
     Not where it says more than these: that they are not applied yet, as a transform adds to the array, or which name is
     that of the stack. And not in tests, which make what never is.
     """
-    given = {one.arg: one for one in site.call.keywords}
+    given = {one.arg: one for one in call.keywords}
     names = next((given[one] for one in _NAMING if one in given), None)
-    if names is None or not site.call.args or len(given) > 1 or site.program.project.is_test(site.file.path):
+    if names is None or not call.args or len(given) > 1 or site.program.project.is_test(site.file.path):
         return None
     count = _counted(site, site.value(names.value))
-    shape = shape_of(site.program.evaluator, Place(site.file, site.call.args[0]))
+    shape = shape_of(site.program.evaluator, Place(site.file, call.args[0]))
     if count is None or shape is None or count <= len(shape):
         return None
     return TooMany(names.value, "variable", count, len(shape))

@@ -11,7 +11,7 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._twice_named import LINE, twice_named
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
@@ -28,6 +28,8 @@ class DuplicateAxis(Rule):
     ## Reports
     - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
       of a jit or the specs of `shard_map`.
+    - proven: the names of a Variable of flax NNX, which flax places when it makes it.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`) that have the same
       mesh axis for a value.
     - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
@@ -42,16 +44,20 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name", "handed-on", "logical")
+    likely = ("by-name", "handed-on", "logical", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "by-name": "The fields keep the values that the text gives them.",
         "handed-on": "The names in the spec are mesh axes, not logical names.",
         "logical": "The rule for the name maps it to a mesh axis.",
+        "on-a-way": "The program takes this branch.",
     }
-    triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"))
+    triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"), Violates("axis.twice"))
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
+        if site.form == "violation":
+            yield self._variable(site)
+            return
         if site.api == _SPEC:
             yield from self._by_name(site)
             yield from self._written(site)
@@ -62,6 +68,15 @@ class DuplicateAxis(Rule):
         for one in given(site):
             for axis in _repeated(one.spec):
                 yield self._finding(site, one, axis)
+
+    def _variable(self, site: Site) -> Finding:
+        """The finding of a Variable of flax NNX that is placed when it is made."""
+        said = site.violation.said
+        return site.report_violation(
+            f'This raises DuplicateSpecError: mesh axis "{said["axis"]}" shards two dimensions.',
+            help=f'keep "{said["axis"]}" for one dimension, and write None or another axis for the rest',
+            why=f"the names of the Variable are {said['spec']}, and the mesh is made at line {said['line']}",
+        )
 
     def _by_name(self, site: Site) -> Iterator[Finding]:
         """A spec of constants and fields, wherever it is given: two of them hold one axis of a mesh."""

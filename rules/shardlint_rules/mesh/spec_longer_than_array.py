@@ -18,6 +18,7 @@ from shardlint_rules.mesh._initializers import (
     KEYWORDS,
     VARIABLES,
     TooMany,
+    is_told,
     made_too_short,
     too_many,
     variable_too_short,
@@ -82,7 +83,8 @@ class SpecLongerThanArray(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         if site.form == "violation":
-            if site.violation.said["rank"] != "0" and not _is_of_keyword(site):  # of scalars SL229 tells
+            told = _is_of_keyword(site) or (isinstance(site.syntax, ast.expr) and is_told(site, site.syntax))
+            if site.violation.said["rank"] != "0" and not told:  # of scalars SL229 tells
                 yield self._report_rank(site)
             return
         if site.form == "keyword":
@@ -92,7 +94,7 @@ class SpecLongerThanArray(Rule):
             yield from self._initializer(site, made_too_short(site))
             return
         if site.api in VARIABLES:
-            yield from self._initializer(site, variable_too_short(site))
+            yield from self._initializer(site, variable_too_short(site, site.call))
             return
         array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:

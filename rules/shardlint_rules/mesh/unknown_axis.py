@@ -11,7 +11,7 @@ from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.signatures import JITS
 from shardlint.model.values import Api, Constant, Function, Transformed, Value
-from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._configured import configured
 from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
@@ -35,6 +35,8 @@ class UnknownAxis(Rule):
     - proven: an axis in a `PartitionSpec` that is in none of the meshes it can meet: the mesh argument of the same
       call, or the meshes in context where it is used.
     - proven: a collective over such an axis in a function given to `shard_map`.
+    - proven: the names of a Variable of flax NNX, which flax places over the mesh in context when it makes it.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
     - `configured` (likely): where a configuration names the axes of the mesh (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`),
       an axis that no YAML or TOML file of the project and no default of the flag has.
 
@@ -48,17 +50,21 @@ class UnknownAxis(Rule):
     code = "SL301"
     name = "unknown-axis"
     harm = Harm.CRASH
-    likely = ("configured",)
+    likely = ("configured", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "configured": "The axes come from a configuration of the project."
+        "configured": "The axes come from a configuration of the project.",
+        "on-a-way": "The program takes this branch.",
     }
     assumes = True
-    triggers = WAKES
+    triggers = (*WAKES, Violates("axis.missing"))
     fixes = "safe"
     by_hand = "the name is no literal that resembles exactly one axis of the mesh"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""
+        if site.form == "violation":
+            yield self._variable(site)
+            return
         if site.api == "jax.shard_map":
             yield from self._collectives(site)
         specs = [one for one in given(site) if any(True for _ in named(one.spec))]
@@ -74,6 +80,15 @@ class UnknownAxis(Rule):
                 # SL306 reports strings that are not a name.
                 if axis not in axes and axis.isidentifier():
                     yield self._finding(site, where(site, one, entry, axis), axis, known, one)
+
+    def _variable(self, site: Site) -> Finding:
+        """The finding of a Variable of flax NNX that is placed when it is made."""
+        said = site.violation.said
+        return site.report_violation(
+            f'This raises ValueError: the mesh ({said["mesh"]}) has no axis "{said["axis"]}".',
+            help="write an axis of the mesh, or give a rule for the name",
+            why=f"flax places the Variable when it makes it, and the mesh is made at line {said['line']}",
+        )
 
     def _against_configurations(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
         """Axes that no configuration of the project gives the mesh."""

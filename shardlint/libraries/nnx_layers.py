@@ -1,0 +1,239 @@
+"""Layers of flax NNX: the parameters that each makes when it is made, and what it gives when it is called.
+
+What a layer computes is what the layer of linen of the same name does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import cast
+
+from shardlint.layouts.layout import Layout, Size, Symbol
+from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items
+from shardlint.libraries import flax_layers, flax_modules
+from shardlint.libraries.jax_numpy import unary
+from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.nnx_objects import HOME, Apply, Object
+from shardlint.libraries.nnx_variables import make_variable, next_key, stream
+from shardlint.libraries.registry import function
+from shardlint.source.lazy import dataclass
+
+_DEFAULTS = {
+    "kernel": "flax.linen.linear.default_kernel_init",
+    "embedding": "flax.linen.linear.default_embed_init",
+    "scale": "flax.linen.initializers.ones",
+    "bias": "flax.linen.initializers.zeros",
+}
+Sizes = Callable[[Object], "tuple[Value, ...] | None"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: its positional settings, the sizes of its parameters, what it starts with, and what it does.
+
+    A parameter whose sizes are None has a shape that is not known.
+    """
+
+    settings: str
+    apply: Apply
+    parameters: Mapping[str, Sizes] = field(default_factory=dict)
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+
+
+def _linen(apply: flax_modules.Apply) -> Apply:
+    return cast("Apply", apply)
+
+
+def _sizes(*names: str) -> Sizes:
+    """The sizes that settings give, which may be tuples of them."""
+
+    def find(layer: Object) -> tuple[Value, ...] | None:
+        found: list[Value] = []
+        for name in names:
+            value = layer.setting(name, Unknown("a size"))
+            items = (value,) if isinstance(value, int | Symbol) else known_items(value)
+            if items is None and len(names) > 1 and name not in ("kernel_size", "axis"):
+                items = (value,)
+            if items is None:
+                return None
+            found += items
+        return tuple(found)
+
+    return find
+
+
+def _convolution(layer: Object) -> tuple[Value, ...] | None:
+    """The window, the features that come in for each group, those that go out."""
+    sizes, inside = _sizes("kernel_size")(layer), layer.setting("in_features", None)
+    groups = layer.setting("feature_group_count", 1)
+    if sizes is None or not isinstance(inside, int) or not isinstance(groups, int) or not groups:
+        return None
+    return (*sizes, inside // groups, layer.setting("out_features", Unknown("a size")))
+
+
+def _contracting(layer: Object) -> tuple[Value, ...] | None:
+    """The sizes of a general product without a dimension for the batch."""
+    plain = isinstance(batch := layer.setting("batch_axis", DictValue()), DictValue) and not batch.entries
+    return _sizes("in_features", "out_features")(layer) if plain else None
+
+
+def _conv(call: Call, layer: Object) -> Value:
+    return flax_layers.conv(call, cast("flax_modules.Module", _featured(layer)))
+
+
+def _dense(call: Call, layer: Object) -> Value:
+    return flax_layers.dense(call, cast("flax_modules.Module", _featured(layer)))
+
+
+def _featured(layer: Object) -> Object:
+    """A layer with the settings of the one of linen: `features` for what goes out."""
+    return layer.with_parts({**layer.attributes, "features": layer.setting("out_features", Unknown("a size"))})
+
+
+def _general(call: Call, layer: Object) -> Value:
+    """A contraction of some dimensions: of the result, the shape where they are the last ones."""
+    x = as_array(call.get(0, "inputs"))
+    axes, out = _sizes("axis")(layer), _sizes("out_features")(layer)
+    last = axes is not None and axes == tuple(range(-len(axes), 0))
+    if not last or x.shape is None or axes is None or out is None or len(x.shape) < len(axes):
+        return Layout()
+    sizes = tuple(_size(one) for one in out)
+    return Layout((*x.shape[: len(x.shape) - len(axes)], *sizes))
+
+
+def _size(value: Value) -> Size:
+    return value if isinstance(value, int | Symbol) and not isinstance(value, bool) else None
+
+
+def _opaque(call: Call, layer: Object) -> Value:
+    """What is not followed."""
+    return Layout()
+
+
+def _batch_norm(call: Call, layer: Object) -> Value:
+    """Normalized by the statistics it has, or by those of the batch, which change them."""
+    run = call.interpreter
+    running = call.get(1, "use_running_average", None)
+    running = layer.setting("use_running_average", False) if running is None else running
+    size = _size(layer.setting("num_features", None))
+    if running is not True:
+        for name in ("mean", "var"):
+            held = layer.setting(name, None)
+            if isinstance(held, Instance):
+                run.write(run.current(held), "value", Layout((size,), "float32"))
+    return flax_layers._normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
+
+
+def _dropout(call: Call, layer: Object) -> Value:
+    """Nothing where it is deterministic; else some entries are zero."""
+    x = as_array(call.get(0, "inputs"))
+    quiet = call.keywords.get("deterministic")
+    quiet = layer.setting("deterministic", False) if quiet is None else quiet
+    if quiet is True or layer.setting("rate", None) == 0:
+        return x
+    source = call.keywords.get("rngs", layer.setting("rngs", None))
+    key = next_key(call, source, "dropout") if not isinstance(source, Layout) else source
+    if quiet is False and x.varying is not None and key.varying is not None and key.committed is False:
+        return replace(x, varying=x.varying | key.varying)
+    return replace(x, varying=None, committed=x.committed or None)
+
+
+_LINEAR = {"kernel": _sizes("in_features", "out_features"), "bias": _sizes("out_features")}
+_FEATURES = _sizes("num_features")
+LAYERS = {
+    "Linear": Layer("in_features out_features", _dense, _LINEAR),
+    "LinearGeneral": Layer(
+        "in_features out_features", _general, {**_LINEAR, "kernel": _contracting}, {"axis": -1}
+    ),
+    "Embed": Layer(
+        "num_embeddings features", _linen(flax_layers.embed), {"embedding": _sizes("num_embeddings", "features")}
+    ),
+    "Conv": Layer(
+        "in_features out_features kernel_size strides", _conv, {"kernel": _convolution, "bias": _sizes("out_features")}
+    ),
+    "Einsum": Layer(
+        "einsum_str kernel_shape bias_shape", _opaque, {"kernel": _sizes("kernel_shape"), "bias": _sizes("bias_shape")},
+        {"bias_shape": None},
+    ),
+    "LayerNorm": Layer("num_features", _linen(flax_layers.layer_norm), {"scale": _FEATURES, "bias": _FEATURES}),
+    "RMSNorm": Layer("num_features", _linen(flax_layers.rms_norm), {"scale": _FEATURES}),
+    "GroupNorm": Layer(
+        "num_features num_groups", _linen(flax_layers.group_norm), {"scale": _FEATURES, "bias": _FEATURES}
+    ),
+    "BatchNorm": Layer(
+        "num_features", _batch_norm, {"scale": _FEATURES, "bias": _FEATURES}, {"use_running_average": False}
+    ),
+    "Dropout": Layer("rate", _dropout, {}, {"deterministic": False}),
+}  # fmt: skip
+
+
+def _make(call: Call) -> Value:
+    """A layer with its parameters."""
+    run, kind = call.interpreter, call.function_name
+    spec = LAYERS[kind]
+    if call.open:
+        return Unknown("a layer")
+    given = {**spec.defaults, **dict(zip(spec.settings.split(), call.args, strict=False)), **call.keywords}
+    source = given.pop("rngs", None)
+    made = Object(None, given, region=run.region, kind=kind, apply=spec.apply)
+    plain = replace(call, args=(), keywords={}, open=False)
+    for name, sizes in spec.parameters.items():
+        wanted = given.get(f"use_{name}", True)
+        if name == "bias" and kind == "Einsum":
+            wanted = given["bias_shape"] is not None
+        if wanted is False:
+            made.attributes[name] = None
+            continue
+        maker = given.get(f"{name}_init", Library(_DEFAULTS[name]))
+        dtype = given.get("param_dtype", Library("jax.numpy.float32"))
+        shape = sizes(made)
+        key = next_key(call, source, "params")
+        value = run.call(maker, (key, Unknown("a shape") if shape is None else shape, dtype), {}, call.place)
+        metadata = given.get(f"{name}_metadata", DictValue())
+        known = metadata.entries if isinstance(metadata, DictValue) else {}
+        hidden = not isinstance(metadata, DictValue) or metadata.open
+        variable = make_variable(replace(plain, open=hidden), "Param", value, known)
+        made.attributes[name] = variable if wanted is True else Unknown("a parameter that may be there")
+    if kind == "BatchNorm":
+        size = _size(given.get("num_features"))
+        for name in ("mean", "var"):
+            made.attributes[name] = make_variable(plain, "BatchStat", fresh(call, (size,), "float32"), {})
+    if kind == "Dropout":
+        made.attributes["rngs"] = _forked(call, source)
+    return made
+
+
+def _forked(call: Call, source: Value) -> Value:
+    """The stream of a Dropout."""
+    if source is None:
+        return None
+    known = isinstance(source, Object) and source.kind in ("Rngs", "RngStream")
+    return stream(call, next_key(call, source, "dropout")) if known else Unknown("a stream")
+
+
+for _kind in LAYERS:
+    function(f"{HOME}.{_kind}")(_make)
+
+
+@function(f"{HOME}.Sequential")
+def sequential(call: Call) -> Value:
+    """One layer after the other."""
+    layers: Value = Unknown("layers") if call.open else tuple(call.args)
+    return Object(None, {"layers": layers}, region=call.interpreter.region, kind="Sequential",
+                  apply=_linen(flax_layers.sequential))  # fmt: skip
+
+
+function(
+    f"{HOME} relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
+    "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize"
+)(unary)
+
+
+@function(
+    f"{HOME} max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu",
+    f"{HOME} dot_product_attention",
+)
+def pooled(call: Call) -> Value:
+    """An array whose shape is not followed."""
+    return Layout()

@@ -1,0 +1,118 @@
+"""flax NNX: optimizers, `eval_shape`, and what else changes Modules in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    Instance,
+    Library,
+    State,
+    Unknown,
+    Value,
+    item_of,
+    map_tree,
+)
+from shardlint.libraries.jax_transforms import traced, tracer
+from shardlint.libraries.meeting import fresh
+from shardlint.libraries.nnx_modules import taken
+from shardlint.libraries.nnx_objects import HOME, Object, Variable, copied
+from shardlint.libraries.nnx_variables import make_variable
+from shardlint.libraries.registry import function
+
+_PARAM = Library(f"{HOME}.Param")
+
+
+@function(f"{HOME} Optimizer ModelAndOptimizer")
+def optimizer(call: Call) -> Value:
+    """A step, and the state that the transformation makes for the chosen Variables."""
+    run = call.interpreter
+    if call.open:
+        return Unknown("an optimizer")
+    model, tx, chosen = call.get(0, "model"), call.get(1, "tx"), call.get(2, "wrt", _PARAM)
+    held: Value = Unknown("the state of an optimizer")
+    if isinstance(tx, Instance) and "init" in tx.attributes:
+        found = run.call(tx.attributes["init"], (taken(call, model, (chosen,)),), {}, call.place)
+        held = copied(run, found, lambda one: one)
+    plain = replace(call, args=(), keywords={})
+    step = make_variable(plain, "OptState", fresh(call, (), "uint32"), {})
+    parts = {"step": step, "opt_state": held, "tx": tx, "wrt": chosen}
+    old = run.releases.get("flax", (99,)) < (0, 11)
+    if old or call.function_name == "ModelAndOptimizer":
+        parts["model"] = model
+    return Object(None, parts, region=run.region, kind="Optimizer")
+
+
+@function(f"{HOME}.Optimizer update")
+def step(call: Call) -> Value:
+    """Writes new arrays into the chosen Variables and into its own: they are on the devices of those before."""
+    run, held = call.interpreter, call.args[0]
+    if not isinstance(held, Object) or call.open:
+        run.forget(call.args)
+        return Unknown("updates")
+    grads = call.args[-1] if len(call.args) > 1 else call.get(-1, "grads", Unknown("gradients"))
+    model = call.args[1] if len(call.args) > 2 else held.attributes.get("model", Unknown("a Module"))
+    chosen = taken(call, model, (held.attributes.get("wrt", _PARAM),))
+    if isinstance(chosen, State):
+        _advance(call, chosen, grads)
+    else:
+        run.forget((model,))
+    run.forget((held.attributes.get("step"),))
+    if "opt_state" in held.attributes:
+        run.write(held, "opt_state", map_tree(_later, held.attributes["opt_state"]))
+    return Unknown("updates")
+
+
+def _advance(call: Call, params: State, grads: Value) -> None:
+    """New arrays in the Variables of a state. Arrays of other devices raise."""
+    run = call.interpreter
+    for key, one in params.entries.items():
+        grad = item_of(grads, key) if not isinstance(grads, AnyTree | Unknown) else Unknown("a gradient")
+        if isinstance(one, State):
+            _advance(call, one, grad)
+        elif isinstance(one, Variable):
+            own = run.current(one)
+            given = grad.operand if isinstance(grad, Instance) else grad
+            if isinstance(own.operand, Layout) and isinstance(given, Layout):
+                run.call(Library("jax.numpy.add"), (own.operand, given), {}, call.place)
+            run.write(own, "value", _later(own.operand))
+        else:
+            run.forget((one,))
+
+
+def _later(leaf: Value) -> Value:
+    """An array after a step: its shape and type, its devices if it is committed to them, and an Explicit spec."""
+    if not isinstance(leaf, Layout):
+        return Unknown("the state of an optimizer")
+    keeps = leaf.explicit
+    return replace(
+        leaf, spec=leaf.spec if keeps else None, mesh=leaf.mesh if keeps or leaf.committed else None,
+        device=leaf.device if leaf.committed else None, committed=leaf.committed or None, varying=None, host=None,
+    )  # fmt: skip
+
+
+@function(f"{HOME} eval_shape")
+def eval_shape(call: Call) -> Value:
+    """The result with descriptions in place of arrays."""
+    if not call.args:
+        return Unknown("a shape")
+    run = call.interpreter
+    found = traced(
+        call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
+    )
+
+    def describe(leaf: Variable | Layout) -> Value:
+        if isinstance(leaf, Layout):
+            return Layout(leaf.shape, leaf.dtype)
+        made = leaf.with_parts({"value": map_tree(_described, leaf.operand)})
+        made.region = run.region
+        return made
+
+    return copied(run, found, describe)
+
+
+def _described(leaf: Value) -> Value:
+    return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown("a description")

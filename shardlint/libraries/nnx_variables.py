@@ -1,0 +1,297 @@
+"""flax NNX: how Variables are made, where their names place them, and what reads and writes them; keys of `Rngs`.
+
+Facts of flax, each tried. Since flax 0.12.0 a Variable with names is placed when it is made, also within jit and
+`eval_shape`: by the mesh of its metadata, else by the mesh in context, where there must be one. Since 0.12.2 that is
+the mesh of `jax.set_mesh` alone, and the axes may be Explicit. Rules of logical names replace names one by one; what
+no rule names is an axis. Names that are empty, and None, ask for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Mesh
+from shardlint.layouts.values import (
+    MISSING,
+    Call,
+    ClassValue,
+    DictValue,
+    Instance,
+    Library,
+    Native,
+    PartitionSpec,
+    Sharding,
+    Unknown,
+    Value,
+    known_items,
+    operand,
+)
+from shardlint.libraries.contexts import Entered
+from shardlint.libraries.jax_sharding import check_axes
+from shardlint.libraries.meeting import as_array, fresh
+from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable
+from shardlint.libraries.registry import function
+from shardlint.model.values import Place
+
+_PLACED_WHEN_MADE = (0, 12)
+_ONLY_SET_MESH = (0, 12, 2)
+_NAMES = ("out_sharding", "sharding", "sharding_names")
+_EAGER, _RULES = "eager sharding of nnx", "logical axis rules of flax"
+_HOOKS = ("on_create_value", "on_get_value", "on_set_value", "create_value", "get_value", "set_value")
+
+
+def make_variable(
+    call: Call, kind: str, value: Value, given: Mapping[str, Value], of: ClassValue | None = None
+) -> Variable:
+    """A Variable around a value, with metadata; placed by its names."""
+    metadata = dict(given)
+    if isinstance(value, Annotated):
+        metadata, value = {**metadata, **value.metadata}, value.value
+    value = operand(value)
+    names = next((metadata.pop(one) for one in _NAMES if one in metadata), None)
+    hooked = any(metadata.get(one, ()) not in ((), None) for one in _HOOKS)
+    own = of is not None and any(of.find(one) is not MISSING for one in _HOOKS)
+    if hooked or own or call.open:
+        value = Unknown("what a hook makes of it")
+    else:
+        value = _placed(call, value, names, metadata)
+    # Its own attribute `sharding` is that of the array.
+    known = {**metadata, **dict.fromkeys(("out_sharding", "sharding_names"), names)}
+    held = DictValue(known if names is not None else metadata, call.open)
+    return Variable(of, {"value": value}, region=call.interpreter.region, kind=kind, metadata=held)
+
+
+def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
+    """An array as a Variable with these names holds it."""
+    run = call.interpreter
+    if names is None or names == () or not isinstance(value, Layout):
+        return value
+    anywhere = Layout(value.shape, value.dtype, varying=value.varying)
+    release = run.releases.get("flax", (99,))
+    eager = metadata.get("eager_sharding", run.contexts.get(_EAGER, True))
+    if eager is False:
+        return value
+    if release < _PLACED_WHEN_MADE or eager is not True:
+        return anywhere
+    own, mesh = metadata.get("mesh"), _context_mesh(call)
+    if release < _ONLY_SET_MESH and own is not None:
+        return anywhere
+    if isinstance(names, Sharding):
+        if isinstance(mesh, Mesh) or own is not None:  # it asserts that both are the same mesh
+            return anywhere
+        own, names = names.mesh, names.spec
+    mesh = mesh if own is None else own
+    spec = spec_of(call, names, metadata)
+    if mesh is None:
+        return Unknown("what raises: no mesh")
+    if not isinstance(mesh, Mesh) or spec is None:
+        return anywhere
+    if not check_axes(call, mesh, spec, tell=True):
+        return Unknown("what raises")
+    if not mesh.automatic and not mesh.explicit:
+        return anywhere
+    function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
+    node = getattr(call.place.node, "func", call.place.node)  # no argument of the call is the spec
+    place = Place(call.place.file, node)
+    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place)
+
+
+def _context_mesh(call: Call) -> Mesh | Unknown | None:
+    """The mesh in context as flax finds it; None where there surely is none."""
+    run = call.interpreter
+    if run.axes:
+        return Unknown("a mesh with manual axes")
+    if run.mesh_known:
+        return run.mesh
+    old = run.releases.get("flax", (99,)) < _ONLY_SET_MESH
+    return None if run.legacy is not None and not old else Unknown("the mesh in context")
+
+
+def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> PartitionSpec | None:
+    """The spec that names stand for; None where it is not known."""
+    spec = names if isinstance(names, PartitionSpec) else PartitionSpec(names) if isinstance(names, tuple) else None
+    if spec is None or spec.open or None in spec.axes():
+        return None
+    replaced: dict[str, Value] = {}
+    for rules in (call.interpreter.contexts.get(_RULES, ()), metadata.get("sharding_rules") or ()):
+        pairs = [known_items(one) for one in known_items(rules) or ()]
+        if known_items(rules) is None or any(one is None or len(one) != 2 for one in pairs):
+            return None
+        for one in pairs:
+            if one is not None and isinstance(one[0], str):
+                replaced[one[0]] = one[1]
+    entries = tuple(replaced.get(one, one) if isinstance(one, str) else one for one in spec.entries)
+    found = PartitionSpec(entries)
+    return None if None in found.axes() else found
+
+
+def _variable(call: Call) -> Value:
+    """A Variable as a program makes it: directly, or one of a class of the project."""
+    of = call.args[0] if call.args and isinstance(call.args[0], ClassValue) and call.name.endswith("__new__") else None
+    args = call.args[1:] if of is not None else call.args
+    kind = call.name.removesuffix(".__new__").rpartition(".")[2]
+    keywords = dict(call.keywords)
+    value = args[0] if args else keywords.pop("value", Unknown("a value"))
+    if of is not None and of.find("__init__") is not MISSING:
+        made = make_variable(call, kind, Unknown("a value"), {}, of)
+        call.interpreter.doubts += 1
+        return made
+    return make_variable(call, kind, value, keywords, of)
+
+
+for _kind in VARIABLES:
+    function(f"{HOME}.{_kind}", f"{HOME}.{_kind}.__new__")(_variable)
+
+
+@function(f"{HOME} with_partitioning with_metadata")
+def with_metadata(call: Call) -> Value:
+    """An initializer whose results carry names, a mesh and other metadata."""
+    keywords = dict(call.keywords)
+    given = keywords.pop("initializer", call.get(0, "initializer"))
+    if call.function_name == "with_partitioning":
+        names = keywords.pop("sharding", call.get(1, "sharding"))
+        mesh = keywords.pop("mesh", call.get(2, "mesh", None))
+        keywords |= {"out_sharding": names} | ({"mesh": mesh} if mesh is not None else {})
+    if call.open:
+        return Unknown("an initializer")
+
+    def run(again: Call) -> Value:
+        made = again.interpreter.call(given, again.args, again.keywords, again.place, again.open)
+        if isinstance(made, Annotated):
+            return Annotated(made.value, {**keywords, **made.metadata})
+        return Annotated(made, keywords)
+
+    return Native(call.name, run)
+
+
+@function(f"{HOME} use_eager_sharding")
+def use_eager_sharding(call: Call) -> Value:
+    """Turns it on or off that Variables are placed when they are made: at once, or for a block."""
+    run, wanted = call.interpreter, call.get(0, "value")
+    sure = run.region is None or not run.calls
+    run.contexts = {**run.contexts, _EAGER: wanted if sure else Unknown("a setting")}
+    return Entered(call.name, sets={_EAGER: wanted})
+
+
+@function("flax.config.update", "flax.configurations.config.update")
+def configured(call: Call) -> Value:
+    """The same setting by its name."""
+    if call.get(0, "name") in ("flax_always_shard_variable",):
+        use_eager_sharding(replace(call, args=call.args[1:2]))
+    return None
+
+
+# reading and writing
+
+
+@function(f"{HOME}.Variable get_value get_raw_value copy replace")
+def read(call: Call) -> Value:
+    """Its value; of `copy` and `replace`, a Variable like it."""
+    held = call.args[0]
+    if not isinstance(held, Variable):
+        return Unknown("a value")
+    if call.function_name in ("copy", "replace"):
+        value = call.get(1, "value", held.operand)
+        made = held.with_parts({"value": operand(value)})
+        made.region = call.interpreter.region
+        return made
+    index = call.get(-1, "index", ...)
+    return held.operand if index is ... else Unknown("a part of a value")
+
+
+@function(f"{HOME}.Variable set_value set_raw_value copy_from update_from_state")
+def write(call: Call) -> Value:
+    """Replaces its value."""
+    held, value = call.args[0], call.get(1, "value", Unknown("a value"))
+    if isinstance(held, Instance):
+        whole = call.get(-1, "index", ...) is ...
+        call.interpreter.write(held, "value", operand(value) if whole else _updated(held))
+    return None
+
+
+@function(f"{HOME}.Variable.__setitem__")
+def write_item(call: Call) -> Value:
+    """Writes into its array: with `...` the array given, if it is like the one before, or else this one."""
+    held, index, value = call.args[0], call.args[1], call.args[2]
+    given = operand(value)
+    alike = isinstance(given, Layout) and isinstance(held.operand, Layout) and given == held.operand
+    call.interpreter.write(held, "value", given if index is ... and alike else _updated(held))
+    return None
+
+
+def _updated(held: Instance) -> Value:
+    """An array after some of it was replaced."""
+    before = held.operand
+    if not isinstance(before, Layout):
+        return Unknown("a value") if not isinstance(before, DictValue) else before
+    explicit = before.explicit
+    return replace(before, spec=before.spec if explicit else None, committed=before.committed or None,
+                   mesh=before.mesh if explicit or before.committed else None, varying=None)  # fmt: skip
+
+
+# keys
+
+
+@function(f"{HOME} Rngs RngStream")
+def rngs(call: Call) -> Value:
+    """Streams by name, each with a key and a count."""
+    made = Object(None, {}, call.open, region=call.interpreter.region, kind="Rngs")
+    given = dict(call.keywords)
+    first = given.pop("default", call.get(0, "default", None))
+    if first is not None:
+        given["default"] = first
+    if isinstance(first, DictValue):
+        given = {**given, **{key: one for key, one in first.entries.items() if isinstance(key, str)}}
+        given.pop("default", None)
+        made.open = made.open or first.open
+    made.attributes = {name: stream(call, one) for name, one in given.items()}
+    return made
+
+
+def stream(call: Call, seed: Value) -> Value:
+    """A stream of keys that begins with a seed or a key."""
+    key = fresh(call, (), "key") if isinstance(seed, int) else replace(as_array(seed), dtype="key")
+    plain = replace(call, keywords={}, open=False)
+    parts = {
+        "key": make_variable(plain, "RngKey", key, {}),
+        "count": make_variable(plain, "RngCount", fresh(call, (), "uint32"), {}),
+    }
+    return Object(None, dict(parts), region=call.interpreter.region, kind="RngStream")
+
+
+def next_key(call: Call, source: Value, name: str = "default") -> Layout:
+    """The next key of a stream, or of the one of a name in `Rngs`."""
+    run = call.interpreter
+    held = run.current(source) if isinstance(source, Instance) else source
+    if isinstance(held, Object) and held.kind == "Rngs":
+        held = held.attributes.get(name, held.attributes.get("default", Unknown("a stream")))
+    if not isinstance(held, Object) or held.kind != "RngStream":
+        return Layout(dtype="key")
+    held = run.current(held)
+    key, count = (held.attributes.get(one, Unknown("a key")) for one in ("key", "count"))
+    if isinstance(count, Variable):
+        run.write(count, "value", Layout((), "uint32"))
+    found = as_array(run.current(key) if isinstance(key, Variable) else key)
+    alone = run.mesh is None and (run.mesh_known or run.legacy is not None)
+    if run.traced or (found.committed is False and alone) or (found.committed and found.mesh == run.mesh):
+        return replace(found, dtype="key", shape=())
+    return Layout((), "key", varying=found.varying)
+
+
+@function(f"{HOME}.Rngs.__call__", f"{HOME}.RngStream.__call__")
+def drawn(call: Call) -> Value:
+    """The next key."""
+    return next_key(call, call.args[0])
+
+
+@function(f"{HOME}.Rngs fork", f"{HOME}.RngStream fork")
+def forked(call: Call) -> Value:
+    """Streams with new keys."""
+    held = call.args[0]
+    if not isinstance(held, Object) or len(call.args) > 1 or call.keywords or call.open:
+        return Unknown("streams")
+    if held.kind == "RngStream":
+        return stream(call, next_key(call, held))
+    return Object(None, {name: stream(call, next_key(call, one)) for name, one in held.attributes.items()},
+                  region=call.interpreter.region, kind="Rngs")  # fmt: skip
