@@ -66,7 +66,7 @@ class JitInitLosesSharding(Rule):
         if site.form == "violation":
             said = site.violation.said
             yield site.report_violation(
-                f"`{said['array']}` is made whole on one device: the jit has no sharding for it.",
+                f"`{said['array']}` is created unsharded on one device: the jit gives it no sharding.",
                 help="pass out_shardings to jit",
                 why=f"a jitted function takes it with arrays that are split over `{said['axes']}` and no larger",
                 harm=Harm.COST,
