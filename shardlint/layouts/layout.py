@@ -133,7 +133,8 @@ class Layout:
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
-    built: of an array that depends on no other one, True where a jit makes it, and behind that the call of the jit.
+    built: of an array that depends on no other one, True where a jit makes it, "filled" if all entries are equal; and
+        behind a jit without arguments the call of that.
     drawn: of random numbers made in a mapped body, where they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
     """

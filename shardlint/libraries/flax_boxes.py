@@ -335,6 +335,7 @@ def _somewhere(value: Value) -> Value:
         spec=value.spec if keeps else None,
         device=None,
         committed=None,
+        built=None,
     )
 
 
@@ -342,10 +343,13 @@ def _note_whole(call: Call, held: Box, value: Layout) -> Value:
     """An array that leaves its box unconstrained; noted where it lies whole, though the box names axes for it."""
     run = call.interpreter
     axes = tuple(axis for one in held.spec.axes() for axis in one or ())
-    whole = value.mesh is None and value.committed is False and not value.host and value.device is None
+    copied = value.mesh is not None and value.spec is not None and not any(value.spec)
+    alone = value.mesh is None and value.committed is False and not value.host and value.device is None
+    whole = alone or copied
     if call.function_name != "unbox" or not run.rooted or run.traced or held.logical or not axes or not whole:
         return value
-    run.note_unplaced(call.place, axes, array=str(value), named=", ".join(axes))
+    where = "replicated" if copied else "on one device"
+    run.note_unplaced(call.place, axes, array=str(value), named=", ".join(axes), where=where)
     return replace(value, unplaced=call.place)
 
 

@@ -638,13 +638,14 @@ def constructed(call: Call) -> Value:
     shape = sizes_of(call.get(0, "shape"))
     position = 2 if call.name.endswith("full") else 1
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
-    return _fresh(call, shape, dtype)
+    found = _fresh(call, shape, dtype)
+    return replace(found, built="filled" if found.built else None)
 
 
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     if call.name.startswith("numpy."):
         return host_array(shape, dtype)
-    found = replace(fresh(call, shape, dtype), built=call.interpreter.traced == 1 or None)
+    found = fresh(call, shape, dtype)
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
     if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):

@@ -215,7 +215,7 @@ def check_fits(
 
 def placed(call: Call, array: Value, target: Value, where: Place, path: str = "") -> Value:
     """An array on a sharding or device."""
-    known = replace(as_array(array), unplaced=None)
+    known = replace(as_array(array), unplaced=None, built=None)
     match target:
         case Sharding(device=str() as device):
             return replace(
@@ -367,7 +367,7 @@ def constraint(call: Call) -> Value:
             if isinstance(leaf, Layout) and leaf.unplaced is not None:
                 call.interpreter.forget_unplaced(leaf.unplaced)
         return map_tree(
-            lambda leaf: replace(leaf, committed=None, unplaced=None) if isinstance(leaf, Layout) else leaf,
+            lambda leaf: replace(leaf, committed=None, unplaced=None, built=None) if isinstance(leaf, Layout) else leaf,
             tree,
         )
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):

@@ -150,8 +150,7 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
-        base = common(arrays) if arrays else Layout()
-        return _results(again, found, placing_out, base, place_of(call, -1, "out_shardings"), changing)
+        return _results(again, found, placing_out, arrays, place_of(call, -1, "out_shardings"), changing)
 
     return _Compiled("jit", run, given)
 
@@ -231,7 +230,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         committed = array.committed or commits if array.committed is not None else None
         if base.committed and not committed:
             committed = None  # one argument that is committed commits all results, if any of them uses it
-        apart = array.built is True and base.mesh is None and committed is False
+        apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
         if array.explicit:
             return replace(array, committed=committed or None, literal=False)
@@ -248,12 +247,30 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
     return free
 
 
+def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """The same of arrays that depend on no other: a mesh in context has copies of them."""
+    mesh = call.interpreter.mesh if context_commits(call) else None
+
+    def place(leaf: Value) -> Value:
+        array = free(leaf)
+        if mesh is None or mesh.explicit or not isinstance(array, Layout) or array.shape is None:
+            return array
+        return replace(array, mesh=mesh, spec=((),) * len(array.shape))
+
+    return place
+
+
 def _results(
-    call: Call, found: Value, target: Value, base: Layout, where: Place, kept: bool = False
+    call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
-    """What leaves a jit: placed by `out_shardings`, or by the compiler."""
+    """What leaves a jit that takes some arrays: placed by `out_shardings`, or by the compiler."""
     if target is None:
+        base = common(arrays) if arrays else Layout()
         free = _freed(call, base)
+        results = [leaf for _, leaf in leaves(found)]
+        alone = all(isinstance(one, Layout) and one.built in (True, "filled") for one in results)
+        if alone and not any(one.mesh is not None and (one.spec is None or any(one.spec)) for one in arrays):
+            free = _replicated(call, free)
         return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
         return AnyTree(Layout())
@@ -573,7 +590,7 @@ def _compiled(call: Call, found: Value, given: Value) -> Value:
         return found
     arrays = [leaf for _, leaf in leaves(given) if isinstance(leaf, Layout)]
     check_devices(call, arrays)
-    return _results(call, found, None, common(arrays) if arrays else Layout(), call.place)
+    return _results(call, found, None, arrays, call.place)
 
 
 @function("jax.lax.scan")

@@ -83,6 +83,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         host=_all_or_none(one.host for one in arrays),
         varying=varying,
         made=next((one.made for one in arrays if one.made), 0),
+        built=True if all(one.built in (True, "filled") for one in arrays) else None,
     )
 
 
@@ -171,7 +172,7 @@ def fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     mesh, spec = context_type(call, len(shape or ()))
     return Layout(
         shape, dtype, mesh, spec if shape is not None else None, committed=context_commits(call), memory="device",
-        host=False, varying=frozenset(),
+        host=False, varying=frozenset(), built=call.interpreter.traced == 1 or None,
     )  # fmt: skip
 
 

@@ -32,8 +32,8 @@ class JitInitLosesSharding(Rule):
       these, without `out_shardings`, called with sharded arrays; also `TrainState.create`, whose moments come
       back replicated.
     - `mesh-given` (likely): the same, if a parameter brings the mesh of the arrays.
-    - `beside-split` (likely): an array that a jit makes without `out_shardings`, such as a cache, that another jitted
-      function takes with arrays that are split and no larger.
+    - `beside-split` (likely): zeros that a jit without arguments makes without `out_shardings`, such as a cache, that
+      another jitted function takes with arrays that are split and no larger.
 
     ## Write instead
     Call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to the jit.
