@@ -30,6 +30,7 @@ def observed() -> list[dict[str, Any]]:
     return observe(PROGRAMS)
 
 
+@pytest.mark.xdist_group("programs of NNX")
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_what_is_predicted_of_nnx_is_what_flax_does(number: int) -> None:
     text, seen, versions = PROGRAMS[number], observed()[number], (*release("jax"), 0)
@@ -40,6 +41,7 @@ def test_what_is_predicted_of_nnx_is_what_flax_does(number: int) -> None:
     assert not seen["error"] or (seen["line"] in broken) != (number in UNTOLD), seen
 
 
+@pytest.mark.xdist_group("programs of NNX")
 def test_most_arrays_of_these_programs_are_known() -> None:
     outcome = Outcome()
     for text, seen in zip(PROGRAMS, observed(), strict=True):
