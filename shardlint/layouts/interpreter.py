@@ -112,6 +112,11 @@ class Violation:
     """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
     stands between."""
 
+    @property
+    def quoted(self) -> dict[str, str]:
+        """What was said, each as code in a message."""
+        return {name: f"`{text}`" for name, text in self.said.items()}
+
 
 class OutOfWork(Exception):
     """The budget is spent."""
@@ -796,9 +801,9 @@ class Interpreter:
     def _member(self, node: ast.ImportFrom, name: str, file: FileFacts) -> Value:
         module = self._source(node, file)
         if isinstance(module, ModuleValue):
+            found = expressions.member(module, name)
             if name in module.frame.names:
-                return expressions.member(module, name)
-            module.frame.file.looked.note(WORD, name)  # it may come to bind it
+                return found
             dotted = f"{node.module}.{name}" if node.module else name
             path = (
                 self.project.relative(file.path, node.level, dotted)

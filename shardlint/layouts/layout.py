@@ -161,6 +161,11 @@ class Layout:
         return None if self.shape is None else len(self.shape)
 
     @property
+    def is_new(self) -> bool:
+        """Whether a jit that still runs makes it of nothing."""
+        return self.built in (True, "filled")
+
+    @property
     def explicit(self) -> bool:
         """Whether it is on a mesh with Explicit axes, so that its spec is part of its type."""
         return self.mesh is not None and self.mesh.explicit

@@ -422,7 +422,7 @@ def _is_open(tree: Value) -> bool:
     return isinstance(tree, ListValue | DictValue) and tree.open
 
 
-def _step(tree: Value, key: Any) -> str:
+def path_step(tree: Value, key: Any) -> str:
     """One step of a path, as jax spells it."""
     return f".{key}" if isinstance(tree, Instance) else f"[{key!r}]"
 
@@ -504,7 +504,7 @@ def spread(prefix: Value, tree: Value) -> Iterator[tuple[str, Value, Value]]:
         return
     for key, part in parts:
         for path, leaf, said in spread(item_of(prefix, key) if inside else prefix, part):
-            yield f"{_step(tree, key)}{path}", leaf, said
+            yield f"{path_step(tree, key)}{path}", leaf, said
 
 
 def map_spread(
@@ -520,7 +520,7 @@ def map_spread(
             tree,
             [
                 map_spread(
-                    function, item_of(prefix, key) if inside else prefix, part, f"{path}{_step(tree, key)}"
+                    function, item_of(prefix, key) if inside else prefix, part, f"{path}{path_step(tree, key)}"
                 )
                 for key, part in parts
             ],

@@ -17,16 +17,20 @@ from shardlint.layouts.values import (
     ListValue,
     Value,
     children,
-    known_items,
     leaves,
+    path_step,
 )
 from shardlint.model.values import Place
 
 
 def numbers_of(value: Value) -> tuple[int, ...]:
     """The numbers of an argument that gives one or several."""
-    items = (value,) if isinstance(value, int) else known_items(value) or ()
-    return tuple(one for one in items if isinstance(one, int) and one >= 0)
+    return tuple(one for one in listed(value) if isinstance(one, int) and one >= 0)
+
+
+def listed(value: Value) -> tuple[Value, ...]:
+    """The items of a tuple or list, or the value itself."""
+    return tuple(value.items) if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
 
 
 def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
@@ -94,4 +98,4 @@ def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:
     if isinstance(tree, DictValue | ListValue | Instance) and path:
         yield path, tree
     for key, part in children(tree) or ():
-        yield from _shared(part, f"{path}.{key}" if isinstance(tree, Instance) else f"{path}[{key!r}]")
+        yield from _shared(part, path + path_step(tree, key))

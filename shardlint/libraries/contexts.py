@@ -42,6 +42,12 @@ def excusing(call: Call) -> Value:
     return Entered(call.name)
 
 
+def set_context(run: Interpreter, sets: dict[str, Value]) -> None:
+    """Set what holds for all that follows; it is not known where the call may not run."""
+    sure = run.region is None or not run.calls
+    run.contexts = {**run.contexts, **{name: one if sure else Unknown("a setting") for name, one in sets.items()}}
+
+
 def entered(run: Interpreter, context: Value) -> Value:
     """Enter a context manager; what `as` binds."""
     if isinstance(context, Entered):

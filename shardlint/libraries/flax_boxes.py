@@ -28,15 +28,15 @@ from shardlint.layouts.values import (
     map_spread,
     rebuilt,
 )
-from shardlint.libraries.contexts import Entered
+from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 
 # `unbox` and constraints read only the mesh of `jax.set_mesh` since then.
-_ONLY_SET_MESH = (0, 12, 2)
-_RULES = "logical axis rules of flax"
+ONLY_SET_MESH = (0, 12, 2)
+RULES = "logical axis rules of flax"
 # Where functions of boxes are: canonical names keep the module that a program names.
 _HOMES = ("flax.linen", "flax.core.meta", "flax.linen.meta", "flax.core")
 _NO_RULE = object()
@@ -138,14 +138,14 @@ def with_partitioning(call: Call) -> Value:
 # the mesh and the rules in context
 
 
-def _context_mesh(call: Call) -> Mesh | Unknown | None:
+def find_mesh_of_flax(call: Call) -> Mesh | Unknown | None:
     """The mesh that flax finds; None where there surely is none."""
     run = call.interpreter
     if run.axes:
         return Unknown("a mesh with manual axes")
     if run.mesh_known:
         return run.mesh
-    old = run.releases.get("flax", (99,)) < _ONLY_SET_MESH
+    old = run.releases.get("flax", (99,)) < ONLY_SET_MESH
     return None if run.legacy is not None and not old else Unknown("the mesh in context")
 
 
@@ -155,11 +155,9 @@ def _context_mesh(call: Call) -> Mesh | Unknown | None:
 )
 def logical_axis_rules(call: Call) -> Value:
     """Rules in context, for a block or for all that follows."""
-    sets = {_RULES: call.get(0, "rules")}
+    sets = {RULES: call.get(0, "rules")}
     if call.function_name.startswith("set"):
-        run = call.interpreter
-        sure = run.region is None or not run.calls
-        run.contexts = {**run.contexts, _RULES: sets[_RULES] if sure else Unknown("rules")}
+        set_context(call.interpreter, sets)
         return None
     return Entered(call.name, sets=sets)
 
@@ -167,7 +165,7 @@ def logical_axis_rules(call: Call) -> Value:
 @function("flax.linen get_logical_axis_rules", "flax.nnx get_logical_axis_rules")
 def get_logical_axis_rules(call: Call) -> Value:
     """The rules in context."""
-    return call.interpreter.contexts.get(_RULES, () if call.interpreter.rooted else Unknown("rules"))
+    return call.interpreter.contexts.get(RULES, () if call.interpreter.rooted else Unknown("rules"))
 
 
 def _rules(call: Call, own: Value) -> list[tuple[Value, Value]] | None:
@@ -300,7 +298,7 @@ def unboxed(call: Call, held: Box) -> Value:
     )
     if not isinstance(value, Layout):
         return value
-    mesh = _context_mesh(call) if held.mesh is None else held.mesh
+    mesh = find_mesh_of_flax(call) if held.mesh is None else held.mesh
     if mesh is None:
         return _note_whole(call, held, value)
     spec: PartitionSpec | None = held.spec
@@ -318,11 +316,15 @@ def _constrain(
     """An array constrained to a spec over a mesh; of one that is not known, what the array has without placement."""
     if not isinstance(mesh, Mesh) or spec is None or spec.open:
         return _somewhere(value)
-    node = getattr(call.place.node, "func", call.place.node)  # no argument of the call is the spec
-    place = Place(call.place.file, node) if where is None else where
+    place = place_of_function(call) if where is None else where
     return call.interpreter.call(
         Library("jax.lax.with_sharding_constraint"), (value, Sharding(mesh, spec)), {}, place
     )
+
+
+def place_of_function(call: Call) -> Place:
+    """Where the name of the called function stands: no argument of the call is the spec."""
+    return Place(call.place.file, getattr(call.place.node, "func", call.place.node))
 
 
 def _somewhere(value: Value) -> Value:
@@ -358,7 +360,7 @@ def with_logical_constraint(call: Call) -> Value:
     """Constraints by logical names: nothing without rules, or without a mesh."""
     tree, names = call.get(0, "x"), call.get(1, "logical_axis_resources")
     rules, mesh = _rules(call, call.get(2, "rules", None)), call.get(3, "mesh", None)
-    mesh = _context_mesh(call) if mesh is None else mesh
+    mesh = find_mesh_of_flax(call) if mesh is None else mesh
     if rules == [] or names is None or mesh is None:
         return tree
     items = names.entries if isinstance(names, PartitionSpec) else known_items(names)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from shardlint.layouts.layout import Layout, Shape, Size, Symbol
+from shardlint.layouts.layout import Layout, Shape, Size
 from shardlint.layouts.values import Call, Library, Native, Unknown, Value, known_items
 from shardlint.libraries.flax_linen import entered
 from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
 from shardlint.libraries.flax_variables import make_rng, param, variable
-from shardlint.libraries.jax_numpy import dtype_of, unary
+from shardlint.libraries.jax_numpy import dtype_of, size_of, unary
 from shardlint.libraries.meeting import as_array, fresh, meet
 from shardlint.libraries.registry import function
 
@@ -41,10 +41,6 @@ def _parameter(call: Call, module: Module, name: str, shape: Shape, default: str
     dtype = module.setting("param_dtype", Library("jax.numpy.float32"))
     sizes = tuple(Unknown("a size") if one is None else one for one in shape)
     return as_array(param(replace(call, args=(module, name, maker, sizes, dtype), keywords={}, open=False)))
-
-
-def _size(value: Value) -> Size:
-    return value if isinstance(value, int | Symbol) and not isinstance(value, bool) else None
 
 
 def _last(array: Layout) -> Size:
@@ -81,7 +77,7 @@ def dense(call: Call, module: Module) -> Value:
     run, x, features = (
         call.interpreter,
         as_array(call.get(0, "inputs")),
-        _size(module.setting("features", None)),
+        size_of(module.setting("features", None)),
     )
     kernel = _parameter(call, module, "kernel", (_last(x), features), _KERNEL)
     bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
@@ -109,7 +105,7 @@ def dense_general(call: Call, module: Module) -> Value:
     if inside is None or out is None:
         _opaque_parts(call, module)
         return Layout()
-    sizes = tuple(_size(one) for one in out)
+    sizes = tuple(size_of(one) for one in out)
     _parameter(call, module, "kernel", (*inside, *sizes), _KERNEL)
     _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", sizes, _ZEROS))
     return _typed(module, Layout((*(x.shape or ())[: (rank or 0) - len(inside)], *sizes)))
@@ -124,15 +120,18 @@ def _opaque_parts(call: Call, module: Module) -> None:
 @layer("Embed", "num_embeddings features dtype param_dtype embedding_init")
 def embed(call: Call, module: Module) -> Value:
     """Rows of `embedding` (count, features)."""
-    x = as_array(call.get(0, "inputs"))
-    sizes = _size(module.setting("num_embeddings", None)), _size(module.setting("features", None))
-    table = as_array(_parameter(call, module, "embedding", sizes, "flax.linen.linear.default_embed_init"))
+    x, (table, _, features) = as_array(call.get(0, "inputs")), _embedding(call, module)
     base = meet(call, [table, x])
     found = replace(base, mesh=None, spec=None) if base.explicit else base
-    return _typed(
-        module,
-        replace(found, dtype=table.dtype).shaped((*x.shape, sizes[1]) if x.shape is not None else None),
-    )
+    shape = (*x.shape, features) if x.shape is not None else None
+    return _typed(module, replace(found, dtype=table.dtype).shaped(shape))
+
+
+def _embedding(call: Call, module: Module) -> tuple[Layout, Size, Size]:
+    """The table of an Embed, and its sizes."""
+    sizes = size_of(module.setting("num_embeddings", None)), size_of(module.setting("features", None))
+    made = _parameter(call, module, "embedding", sizes, "flax.linen.linear.default_embed_init")
+    return as_array(made), *sizes
 
 
 @function("flax.linen.Embed.attend")
@@ -143,9 +142,7 @@ def attend(call: Call) -> Value:
         return Unknown("a layer outside of `apply`")
 
     def run(again: Call) -> Value:
-        x, count = as_array(again.get(0, "query")), _size(module.setting("num_embeddings", None))
-        sizes = count, _size(module.setting("features", None))
-        table = as_array(_parameter(again, module, "embedding", sizes, "flax.linen.linear.default_embed_init"))
+        x, (table, count, _) = as_array(again.get(0, "query")), _embedding(again, module)
         base = replace(meet(again, [table, x]), mesh=None, spec=None)
         return _typed(module, base.shaped((*x.shape[:-1], count) if x.shape else None))
 
@@ -160,24 +157,25 @@ _NORM = (
 @layer("LayerNorm", _NORM)
 def layer_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension; the result is like the argument."""
-    return _normalized(call, module, ("bias", "scale"))
+    return normalized(call, module, ("bias", "scale"))
 
 
 @layer("RMSNorm", "epsilon dtype param_dtype use_scale scale_init reduction_axes feature_axes axis_name")
 def rms_norm(call: Call, module: Module) -> Value:
     """`scale` of the last dimension."""
-    return _normalized(call, module, ("scale",))
+    return normalized(call, module, ("scale",))
 
 
 @layer("GroupNorm", "num_groups group_size epsilon dtype param_dtype use_bias use_scale bias_init scale_init")
 def group_norm(call: Call, module: Module) -> Value:
     """`scale` and `bias` of the last dimension."""
-    return _normalized(call, module, ("bias", "scale"))
+    return normalized(call, module, ("bias", "scale"))
 
 
-def _normalized(
-    call: Call, module: Module, names: tuple[str, ...], varying: frozenset[str] | None = None
+def normalized(
+    call: Call, module: Module, names: tuple[str, ...]
 ) -> Value:
+    """An array normalized over its last dimension, with the parameters that are named."""
     x = as_array(call.get(0, "x"))
     if module.setting("feature_axes", module.setting("axis", -1)) != -1:
         _opaque_parts(call, module)
@@ -226,7 +224,7 @@ def batch_norm(call: Call, module: Module) -> Value:
             None if own is None or before.varying is None or running is not False else own | before.varying
         )
         held.attributes["value"] = Layout(size, "float32", varying=varying, host=False)
-    return _normalized(call, module, ("bias", "scale"))
+    return normalized(call, module, ("bias", "scale"))
 
 
 @layer(
@@ -236,7 +234,7 @@ def batch_norm(call: Call, module: Module) -> Value:
 )
 def conv(call: Call, module: Module) -> Value:
     """`kernel` (*window, in, out) and `bias`; sizes of the result for `SAME` and `VALID` without dilation."""
-    x, features = as_array(call.get(0, "inputs")), _size(module.setting("features", None))
+    x, features = as_array(call.get(0, "inputs")), size_of(module.setting("features", None))
     given = module.setting("kernel_size", None)
     window = (given,) if isinstance(given, int) else known_items(given)
     groups = module.setting("feature_group_count", 1)
@@ -245,7 +243,7 @@ def conv(call: Call, module: Module) -> Value:
         return Layout()
     inside = _last(x)
     inside = inside // groups if isinstance(inside, int) and groups else inside if groups == 1 else None
-    kernel = _parameter(call, module, "kernel", (*map(_size, window), inside, features), _KERNEL)
+    kernel = _parameter(call, module, "kernel", (*map(size_of, window), inside, features), _KERNEL)
     bias = _when(call, module, "use_bias", lambda: _parameter(call, module, "bias", (features,), _ZEROS))
     if x.shape is None or len(x.shape) < len(window) + 1 or isinstance(bias, Unknown):
         return Layout()
@@ -323,16 +321,17 @@ SimpleCell ConvLSTMCell RNN Bidirectional ConvTranspose ConvLocal Einsum Instanc
 Fp8DotGeneral Fp8DotGeneralOp NANOOFp8DotGeneralOp""".split():
     layer(_name, "")(_opaque)
 
+_HOMES = ("flax.linen", "flax.nnx")
 function(
-    "flax.linen relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
-    "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize"
-)(unary)
+    *(f"{home} relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
+      "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize" for home in _HOMES)
+)(unary)  # fmt: skip
 
 
 @function(
-    "flax.linen max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu",
-    "flax.linen dot_product_attention",
-)
+    *(f"{home} max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu "
+      "dot_product_attention" for home in _HOMES)
+)  # fmt: skip
 def pooled(call: Call) -> Value:
     """An array whose shape is not followed."""
     return Layout()

@@ -186,6 +186,14 @@ def reduce(call: Call) -> Value:
     return of_module(call, base.shaped(shape, kept))
 
 
+def check_whole_along(call: Call, array: Layout, place: int) -> None:
+    """Record an array that is split over Explicit axes along a dimension that must be whole."""
+    axes = spec_entry(array, place) if array.explicit else NO_AXES
+    if axes:
+        axis, name = "/".join(axes), call.function_name
+        call.interpreter.violate("along.split", call.place, array=str(array), axes=axis, operation=name)
+
+
 @function(
     *(f"{module} cumsum cumprod sort argsort flip roll" for module in _BOTH),
     "jax.lax cumsum cumprod cummax sort",
@@ -201,11 +209,7 @@ def along(call: Call) -> Value:
     if axis is None and last in ("cumsum", "cumprod"):
         return of_module(call, base.shaped((count_entries(array.shape),)))
     if array.explicit and isinstance(axis, int) and array.rank and last not in ("flip",):
-        axes = spec_entry(array, axis % array.rank)
-        if axes:
-            call.interpreter.violate(
-                "along.split", call.place, array=str(array), axes="/".join(axes), operation=last
-            )
+        check_whole_along(call, array, axis % array.rank)
     spec = array.typed_spec
     return of_module(call, base.shaped(array.shape, spec))
 
@@ -379,6 +383,11 @@ def sizes_of(value: Value) -> Shape | None:
     if items is None:
         return None
     return tuple(one if isinstance(one, int | Symbol) else None for one in items)
+
+
+def size_of(value: Value) -> Size:
+    """A size that is given as an argument; None where it is not known."""
+    return value if isinstance(value, int | Symbol) and not isinstance(value, bool) else None
 
 
 @function(*(f"{module} reshape" for module in _BOTH), "jax.lax reshape")

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Size, Spec
 from shardlint.layouts.values import Call, ListValue, Value
-from shardlint.libraries.jax_numpy import of_module, sizes_of
+from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -202,7 +202,7 @@ def top_k(call: Call) -> Value:
     array, count = as_array(call.get(0, "operand")), call.get(1, "k")
     if array.shape is None or not array.shape:
         return Layout(), Layout()
-    _whole_along(call, array, len(array.shape) - 1)
+    check_whole_along(call, array, len(array.shape) - 1)
     spec = array.typed_spec
     shape = (*array.shape[:-1], count if isinstance(count, int) else None)
     found = _of(call, array).shaped(shape, (*spec[:-1], NO_AXES) if spec is not None else None)
@@ -227,7 +227,7 @@ def unstack(call: Call) -> Value:
     place = _dimension(call, array, 1, 0)
     if array.shape is None or place is None:
         return ListValue([], True)
-    _whole_along(call, array, place)
+    check_whole_along(call, array, place)
     spec = array.typed_spec
     rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
     row = _of(call, array).shaped((*array.shape[:place], *array.shape[place + 1 :]), rest)
@@ -239,14 +239,6 @@ def _differ(one: Spec | None, other: Spec | None) -> bool:
     """Whether two specs surely differ."""
     pairs = zip(one or (), other or (), strict=True)
     return any(left != right for left, right in pairs if left is not None and right is not None)
-
-
-def _whole_along(call: Call, array: Layout, place: int) -> None:
-    """Record an array that is split over Explicit axes along a dimension that must be whole."""
-    axes = spec_entry(array, place) if array.explicit else NO_AXES
-    if axes:
-        axis, name = "/".join(axes), call.function_name
-        call.interpreter.violate("along.split", call.place, operation=name, array=str(array), axes=axis)
 
 
 @function("jax.ad_checkpoint.checkpoint_name")

@@ -24,7 +24,7 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.compiled_calls import check_built, check_reused, check_shared, numbers_of
+from shardlint.libraries.compiled_calls import check_built, check_reused, check_shared, listed, numbers_of
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -97,10 +97,7 @@ def _static(call: Call) -> tuple[set[int], set[str]]:
     numbers, names = call.get(-1, "static_argnums", ()), call.get(-1, "static_argnames", ())
 
     def plain(value: Value) -> set[Value]:
-        items = (
-            value.items if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
-        )
-        return {one for one in items if isinstance(one, int | str)}
+        return {one for one in listed(value) if isinstance(one, int | str)}
 
     return plain(numbers), plain(names)
 
@@ -268,7 +265,7 @@ def _results(
         base = common(arrays) if arrays else Layout()
         free = _freed(call, base)
         results = [leaf for _, leaf in leaves(found)]
-        alone = all(isinstance(one, Layout) and one.built in (True, "filled") for one in results)
+        alone = all(isinstance(one, Layout) and one.is_new for one in results)
         if alone and not any(one.mesh is not None and (one.spec is None or any(one.spec)) for one in arrays):
             free = _replicated(call, free)
         return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())

@@ -83,7 +83,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         host=_all_or_none(one.host for one in arrays),
         varying=varying,
         made=next((one.made for one in arrays if one.made), 0),
-        built=True if all(one.built in (True, "filled") for one in arrays) else None,
+        built=all(one.is_new for one in arrays) or None,
     )
 
 

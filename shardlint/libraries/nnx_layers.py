@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import cast
 
-from shardlint.layouts.layout import Layout, Size, Symbol
+from shardlint.layouts.layout import Layout, Symbol
 from shardlint.layouts.values import Call, DictValue, Instance, Library, Unknown, Value, known_items
 from shardlint.libraries import flax_layers, flax_modules
-from shardlint.libraries.jax_numpy import unary
+from shardlint.libraries.jax_numpy import size_of
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.nnx_objects import HOME, Apply, Object
 from shardlint.libraries.nnx_variables import make_variable, next_key, stream
@@ -98,12 +98,8 @@ def _general(call: Call, layer: Object) -> Value:
     last = axes is not None and axes == tuple(range(-len(axes), 0))
     if not last or x.shape is None or axes is None or out is None or len(x.shape) < len(axes):
         return Layout()
-    sizes = tuple(_size(one) for one in out)
+    sizes = tuple(size_of(one) for one in out)
     return Layout((*x.shape[: len(x.shape) - len(axes)], *sizes))
-
-
-def _size(value: Value) -> Size:
-    return value if isinstance(value, int | Symbol) and not isinstance(value, bool) else None
 
 
 def _opaque(call: Call, layer: Object) -> Value:
@@ -116,13 +112,13 @@ def _batch_norm(call: Call, layer: Object) -> Value:
     run = call.interpreter
     running = call.get(1, "use_running_average", None)
     running = layer.setting("use_running_average", False) if running is None else running
-    size = _size(layer.setting("num_features", None))
+    size = size_of(layer.setting("num_features", None))
     if running is not True:
         for name in ("mean", "var"):
             held = layer.setting(name, None)
             if isinstance(held, Instance):
                 run.write(run.current(held), "value", Layout((size,), "float32"))
-    return flax_layers._normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
+    return flax_layers.normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
 
 
 def _dropout(call: Call, layer: Object) -> Value:
@@ -196,7 +192,7 @@ def _make(call: Call) -> Value:
         variable = make_variable(replace(plain, open=hidden), "Param", value, known)
         made.attributes[name] = variable if wanted is True else Unknown("a parameter that may be there")
     if kind == "BatchNorm":
-        size = _size(given.get("num_features"))
+        size = size_of(given.get("num_features"))
         for name in ("mean", "var"):
             made.attributes[name] = make_variable(plain, "BatchStat", fresh(call, (size,), "float32"), {})
     if kind == "Dropout":
@@ -222,18 +218,3 @@ def sequential(call: Call) -> Value:
     layers: Value = Unknown("layers") if call.open else tuple(call.args)
     return Object(None, {"layers": layers}, region=call.interpreter.region, kind="Sequential",
                   apply=_linen(flax_layers.sequential))  # fmt: skip
-
-
-function(
-    f"{HOME} relu gelu silu swish sigmoid tanh softmax log_softmax softplus elu leaky_relu selu celu hard_tanh "
-    "log_sigmoid soft_sign relu6 hard_sigmoid hard_swish standardize"
-)(unary)
-
-
-@function(
-    f"{HOME} max_pool avg_pool min_pool pool make_causal_mask make_attention_mask combine_masks one_hot glu",
-    f"{HOME} dot_product_attention",
-)
-def pooled(call: Call) -> Value:
-    """An array whose shape is not followed."""
-    return Layout()

@@ -27,17 +27,16 @@ from shardlint.layouts.values import (
     known_items,
     operand,
 )
-from shardlint.libraries.contexts import Entered
+from shardlint.libraries.contexts import Entered, set_context
+from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax, place_of_function
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable
 from shardlint.libraries.registry import function
-from shardlint.model.values import Place
 
 _PLACED_WHEN_MADE = (0, 12)
-_ONLY_SET_MESH = (0, 12, 2)
 _NAMES = ("out_sharding", "sharding", "sharding_names")
-_EAGER, _RULES = "eager sharding of nnx", "logical axis rules of flax"
+_EAGER = "eager sharding of nnx"
 _HOOKS = ("on_create_value", "on_get_value", "on_set_value", "create_value", "get_value", "set_value")
 
 
@@ -74,8 +73,8 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
         return value
     if release < _PLACED_WHEN_MADE or eager is not True:
         return anywhere
-    own, mesh = metadata.get("mesh"), _context_mesh(call)
-    if release < _ONLY_SET_MESH and own is not None:
+    own, mesh = metadata.get("mesh"), find_mesh_of_flax(call)
+    if release < ONLY_SET_MESH and own is not None:
         return anywhere
     if isinstance(names, Sharding):
         if isinstance(mesh, Mesh) or own is not None:  # it asserts that both are the same mesh
@@ -92,20 +91,7 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
     if not mesh.automatic and not mesh.explicit:
         return anywhere
     function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
-    node = getattr(call.place.node, "func", call.place.node)  # no argument of the call is the spec
-    place = Place(call.place.file, node)
-    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place)
-
-
-def _context_mesh(call: Call) -> Mesh | Unknown | None:
-    """The mesh in context as flax finds it; None where there surely is none."""
-    run = call.interpreter
-    if run.axes:
-        return Unknown("a mesh with manual axes")
-    if run.mesh_known:
-        return run.mesh
-    old = run.releases.get("flax", (99,)) < _ONLY_SET_MESH
-    return None if run.legacy is not None and not old else Unknown("the mesh in context")
+    return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place_of_function(call))
 
 
 def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> PartitionSpec | None:
@@ -114,7 +100,7 @@ def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> Partitio
     if spec is None or spec.open or None in spec.axes():
         return None
     replaced: dict[str, Value] = {}
-    for rules in (call.interpreter.contexts.get(_RULES, ()), metadata.get("sharding_rules") or ()):
+    for rules in (call.interpreter.contexts.get(RULES, ()), metadata.get("sharding_rules") or ()):
         pairs = [known_items(one) for one in known_items(rules) or ()]
         if known_items(rules) is None or any(one is None or len(one) != 2 for one in pairs):
             return None
@@ -168,10 +154,9 @@ def with_metadata(call: Call) -> Value:
 @function(f"{HOME} use_eager_sharding")
 def use_eager_sharding(call: Call) -> Value:
     """Turns it on or off that Variables are placed when they are made: at once, or for a block."""
-    run, wanted = call.interpreter, call.get(0, "value")
-    sure = run.region is None or not run.calls
-    run.contexts = {**run.contexts, _EAGER: wanted if sure else Unknown("a setting")}
-    return Entered(call.name, sets={_EAGER: wanted})
+    sets = {_EAGER: call.get(0, "value")}
+    set_context(call.interpreter, sets)
+    return Entered(call.name, sets=sets)
 
 
 @function("flax.config.update", "flax.configurations.config.update")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from shardlint.model.reach import lookup
 from shardlint.syntax import Binding, FileFacts, called_name
@@ -26,12 +25,9 @@ def tests_to(
     inner: ast.AST = node
     for outer in file.ancestors(node):
         yield from _tests_around(outer, inner)
-        for field in ("body", "orelse", "finalbody"):
-            is_module = outer is file.tree and field == "body"
-            block: Any = file.module.body if is_module else getattr(outer, field, None)
-            if isinstance(block, list) and inner in block:
-                for statement in block[: block.index(inner)]:
-                    yield from _tests_left(statement)
+        for _, before in file.before_in(outer, inner):
+            for statement in before:
+                yield from _tests_left(statement)
         if outer is end:
             return
         inner = outer

@@ -10,7 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 
+from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 
 SOURCE_FOLDERS = ("", "src", "lib", "python")
@@ -62,6 +64,11 @@ def imports_of(data: bytes) -> tuple[str, ...]:
     if b"import_" in data or b"run_" in data or b"spec_from" in data:
         found.update(_dynamic(data))
     return tuple(sorted(name.decode("utf-8", "replace") for name in found))
+
+
+def imports_in(path: Path) -> tuple[str, ...]:
+    """The modules that a file may import; none of one that cannot be read."""
+    return imports_of(read_program(path) or b"")
 
 
 def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:

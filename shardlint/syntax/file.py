@@ -293,6 +293,17 @@ class FileFacts:
             node = parent
         return node
 
+    def before_in(self, outer: ast.AST, inner: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
+        """The block of a node that another one is a statement of, by its field, and the statements before that.
+
+        Of a module this is no look at which statements it has in all.
+        """
+        for field in ("body", "orelse", "finalbody"):
+            is_module = outer is self.tree and field == "body"
+            block: Any = self.module.body if is_module else getattr(outer, field, None)
+            if isinstance(block, list) and inner in block:
+                yield field, block[: block.index(inner)]
+
     def statement_in_block(self, node: ast.AST, scope: Scope) -> ast.stmt | None:
         """The node's statement if it stands directly in the scope's own block, outside every branch and loop."""
         statement = self.statement(node)

@@ -15,7 +15,7 @@ from pathlib import Path
 from shardlint.engine.changes.before import differing
 from shardlint.engine.changes.git import top_of
 from shardlint.source.find import find
-from shardlint.source.import_graph import ImportGraph, imports_of
+from shardlint.source.import_graph import ImportGraph, imports_in, imports_of
 from shardlint.source.notebook import read_program
 from shardlint.source.patterns import regex
 from shardlint.verify.declared import read_fixtures
@@ -158,7 +158,7 @@ def _graph(top: Path, parts: Mapping[Path, Mapping[str, str]]) -> ImportGraph:
     imports: dict[str, tuple[str, ...]] = {}
     for file in find([top]).files:
         if file.suffix == ".py":
-            imports[os.path.realpath(file)] = imports_of(read_program(file) or b"")
+            imports[os.path.realpath(file)] = imports_in(file)
     for file, fixtures in parts.items():
         for name, text in fixtures.items():
             named = tuple(_REFERENCE.findall(text))

@@ -19,7 +19,7 @@ from typing import Any
 
 from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import AnyTree, DictValue, Instance, Unknown, Value, children
+from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from shardlint.source.text import decode
@@ -97,8 +97,7 @@ def _leaves(value: Value) -> Iterator[tuple[str, Value]]:
     if getattr(value, "open", False):
         yield "[?]", Unknown()
     for key, part in parts:
-        step = f".{key}" if isinstance(value, Instance) else f"[{key!r}]"
-        yield from ((f"{step}{path}", leaf) for path, leaf in _leaves(part))
+        yield from ((f"{path_step(value, key)}{path}", leaf) for path, leaf in _leaves(part))
 
 
 def observe(texts: Sequence[str], python: str = sys.executable) -> list[dict[str, Any]]:

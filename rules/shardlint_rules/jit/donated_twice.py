@@ -77,7 +77,7 @@ class DonatedTwice(Rule):
             yield site.report_violation(
                 "The call raises: it donates the arrays of {first} and {second}, which are the same.",
                 help="copy one of them where the object is made: jax.tree.map(jnp.copy, tree)",
-                words={name: f"`{text}`" for name, text in site.violation.said.items()},
+                words=site.violation.quoted,
             )
             return
         if site.form == "line":

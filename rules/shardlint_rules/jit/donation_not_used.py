@@ -68,7 +68,7 @@ class DonationNotUsed(Rule):
             yield site.report_violation(
                 "Donating {donated} frees no memory: only {meant}, which is not donated, fits a result.",
                 help="donate the argument that the function returns updated",
-                words={name: f"`{text}`" for name, text in site.violation.said.items()},
+                words=site.violation.quoted,
             )
             return
         if site.form == "keyword":

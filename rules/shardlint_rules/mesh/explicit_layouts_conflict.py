@@ -99,9 +99,8 @@ class ExplicitLayoutsConflict(Rule):
         """The finding of the contract that is broken."""
         broken = site.violation
         message, help = _TEXTS[broken.kind]
-        said = {name: f"`{text}`" for name, text in broken.said.items()}
         operands = [
             broken.said[name] for name in ("left", "right", "array") if "[" in broken.said.get(name, "")
         ]
         why = f"the layouts are {' and '.join(f'`{one}`' for one in operands)}" if operands else ""
-        yield site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **said})
+        yield site.report_violation(message, help=help, why=why, words={"axes": "", "other": "", **broken.quoted})

@@ -383,9 +383,7 @@ class Shard:
         if telling != self.telling:
             self.telling = telling
             self.earlier.forget()
-            self.outcomes, self.found, self.before = {}, {}, {}
-            self._saved_needs = [], []
-            self.__dict__.pop("needs", None)
+            self.outcomes, self.needs, self.found, self.before = {}, [], {}, {}
             self.__dict__.pop("_index", None)
             self._dirty = True
         if self.files.walked == self.files.stamps:

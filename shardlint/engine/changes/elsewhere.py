@@ -18,8 +18,7 @@ from shardlint.engine.adoption.known import entries_of
 from shardlint.engine.changes.before import Base
 from shardlint.engine.results import FileReport
 from shardlint.source.find import Met, survey
-from shardlint.source.import_graph import ImportGraph, imports_of
-from shardlint.source.notebook import read_program
+from shardlint.source.import_graph import ImportGraph, imports_in
 from shardlint.source.text import Source, Unreadable, decode
 
 if TYPE_CHECKING:
@@ -141,19 +140,15 @@ def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
 
 def _graph(root: str, places: Places) -> ImportGraph:
     stamps, _ = survey(Path(root), places.tree)
-    return ImportGraph(root, {path: _imports(path) for path in stamps})
+    return ImportGraph(root, {path: imports_in(Path(path)) for path in stamps})
 
 
 def _running_with(files: set[str], graph: ImportGraph) -> frozenset[str]:
     """The files of a project that may run in one program with some of it; those themselves left out."""
     new = files.difference(graph.paths)
     if new:  # they lie where no walk through the project comes
-        graph = ImportGraph(graph.root, {**graph.imports, **{path: _imports(path) for path in new}})
+        graph = ImportGraph(graph.root, {**graph.imports, **{path: imports_in(Path(path)) for path in new}})
     return frozenset().union(*(graph.names(graph.together(path)) for path in files)) - files
-
-
-def _imports(path: str) -> tuple[str, ...]:
-    return imports_of(read_program(Path(path)) or b"")
 
 
 def _shown(met: Met) -> Met:

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shardlint.model.api import JIT_WRAPPERS
 from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
@@ -326,13 +326,10 @@ def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
 
 def _earlier(file: FileFacts, outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a block before one of its own."""
-    for name in ("body", "orelse", "finalbody"):
-        is_module = outer is file.tree and name == "body"
-        block: Any = file.module.body if is_module else getattr(outer, name, None)
-        if isinstance(block, list) and inner in block:
-            yield from block[: block.index(inner)]
-            if name == "finalbody" or (name == "orelse" and isinstance(outer, ast.Try)):
-                yield from outer.body  # type: ignore[attr-defined]
+    for name, before in file.before_in(outer, inner):
+        yield from before
+        if name == "finalbody" or (name == "orelse" and isinstance(outer, ast.Try)):
+            yield from outer.body  # type: ignore[attr-defined]
 
 
 def _may_leave(statement: ast.stmt) -> bool:
