@@ -279,7 +279,7 @@ def _comprehend(
         else:
             add()
 
-    source = iterated(run, first.iter)
+    source = evaluate_iterable(run, first.iter)
     known = items(run, source)
     if known is None or len(known) > _ITEMS:
         made.open = True
@@ -309,12 +309,12 @@ def items(run: Interpreter, value: Value) -> list[Value] | None:
     return None
 
 
-def iterated(run: Interpreter, node: ast.expr) -> Value:
+def evaluate_iterable(run: Interpreter, node: ast.expr) -> Value:
     """What an expression that is iterated over gives, of an object what its `__iter__` gives."""
-    return iterated_value(run, run.value(node), Place(run.frame.file, node))
+    return open_iterable(run, run.value(node), Place(run.frame.file, node))
 
 
-def iterated_value(run: Interpreter, value: Value, place: Place) -> Value:
+def open_iterable(run: Interpreter, value: Value, place: Place) -> Value:
     """The same of a value."""
     if isinstance(value, Instance) and value.of is not None:
         method = value.of.find("__iter__")
@@ -546,7 +546,7 @@ def as_load(target: ast.expr) -> ast.expr:
 # attributes
 
 
-def member(module: ModuleValue, name: str) -> Value:
+def read_member(module: ModuleValue, name: str) -> Value:
     """What a name is in a module of the project."""
     if name not in module.frame.names:
         module.frame.file.looked.note(WORD, name)  # it may come to bind it
@@ -561,7 +561,7 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
         case Library(name=module):
             return _of_library(run, module, name)
         case ModuleValue():
-            return member(value, name)
+            return read_member(value, name)
         case Layout():
             return _of_array(run, value, name, place)
         case Mesh():
@@ -1095,7 +1095,7 @@ def _range(call: Call) -> Value:
 
 
 def _sequence(call: Call) -> Value:
-    given = iterated_value(call.interpreter, call.args[0], call.place) if call.args else ()
+    given = open_iterable(call.interpreter, call.args[0], call.place) if call.args else ()
     found = items(call.interpreter, given)
     if found is None and isinstance(given, Devices):
         return given
@@ -1175,7 +1175,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
 
 
 def _next(call: Call) -> Value:
-    return element(call.interpreter, iterated_value(call.interpreter, call.get(0, "iterator"), call.place))
+    return element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
 
 
 def _attribute_by_name(call: Call) -> Value:

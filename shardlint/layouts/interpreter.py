@@ -158,7 +158,7 @@ class Modules:
             self._fields[made_of.node] = tuple(dict.fromkeys(found))
         return self._fields[made_of.node]
 
-    def lazy(self, load: Callable[[], Value]) -> Lazy:
+    def make_lazy(self, load: Callable[[], Value]) -> Lazy:
         """What an import binds, read when it is asked for."""
         return Lazy(load, self._imported)
 
@@ -298,16 +298,16 @@ class Interpreter:
             self._copies[id(holder)] = holder, made
         return self._copies[id(holder)][1]  # type: ignore[return-value]
 
-    def current(self, holder: ContainerType) -> ContainerType:
+    def current_copy(self, holder: ContainerType) -> ContainerType:
         """A container as it is now: the copy of one that another module made and this run changed."""
         return self._copies[id(holder)][1] if id(holder) in self._copies else holder  # type: ignore[return-value]
 
-    def write(self, holder: Instance, name: str, value: Value) -> None:
+    def write_attribute(self, holder: Instance, name: str, value: Value) -> None:
         """Write an attribute of an object: both values, where the writing may not have happened."""
         holder = self.thaw(holder)
         if holder.registered or holder.others:
             self.changes += 1
-            self.forget(holder.others)
+            self.forget_changed(holder.others)
         holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
 
     def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
@@ -467,7 +467,7 @@ class Interpreter:
             case ast.Attribute(value=owner, attr=name):
                 holder = self.value(owner)
                 if isinstance(holder, Instance):
-                    self.write(holder, name, value)
+                    self.write_attribute(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value
             case ast.Subscript(value=owner, slice=index):
@@ -562,7 +562,7 @@ class Interpreter:
                 ast.For(target=target, iter=source, body=body, orelse=orelse)
                 | ast.AsyncFor(target=target, iter=source, body=body, orelse=orelse)
             ):
-                return self._for(target, expressions.iterated(self, source), body, orelse)
+                return self._for(target, expressions.evaluate_iterable(self, source), body, orelse)
             case ast.While(test=test, body=body):
                 if expressions.truth(self, test) is False:
                     return "next"
@@ -579,7 +579,7 @@ class Interpreter:
                 file = self.frame.file
                 for alias in names:
                     dotted = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self.bind(alias.asname or dotted, self.modules.lazy(partial(self._module_named, dotted, file)))
+                    self.bind(alias.asname or dotted, self.modules.make_lazy(partial(self._module_named, dotted, file)))
             case ast.ImportFrom():
                 self._import_from(node)
             case ast.Global(names=names):
@@ -764,9 +764,9 @@ class Interpreter:
             if facts is not None:
                 frame = self.module(facts)
                 return ModuleValue(frame) if frame is not None else Unknown("a module in a circle")
-        from shardlint.libraries import load
+        from shardlint.libraries import load_library
 
-        load(dotted.partition(".")[0])
+        load_library(dotted.partition(".")[0])
         return Library(api.canonical(dotted))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
@@ -784,7 +784,7 @@ class Interpreter:
                         self.bind(name.rpartition(".")[2], Library(name))
                 continue
             load = partial(self._member, node, alias.name, file)
-            self.bind(alias.asname or alias.name, self.modules.lazy(load))
+            self.bind(alias.asname or alias.name, self.modules.make_lazy(load))
 
     def _source(self, node: ast.ImportFrom, file: FileFacts) -> Value:
         """The module that a `from` statement takes names from."""
@@ -801,7 +801,7 @@ class Interpreter:
     def _member(self, node: ast.ImportFrom, name: str, file: FileFacts) -> Value:
         module = self._source(node, file)
         if isinstance(module, ModuleValue):
-            found = expressions.member(module, name)
+            found = expressions.read_member(module, name)
             if name in module.frame.names:
                 return found
             dotted = f"{node.module}.{name}" if node.module else name
@@ -864,10 +864,10 @@ class Interpreter:
                 if isinstance(one, ListValue | DictValue):
                     self.thaw(one).open = True
         if not _is_harmless(name) or name == "builtins.setattr":
-            self.forget((*args, *keywords.values()))
+            self.forget_changed((*args, *keywords.values()))
         return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
 
-    def forget(self, values: tuple[Value, ...]) -> None:
+    def forget_changed(self, values: tuple[Value, ...]) -> None:
         """Forget what an unknown function may have changed of the objects of libraries that it was given."""
         if forget_objects(values, self.thaw):
             self.changes += 1
@@ -922,7 +922,7 @@ class Interpreter:
     ) -> Value:
         node = function.node
         if len(self.calls) >= _DEPTH or self._active.count(node) > 2:
-            self.forget((*args, *keywords.values()))
+            self.forget_changed((*args, *keywords.values()))
             return Unknown("calls go too deep")
         frame = self._framed(
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)

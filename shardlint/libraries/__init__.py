@@ -27,7 +27,7 @@ _NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
 _LATER = {"flax": [*_LINEN, *_NNX]}
 
 
-def load(library: str) -> None:
+def load_library(library: str) -> None:
     """Enter the functions of a library that few files import, when the first one does."""
     for module in _LATER.pop(library, ()):
         import_module(f"shardlint.libraries.{module}")
@@ -44,7 +44,7 @@ __all__ = [
     "jax_sharding",
     "jax_slices",
     "jax_transforms",
-    "load",
+    "load_library",
     "optimizers",
     "patterns",
 ]

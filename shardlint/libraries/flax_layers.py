@@ -36,7 +36,7 @@ def layer(name: str, fields: str) -> Callable[[Apply], Apply]:
 def _parameter(call: Call, module: Module, name: str, shape: Shape, default: str, init: str = "") -> Value:
     """A parameter of a layer, made by the initializer that its fields give; the one that a layer of NNX has."""
     if not isinstance(module, Module):
-        return as_array(call.interpreter.current(module.setting(name, Unknown("a parameter"))))
+        return as_array(call.interpreter.current_copy(module.setting(name, Unknown("a parameter"))))
     maker = module.setting(init or f"{name}_init", Library(default))
     dtype = module.setting("param_dtype", Library("jax.numpy.float32"))
     sizes = tuple(Unknown("a size") if one is None else one for one in shape)
@@ -172,9 +172,7 @@ def group_norm(call: Call, module: Module) -> Value:
     return normalized(call, module, ("bias", "scale"))
 
 
-def normalized(
-    call: Call, module: Module, names: tuple[str, ...]
-) -> Value:
+def normalized(call: Call, module: Module, names: tuple[str, ...]) -> Value:
     """An array normalized over its last dimension, with the parameters that are named."""
     x = as_array(call.get(0, "x"))
     if module.setting("feature_axes", module.setting("axis", -1)) != -1:

@@ -117,7 +117,7 @@ def _batch_norm(call: Call, layer: Object) -> Value:
         for name in ("mean", "var"):
             held = layer.setting(name, None)
             if isinstance(held, Instance):
-                run.write(run.current(held), "value", Layout((size,), "float32"))
+                run.write_attribute(run.current_copy(held), "value", Layout((size,), "float32"))
     return flax_layers.normalized(call, cast("flax_modules.Module", layer), ("bias", "scale"))
 
 

@@ -44,7 +44,7 @@ class Lent:
                 holder.attributes[name] = map_tree(later, before)
                 continue
             left = map_tree(free, now)
-            self.run.forget(holder.others)
+            self.run.forget_changed(holder.others)
             sure = holder.region is self.run.region
             holder.attributes[name] = left if sure else join(before, left)
             self.run.changes += 1

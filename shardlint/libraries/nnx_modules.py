@@ -71,20 +71,20 @@ def set_mode(call: Call) -> Value:
     """Sets what layers do: without noise and with known statistics in `eval`."""
     run, held = call.interpreter, call.args[0]
     if call.function_name == "set_attributes" or len(call.args) > 1 or call.keywords or call.open:
-        run.forget((held,))
+        run.forget_changed((held,))
         return None
     quiet = call.function_name == "eval"
     seen: set[int] = set()
 
     def visit(value: Value) -> None:
-        value = run.current(value) if isinstance(value, Instance) else value
+        value = run.current_copy(value) if isinstance(value, Instance) else value
         if id(value) in seen:
             return
         seen.add(id(value))
         if isinstance(value, Object):
             for name in ("deterministic", "use_running_average"):
                 if name in value.attributes:
-                    run.write(value, name, quiet)
+                    run.write_attribute(value, name, quiet)
         for one in _parts(value):
             visit(one)
 
@@ -174,7 +174,7 @@ def update(call: Call) -> Value:
     """Writes the values of states into a graph."""
     node = call.get(0, "node")
     if call.open:
-        call.interpreter.forget(call.args)
+        call.interpreter.forget_changed(call.args)
     for one in call.args[1:]:
         put(call.interpreter, node, one)
     return None
@@ -277,8 +277,8 @@ def sown(call: Call) -> Value:
     """Stores a value in the Module, in a Variable of which no more is known."""
     held, name = call.args[0], call.get(2, "name")
     if isinstance(held, Object) and isinstance(name, str):
-        call.interpreter.write(held, name, Unknown("what is sown"))
+        call.interpreter.write_attribute(held, name, Unknown("what is sown"))
     elif isinstance(held, Object):
-        call.interpreter.forget((held,))
+        call.interpreter.forget_changed((held,))
     return call.get(3, "value") if call.function_name == "perturb" else Unknown("a condition")
 

@@ -167,7 +167,7 @@ def objects(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iter
     """The objects that a value leads to, each once."""
     seen = set() if seen is None else seen
     if isinstance(tree, Instance):
-        tree = run.current(tree)
+        tree = run.current_copy(tree)
     if id(tree) in seen:
         return
     seen.add(id(tree))
@@ -183,7 +183,7 @@ def copied(
     """A graph with its Variables changed; what it shares, the copy shares too."""
     made = {} if made is None else made
     if isinstance(tree, Instance):
-        tree = run.current(tree)
+        tree = run.current_copy(tree)
     if id(tree) in made:
         return made[id(tree)]
     found = tree
@@ -214,7 +214,7 @@ def copied(
 def state_of(run: Interpreter, tree: Value) -> Value:
     """The state of a graph: its Variables and arrays, by paths."""
     if isinstance(tree, Instance):
-        tree = run.current(tree)
+        tree = run.current_copy(tree)
     parts = inner(tree)
     if parts is None:
         if isinstance(tree, Variable) and run.releases.get("flax", (99,)) < (0, 11):
@@ -275,23 +275,23 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
 def put(run: Interpreter, target: Value, state: Value) -> None:
     """Put the values of a state into the Variables of a graph; forget the graph where they are not known."""
     if isinstance(target, Instance):
-        target = run.current(target)
+        target = run.current_copy(target)
     if isinstance(target, Variable):
-        run.write(target, "value", state.operand if isinstance(state, Variable) else state)
+        run.write_attribute(target, "value", state.operand if isinstance(state, Variable) else state)
         return
     parts = dict(inner(target) or ())
     if not isinstance(state, DictValue) or state.open:
-        run.forget((target,))
+        run.forget_changed((target,))
         return
     for key, one in state.entries.items():
         if isinstance(one, AnyTree | Unknown):
-            run.forget((parts.get(key),))
+            run.forget_changed((parts.get(key),))
         elif key in parts and isinstance(parts[key], Variable | Object | ListValue | DictValue | tuple):
             put(run, parts[key], one)
         elif key in parts and isinstance(target, Object):
-            run.write(target, str(key), one)
+            run.write_attribute(target, str(key), one)
         else:
-            run.forget((target,))
+            run.forget_changed((target,))
 
 
 def merged(run: Interpreter, template: Value, states: tuple[Value, ...]) -> Value:
@@ -327,7 +327,7 @@ def _enter(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state
 
 def _paths(run: Interpreter, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]) -> None:
     if isinstance(tree, Instance):
-        tree = run.current(tree)
+        tree = run.current_copy(tree)
     if id(tree) in found:
         return
     found[id(tree)] = path

@@ -51,7 +51,7 @@ def step(call: Call) -> Value:
     """Writes new arrays into the chosen Variables and into its own: they are on the devices of those before."""
     run, held = call.interpreter, call.args[0]
     if not isinstance(held, Object) or call.open:
-        run.forget(call.args)
+        run.forget_changed(call.args)
         return Unknown("updates")
     grads = call.args[-1] if len(call.args) > 1 else call.get(-1, "grads", Unknown("gradients"))
     model = call.args[1] if len(call.args) > 2 else held.attributes.get("model", Unknown("a Module"))
@@ -59,10 +59,10 @@ def step(call: Call) -> Value:
     if isinstance(chosen, State):
         _advance(call, chosen, grads)
     else:
-        run.forget((model,))
-    run.forget((held.attributes.get("step"),))
+        run.forget_changed((model,))
+    run.forget_changed((held.attributes.get("step"),))
     if "opt_state" in held.attributes:
-        run.write(held, "opt_state", map_tree(_later, held.attributes["opt_state"]))
+        run.write_attribute(held, "opt_state", map_tree(_later, held.attributes["opt_state"]))
     return Unknown("updates")
 
 
@@ -74,13 +74,13 @@ def _advance(call: Call, params: State, grads: Value) -> None:
         if isinstance(one, State):
             _advance(call, one, grad)
         elif isinstance(one, Variable):
-            own = run.current(one)
+            own = run.current_copy(one)
             given = grad.operand if isinstance(grad, Instance) else grad
             if isinstance(own.operand, Layout) and isinstance(given, Layout):
                 run.call(Library("jax.numpy.add"), (own.operand, given), {}, call.place)
-            run.write(own, "value", _later(own.operand))
+            run.write_attribute(own, "value", _later(own.operand))
         else:
-            run.forget((one,))
+            run.forget_changed((one,))
 
 
 def _later(leaf: Value) -> Value:

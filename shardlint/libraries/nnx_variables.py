@@ -191,7 +191,7 @@ def write(call: Call) -> Value:
     held, value = call.args[0], call.get(1, "value", Unknown("a value"))
     if isinstance(held, Instance):
         whole = call.get(-1, "index", ...) is ...
-        call.interpreter.write(held, "value", operand(value) if whole else _updated(held))
+        call.interpreter.write_attribute(held, "value", operand(value) if whole else _updated(held))
     return None
 
 
@@ -201,7 +201,7 @@ def write_item(call: Call) -> Value:
     held, index, value = call.args[0], call.args[1], call.args[2]
     given = operand(value)
     alike = isinstance(given, Layout) and isinstance(held.operand, Layout) and given == held.operand
-    call.interpreter.write(held, "value", given if index is ... and alike else _updated(held))
+    call.interpreter.write_attribute(held, "value", given if index is ... and alike else _updated(held))
     return None
 
 
@@ -248,16 +248,16 @@ def stream(call: Call, seed: Value) -> Value:
 def next_key(call: Call, source: Value, name: str = "default") -> Layout:
     """The next key of a stream, or of the one of a name in `Rngs`."""
     run = call.interpreter
-    held = run.current(source) if isinstance(source, Instance) else source
+    held = run.current_copy(source) if isinstance(source, Instance) else source
     if isinstance(held, Object) and held.kind == "Rngs":
         held = held.attributes.get(name, held.attributes.get("default", Unknown("a stream")))
     if not isinstance(held, Object) or held.kind != "RngStream":
         return Layout(dtype="key")
-    held = run.current(held)
+    held = run.current_copy(held)
     key, count = (held.attributes.get(one, Unknown("a key")) for one in ("key", "count"))
     if isinstance(count, Variable):
-        run.write(count, "value", Layout((), "uint32"))
-    found = as_array(run.current(key) if isinstance(key, Variable) else key)
+        run.write_attribute(count, "value", Layout((), "uint32"))
+    found = as_array(run.current_copy(key) if isinstance(key, Variable) else key)
     alone = run.mesh is None and (run.mesh_known or run.legacy is not None)
     if run.traced or (found.committed is False and alone) or (found.committed and found.mesh == run.mesh):
         return replace(found, dtype="key", shape=())

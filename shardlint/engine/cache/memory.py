@@ -56,9 +56,9 @@ class Memory:
         """Which files of the projects import which, for whoever asks."""
         return {key: shard.known_graph for key, (_, shard) in self._shards.items()}
 
-    def graph(self, real: str) -> ImportGraph:
+    def find_graph(self, real: str) -> ImportGraph:
         """Which files of the project of a file import which."""
-        return self._shard(real).graph()
+        return self._shard(real).find_graph()
 
     def before(self, real: str) -> Before | None:
         """What is known of a file from before something changed."""

@@ -208,9 +208,9 @@ class Shard:
 
     def known_graph(self) -> ImportGraph | None:
         """Which files of the project import which now; None where that is not known of most."""
-        return self.graph() if self.imports else None
+        return self.find_graph() if self.imports else None
 
-    def graph(self) -> ImportGraph:
+    def find_graph(self) -> ImportGraph:
         """Which files of the project import which now."""
         self._validate()
         self._dirty = self._dirty or not self.imports

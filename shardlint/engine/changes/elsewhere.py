@@ -126,7 +126,7 @@ def _others(
 ) -> list[Met]:
     from shardlint.engine.run import chosen
 
-    graph = memory.graph(min(files)) if memory is not None else _graph(root, places)
+    graph = memory.find_graph(min(files)) if memory is not None else _build_graph(root, places)
     others = _running_with(files, graph)
     if not others:
         return []
@@ -138,7 +138,7 @@ def _is_new(report: FileReport, before: list[Finding] | None) -> bool:
     return before is None or any(one not in before for one in report.findings)
 
 
-def _graph(root: str, places: Places) -> ImportGraph:
+def _build_graph(root: str, places: Places) -> ImportGraph:
     stamps, _ = survey(Path(root), places.tree)
     return ImportGraph(root, {path: imports_in(Path(path)) for path in stamps})
 
