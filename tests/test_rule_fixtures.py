@@ -74,23 +74,23 @@ def test_a_proof_holds_no_stray_files(rule: type[Rule]) -> None:
 def test_a_file_gives_exactly_the_marked_findings(case: Case) -> None:
     """All of a bad file, those of other rules in a quiet one, none in a good one."""
     case.check_findings(_findings(case))
+    for _, finding in _findings(case):
+        if finding.rule.code == case.code:
+            _check_message(finding)
+
+
+def _check_message(finding: Finding) -> None:
+    """Fail unless a finding says the effect first, and what to write."""
+    assert "\n" not in finding.message and finding.message.endswith(".")
+    assert len(CODE.sub("code", finding.message).split()) <= MOST_WORDS, finding.message
+    assert not finding.message.startswith("in "), "the call chain comes after the effect"
+    assert finding.fix is not None or finding.help, "the finding does not say what to write"
 
 
 @pytest.mark.parametrize("case", _named("bad"))
 def test_fixing_bad_gives_good(case: Case) -> None:
     """In which nothing is found: so a second fix finds nothing to change."""
     case.check_fix(_findings(case))
-
-
-@pytest.mark.parametrize("case", _named("bad"))
-def test_a_finding_says_the_effect_first_and_what_to_write(case: Case) -> None:
-    for _, finding in _findings(case):
-        if finding.rule.code != case.code:
-            continue
-        assert "\n" not in finding.message and finding.message.endswith(".")
-        assert len(CODE.sub("code", finding.message).split()) <= MOST_WORDS, finding.message
-        assert not finding.message.startswith("in "), "the call chain comes after the effect"
-        assert finding.fix is not None or finding.help, "the finding does not say what to write"
 
 
 def test_fixes_are_as_the_rule_says(rule: type[Rule]) -> None:
