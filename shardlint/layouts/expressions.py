@@ -622,6 +622,8 @@ def _of_library(run: Interpreter, module: str, name: str) -> Value:
         "numpy.inf": float("inf"),
         **dict.fromkeys(("flax.linen.PARTITION_NAME", "flax.linen.meta.PARTITION_NAME"), "partition_name"),
     }
+    if dotted in run.flags:
+        return run.flags[dotted]
     return constants[dotted] if dotted in constants else Library(dotted)
 
 

@@ -43,8 +43,15 @@ def _run(
         made = Interpreter(modules, file)
         made.run()
         arrays = {node: value for node, value in made.layouts.items() if _is_array(value)}
-        placed = [_in_file(one, file) for one in made.violations.values()]
+        broken = dict(made.violations)
+        if made.options_met:
+            supposed = Interpreter(modules, file, with_defaults=True)
+            supposed.run()
+            for where, one in supposed.violations.items():
+                broken.setdefault(where, replace(one, certain=False, by_default=True))
+            supposed.release()
         made.release()
+        placed = [_in_file(one, file) for one in broken.values()]
         return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays
 
     return program.of_node(("layouts", file.path, key), run)

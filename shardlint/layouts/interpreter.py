@@ -110,7 +110,9 @@ class Violation:
     """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
     certain: bool = True
     """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
-    stands between."""
+    stands between, and no option is taken for its default."""
+    by_default: bool = False
+    """Whether it is broken where the options of the program have their defaults."""
 
     @property
     def quoted(self) -> dict[str, str]:
@@ -197,14 +199,19 @@ SHARED = object()
 
 
 class Interpreter:
-    """One run of a file of a project."""
+    """One run of a file of a project. `with_defaults` takes options of the program for what they are by default."""
 
-    def __init__(self, modules: Modules, file: FileFacts) -> None:
+    def __init__(self, modules: Modules, file: FileFacts, with_defaults: bool = False) -> None:
         self.modules = modules
         self.project = modules.project
         self.libraries = modules.libraries
         self.releases = modules.releases
         self.file = file
+        self.with_defaults = with_defaults
+        self.options_met = False
+        """Whether the program has an option with a default."""
+        self.flags: dict[str, Value] = {}
+        """The flags of absl that the file defines, by their names in the library."""
         self.violations: dict[tuple[str, str, int, int], Violation] = {}
         self.layouts: dict[ast.AST, Value] = {}
         """What the expressions of the file came to, the last time they ran."""

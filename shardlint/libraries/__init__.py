@@ -17,6 +17,7 @@ from shardlint.libraries import (
     jax_slices,
     jax_transforms,
     optimizers,
+    options,
     patterns,
 )
 from shardlint.libraries.registry import FUNCTIONS
@@ -46,5 +47,6 @@ __all__ = [
     "jax_transforms",
     "load_library",
     "optimizers",
+    "options",
     "patterns",
 ]

@@ -216,14 +216,16 @@ class Site:
     ) -> Finding:
         """The finding of a broken contract: proven where its place surely runs, else of the form "on-a-way".
 
+        That is where a condition or the default of an option decides.
+
         `words` fill in what stands in braces in the message. A `form` is that of a contract with an assumption.
         """
         found = self.violation
         message = message if words is None else message.format_map(words)
         led = [self.where(one) for one in found.calls if not isinstance(one.node, ast.FunctionDef)]
-        why = "; ".join(
-            filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found)))
-        )
+        options = "the options of the program keep their defaults" if found.by_default else ""
+        called = f"called at {', '.join(led)}" if led else ""
+        why = "; ".join(filter(None, (why, called, self._inside(found), options)))
         form = form or ("" if found.certain else "on-a-way")
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         return self.finding(

@@ -19,7 +19,7 @@ class BoxedWeightsWhole(Rule):
     ## Reports
     - proven: `nn.unbox` of variables that were made without shardings, outside of `jax.set_mesh`, whose weights a
       jitted function then takes as they are. The program enters a mesh, or places an array on one, that has the axes.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`, or `nn.unbox` under
@@ -33,7 +33,7 @@ class BoxedWeightsWhole(Rule):
     name = "boxed-weights-whole"
     harm = Harm.SILENT
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.7", "jax": ">=0.6.2"}
     triggers = (Violates("box.unplaced"),)
     fixes = "none"

@@ -25,7 +25,7 @@ class VmappedLayersShiftAxes(Rule):
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
     - proven: linen's `nn.scan` or `nn.vmap` without a name in `metadata_params`, over a Module whose variables have
       boxes (`nn.with_partitioning`), where the program runs `init` or `apply`.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `transform_metadata={nnx.PARTITION_NAME: None}`, in linen `metadata_params={nn.PARTITION_NAME: None}`, leaves the
@@ -40,7 +40,7 @@ class VmappedLayersShiftAxes(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Calls("flax.nnx.vmap"), Violates("scan.partition-name"))
     closed = ("positional", "keywords")
     in_version_checks = False

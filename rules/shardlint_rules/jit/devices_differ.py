@@ -19,7 +19,7 @@ class DevicesDiffer(Rule):
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
     - proven: the same for two meshes that have the devices in different orders.
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
@@ -32,7 +32,7 @@ class DevicesDiffer(Rule):
     name = "devices-differ"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("devices.differ", "devices.context"),)
     fixes = "none"

@@ -28,7 +28,7 @@ class DonationNotUsed(Rule):
     ## Reports
     - proven: the function returns only slices of an argument that a call passes with a known shape.
     - proven: a call whose donated arguments fit no result, next to one that fits and is not donated.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `weights` (likely): donated weights or state, if every result has another shape (sums, means, comparisons,
       slices, the output of a model) or the function does not use the argument.
     - `count` (likely): more donated arguments than results. One `jax.tree.map(f, caches, slices)` returns one array
@@ -52,7 +52,7 @@ class DonationNotUsed(Rule):
     harm = Harm.COST
     likely = ("count", "named", "on-a-way", "weights")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "count": "Each donated argument has at least one array.",
         "weights": "The argument has an array of another shape than every result.",
     }

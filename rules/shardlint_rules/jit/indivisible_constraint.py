@@ -39,7 +39,7 @@ class IndivisibleConstraint(Rule):
     - proven: `out_shardings` of a jitted function whose result has such a shape.
     - `in-calls` (likely): the same with the shapes that the visible calls pass.
     - `odd` (likely): an odd size over a mesh axis with all devices.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
       experts // size`) and a sharding that splits this dimension again.
 
@@ -59,7 +59,7 @@ class IndivisibleConstraint(Rule):
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The sizes of the visible calls are those of the real run.",
         "odd": "The program runs on an even number of devices.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "divided-already": "The name `..._per_device` means the size of one shard.",
     }
     triggers = (

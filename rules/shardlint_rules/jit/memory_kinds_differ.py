@@ -16,7 +16,7 @@ class MemoryKindsDiffer(Rule):
 
     ## Reports
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves inside jit.
@@ -29,7 +29,7 @@ class MemoryKindsDiffer(Rule):
     name = "memory-kinds-differ"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("memory.differ"),)
     fixes = "none"

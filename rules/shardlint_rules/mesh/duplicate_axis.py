@@ -29,7 +29,7 @@ class DuplicateAxis(Rule):
     - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
       of a jit or the specs of `shard_map`.
     - proven: the names of a Variable of flax NNX, which flax places when it makes it.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`) that have the same
       mesh axis for a value.
     - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
@@ -49,7 +49,7 @@ class DuplicateAxis(Rule):
         "by-name": "The fields keep the values that the text gives them.",
         "handed-on": "The names in the spec are mesh axes, not logical names.",
         "logical": "The rule for the name maps it to a mesh axis.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"), Violates("axis.twice"))
 

@@ -77,7 +77,7 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a split dimension.
     - proven: an index that is split, and `dynamic_update_slice` with an update that is split differently.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jnp.einsum("qd,kd->qk", q, k, out_sharding=P("row", None))`, or `jax.reshard` of one operand.
@@ -90,7 +90,7 @@ class ExplicitLayoutsConflict(Rule):
     name = "explicit-layouts-conflict"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates(*_TEXTS),)
     fixes = "none"

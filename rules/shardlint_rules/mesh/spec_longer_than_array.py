@@ -45,7 +45,7 @@ class SpecLongerThanArray(Rule):
       dimensions, and the names of `nnx.Param(array, sharding=...)`.
     - `in-calls` (likely): the same for an array that one of the callers passes.
     - proven: the same for what the calls in sight pass, for `in_shardings`, `out_shardings` and specs of `shard_map`.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `any-shape` (likely): `P(None)` for an array that is built with the shape of an array of any rank.
     - `rank-tested` (possible): a spec that is longer than a test around the call allows (`if x.ndim == 0:`).
 
@@ -65,7 +65,7 @@ class SpecLongerThanArray(Rule):
     likely = ("any-shape", "in-calls", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The call runs with the defaults of its parameters.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     assumes = True
     triggers = (

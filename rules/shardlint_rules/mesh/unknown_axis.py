@@ -36,7 +36,7 @@ class UnknownAxis(Rule):
       call, or the meshes in context where it is used.
     - proven: a collective over such an axis in a function given to `shard_map`.
     - proven: the names of a Variable of flax NNX, which flax places over the mesh in context when it makes it.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `configured` (likely): where a configuration names the axes of the mesh (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`),
       an axis that no YAML or TOML file of the project and no default of the flag has.
 
@@ -53,7 +53,7 @@ class UnknownAxis(Rule):
     likely = ("configured", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "configured": "The axes come from a configuration of the project.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     assumes = True
     triggers = (*WAKES, Violates("axis.missing"))

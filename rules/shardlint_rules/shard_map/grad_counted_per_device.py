@@ -39,7 +39,7 @@ class GradCountedPerDevice(Rule):
     likely = ("in-calls", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The program calls the function as a call site shows.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     assumes = True
     triggers = (*IN_BODIES, Violates("gradient.summed"))

@@ -36,7 +36,7 @@ class PmapUnmappedArgument(Rule):
 
     - proven: a literal number, and an array or leaf of a tree that has no dimension.
     - proven: an array with several rows for each device, or with other rows than another argument.
-    - `on-a-way` (likely): such an argument under a condition that the text does not decide.
+    - `on-a-way` (likely): such an argument on a branch that may not run, or with an option at its default.
     - `number` (likely): a variable that an annotation, a flag or `int()` makes a number.
     - `key` (likely): a single random key.
     - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
@@ -52,7 +52,7 @@ class PmapUnmappedArgument(Rule):
     harm = Harm.CRASH
     likely = ("one-entry", "number", "key", "unreplicated", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "one-entry": "A host has more than one device.",
         "number": "The annotation or flag is right.",
         "key": "The program runs on more than one device.",

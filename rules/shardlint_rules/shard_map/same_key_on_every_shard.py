@@ -42,7 +42,7 @@ class SameKeyOnEveryShard(Rule):
     ## Reports
     - proven: numbers drawn in a `shard_map` or `pmap` body with a replicated key for sharded data, or returned with
       an out spec that shards them. The key may be replicated by a helper or be part of a replicated state.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `rngs` (likely): such a key passed to a model as `rngs`, with sharded data.
     - `replicated` (likely): a key in a tuple or dict given to `replicate((params, key))`, in a project that never
       uses a device or process index.
@@ -60,7 +60,7 @@ class SameKeyOnEveryShard(Rule):
     assumes = True
     likely = ("rngs", "replicated", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "rngs": "The model draws from the `rngs` that it is given.",
         "replicated": "No code outside the project folds the device index into the key.",
     }

@@ -18,7 +18,7 @@ class VaryingTypeDiffers(Rule):
     - proven: a carry of `scan`, `fori_loop` or `while_loop` that starts equal on all devices and varies after the body.
     - proven: branches of `cond` or `switch` whose results vary over different axes.
     - proven: a result whose `out_specs` leave out an axis over which it varies.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jax.lax.pcast(init, "data", to="varying")` for the carry; `jax.lax.psum` or `pmean` before the result is returned.
@@ -28,7 +28,7 @@ class VaryingTypeDiffers(Rule):
     name = "varying-type-differs"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("carry.varying", "branches.varying", "varying.declared-equal"),)
     fixes = "none"
