@@ -571,7 +571,8 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
         case ClassValue():
             found = value.find(name)
             if found is MISSING:
-                return Unknown(f"the class has no `{name}`")
+                hook = find_hook(run, value, name)
+                return Unknown(f"the class has no `{name}`") if hook is None else Method(hook, value)
             if isinstance(found, Native) and found.name == "classmethod":
                 return Method(found.run(Call(run, (), {}, place)), value)
             return getattr(found, "inner", found)

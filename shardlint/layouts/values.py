@@ -432,12 +432,17 @@ def leaves(tree: Value) -> Iterator[tuple[str, Value]]:
     yield from ((path, leaf) for path, leaf, _ in spread(None, tree))
 
 
+_TREES = frozenset(
+    "typing.NamedTuple equinox.Module flax.struct.PyTreeNode flax.training.train_state.TrainState".split()
+)
+
+
 def is_tree(value: Instance) -> bool:
     """Whether jax looks into an object: a NamedTuple, a Module of Equinox, a struct of flax."""
     if value.of is None or value.registered:
         return value.transparent
     made_of = value.libraries()
-    if made_of & {"typing.NamedTuple", "equinox.Module", "flax.struct.PyTreeNode"}:
+    if made_of & _TREES:
         return True
     registered = ("flax.struct.dataclass", "chex.dataclass", "jax.tree_util.register_dataclass",
                   "jax.tree_util.register_pytree_node_class")  # fmt: skip

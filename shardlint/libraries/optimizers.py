@@ -1,63 +1,209 @@
-"""optax, and the training state of flax."""
+"""optax, and the training state of flax linen."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import AnyTree, Call, Instance, Native, Unknown, Value, map_tree
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    Call,
+    ClassValue,
+    FunctionValue,
+    Instance,
+    ListValue,
+    Native,
+    Unknown,
+    Value,
+    children,
+    map_tree,
+)
 from shardlint.libraries.meeting import as_array, broadcast
 from shardlint.libraries.registry import function
+from shardlint.source.lazy import dataclass
 
-_MOMENTS = {
-    "adam adamw adamax nadam lion lamb radam scale_by_adam amsgrad": ("mu", "nu"),
-    "sgd": (),
+# The states of transforms, by the names of their fields: those in _SCALARS are numbers, the others like the parameters.
+_FIELDS = {
+    "scale_by_adam scale_by_adamax scale_by_radam scale_by_yogi scale_by_belief": "count mu nu",
+    "scale_by_amsgrad": "count mu nu nu_max",
+    "scale_by_lion": "count mu",
+    "scale_by_rms": "nu",
+    "scale_by_rss": "sum_of_squares",
+    "scale_by_adadelta": "e_g e_x",
+    "scale_by_schedule": "count",
+    "trace": "trace",
+    "ema": "count ema",
+    "clip clip_by_global_norm clip_by_block_rms adaptive_grad_clip add_decayed_weights centralize identity scale": "",
+    "scale_by_learning_rate scale_by_trust_ratio scale_by_sign set_to_zero keep_params_nonnegative": "",
+}
+_SCALARS = ("count",)
+# What optimizers are chains of; "rate" keeps a count where the learning rate is a schedule.
+_CHAINS = {
+    "adam nadam": "scale_by_adam rate",
+    "adamw nadamw": "scale_by_adam add_decayed_weights rate",
+    "adamax": "scale_by_adamax rate",
+    "adamaxw": "scale_by_adamax add_decayed_weights rate",
+    "amsgrad": "scale_by_amsgrad rate",
+    "adabelief": "scale_by_belief rate",
+    "adadelta": "add_decayed_weights scale_by_adadelta rate",
+    "adagrad": "scale_by_rss rate",
+    "lamb": "scale_by_adam add_decayed_weights scale_by_trust_ratio rate",
+    "lion": "scale_by_lion add_decayed_weights rate",
+    "radam": "scale_by_radam rate",
+    "yogi": "scale_by_yogi rate",
+    "sgd": "momentum rate",
+}
+Init = Callable[[Call, Value], Value]
+
+
+def _fresh_like(call: Call, params: Value) -> Value:
+    """Zeros that are made like the parameters."""
+    from shardlint.libraries.jax_numpy import like
+
+    def fresh(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout):
+            return Layout()
+        return like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={}))
+
+    return map_tree(fresh, params)
+
+
+def _fields(names: str, call: Call, params: Value) -> Value:
+    count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
+    return Instance(
+        None, {name: count if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
+    )
+
+
+_PIECES: dict[str, Init] = {
+    name: partial(_fields, fields) for names, fields in _FIELDS.items() for name in names.split()
 }
 
 
-def _state(call: Call, names: tuple[str, ...], params: Value) -> Value:
-    """The state of an optimizer: a count, and copies of the parameters that are made like them."""
-    from shardlint.libraries.jax_numpy import like
-
-    count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
-
-    def fresh(leaf: Value) -> Value:
-        return (
-            like(replace(call, name="jax.numpy.zeros_like", args=(as_array(leaf),), keywords={}))
-            if isinstance(leaf, Layout)
-            else Layout()
-        )
-
-    return Instance(None, {"count": count, **{name: map_tree(fresh, params) for name in names}})
+def _rate(rate: Value) -> Init:
+    """The state of a learning rate: a count for a schedule, nothing for a number."""
+    if isinstance(rate, int | float | Layout):
+        return _PIECES["scale"]
+    if isinstance(rate, FunctionValue | Native):
+        return _PIECES["scale_by_schedule"]
+    return lambda call, params: Unknown("the state of a learning rate")
 
 
-def _transform(names: tuple[str, ...], call: Call) -> Value:
-    direct = call.name.startswith("optax.scale_by")
+def _chain(names: str, call: Call) -> Value:
+    """An optimizer by the transforms that it is made of."""
+    pieces = dict(_PIECES)
+    momentum = call.get(1, "momentum", None)
+    unknown = isinstance(momentum, Unknown)
+    pieces["momentum"] = _PIECES["identity" if momentum is None else "trace"]
+    if unknown:
+        pieces["momentum"] = lambda again, params: Unknown("momentum")
+    pieces["rate"] = _rate(call.get(0, "learning_rate"))
+    return _transform(lambda again, params: tuple(pieces[name](again, params) for name in names.split()))
 
-    def init(again: Call) -> Value:
-        params = again.get(0, "params")
-        if isinstance(params, Unknown):
-            return AnyTree(Unknown())
-        state = _state(again, names, params)
-        return state if direct else (state, Unknown("the rest of the state"))
 
-    def update(again: Call) -> Value:
-        updates, state = again.get(0, "updates"), again.get(1, "state")
-        inner = state[0] if isinstance(state, tuple) and state else state
-        if isinstance(inner, Instance):
-            for name in names:
-                map_tree(lambda *pair: broadcast(again, pair), inner.attributes.get(name, Unknown()), updates)
+def _transform(init: Init) -> Value:
+    def begin(call: Call) -> Value:
+        params = call.get(0, "params")
+        return AnyTree(Unknown()) if isinstance(params, Unknown) else init(call, params)
+
+    def update(call: Call) -> Value:
+        updates, state = call.get(0, "updates"), call.get(1, "state")
+        for moments in _moments(state):
+            map_tree(lambda *pair: broadcast(call, pair), moments, updates)
         return (updates, state)
 
-    return Instance(None, {"init": Native("init", init), "update": Native("update", update)})
+    return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
 
 
-for _names, _moments in _MOMENTS.items():
-    function(f"optax {_names}")(partial(_transform, _moments))
+def _moments(state: Value) -> Iterator[Value]:
+    """The parts of a state that `update` combines with the updates."""
+    if isinstance(state, Instance):
+        yield from (one for name, one in state.attributes.items() if name in ("mu", "nu", "trace", "ema"))
+    if isinstance(state, tuple | Instance):
+        for _, part in children(state) or ():
+            if isinstance(part, tuple | Instance):
+                yield from _moments(part)
 
 
-@function("optax ScaleByAdamState ScaleByLionState TraceState")
+for _names, _pieces in _CHAINS.items():
+    function(f"optax {_names}")(partial(_chain, _pieces))
+for _name, _piece in _PIECES.items():
+    function(f"optax.{_name}")(lambda call, piece=_piece: _transform(piece))  # type: ignore[misc]
+
+
+def _inits(values: tuple[Value, ...]) -> list[Value] | None:
+    """The `init` functions of transforms; None where one is not known."""
+    found = [one.attributes.get("init", MISSING) if isinstance(one, Instance) else MISSING for one in values]
+    return None if MISSING in found else found
+
+
+def _begin(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
+    return tuple(call.interpreter.call(one, (params,), {}, call.place) for one in inits)
+
+
+@function("optax chain named_chain")
+def chain(call: Call) -> Value:
+    """Transforms one after the other: the state is a tuple of theirs."""
+    given = tuple(call.args)
+    if len(given) == 1 and isinstance(given[0], ListValue | tuple):
+        given = tuple(given[0].items) if isinstance(given[0], ListValue) else given[0]
+    inits = None if call.open or call.function_name == "named_chain" else _inits(given)
+    if inits is None:
+        return _transform(lambda again, params: AnyTree(Unknown()))
+    return _transform(lambda again, params: _begin(again, inits, params))
+
+
+@function("optax MultiSteps")
+def accumulate(call: Call) -> Value:
+    """Gradients that are added up over several steps, like the parameters."""
+    inits = _inits((call.get(0, "opt"),))
+
+    def init(again: Call, params: Value) -> Value:
+        count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
+        inner = _begin(again, inits, params)[0] if inits is not None else Unknown("the inner state")
+        added = _fresh_like(again, params)
+        return Instance(
+            None,
+            {
+                "mini_step": count,
+                "gradient_step": count,
+                "inner_opt_state": inner,
+                "acc_grads": added,
+                "skip_state": (),
+            },
+        )
+
+    return _transform(init)
+
+
+_SCHEDULES = """constant_schedule linear_schedule polynomial_schedule exponential_decay cosine_decay_schedule
+warmup_cosine_decay_schedule warmup_exponential_decay_schedule warmup_constant_schedule piecewise_constant_schedule
+piecewise_interpolate_schedule linear_onecycle_schedule cosine_onecycle_schedule sgdr_schedule join_schedules"""
+
+
+@function(f"optax {_SCHEDULES}")
+def schedule(call: Call) -> Value:
+    """A number for each step."""
+    return Native("schedule", lambda again: Layout((), "float32"))
+
+
+@function("optax global_norm", "optax.tree_utils tree_l2_norm tree_norm", "optax.tree norm")
+def norm(call: Call) -> Value:
+    """One number of a tree."""
+    return Layout((), "float32")
+
+
+@function("optax.tree_utils tree_zeros_like tree_ones_like", "optax.tree zeros_like ones_like")
+def tree_like(call: Call) -> Value:
+    """A tree that is made like another one."""
+    tree = call.get(0, "tree")
+    return AnyTree(Unknown()) if isinstance(tree, Unknown) else _fresh_like(call, tree)
+
+
+@function("optax ScaleByAdamState ScaleByLionState TraceState EmptyState ScaleByScheduleState")
 def state(call: Call) -> Value:
     """A state as a program writes it."""
     return Instance(None, dict(call.keywords), open=bool(call.args))
@@ -69,7 +215,31 @@ def apply_updates(call: Call) -> Value:
     return call.get(0, "params")
 
 
-@function("flax.training.train_state.TrainState.create")
+_TRAIN_STATE = "flax.training.train_state.TrainState"
+
+
+@dataclass(eq=False)
+class TrainState(Instance):
+    """A training state of flax. Its function and its optimizer are no part of the tree."""
+
+    def libraries(self) -> frozenset[str]:
+        """The classes that its methods are found in."""
+        return super().libraries() | {_TRAIN_STATE}
+
+    def parts(self) -> dict[str, Value]:
+        """What jax sees of it."""
+        return {name: one for name, one in self.attributes.items() if name not in ("apply_fn", "tx")}
+
+    def with_parts(self, attributes: dict[str, Value]) -> TrainState:
+        """The same state with other attributes."""
+        return TrainState(self.of, attributes, self.open)
+
+    def with_tree(self, parts: dict[str, Value]) -> TrainState:
+        """The same state with other arrays."""
+        return self.with_parts({**self.attributes, **parts})
+
+
+@function(f"{_TRAIN_STATE}.create")
 def create(call: Call) -> Value:
     """A state with a step of 0, the parameters, and the state of the optimizer."""
     tx = call.keywords.get("tx", Unknown())
@@ -79,7 +249,26 @@ def create(call: Call) -> Value:
             tx.attributes["init"], (call.keywords.get("params", Unknown()),), {}, call.place
         )
     attributes = {"step": 0, **call.keywords, "opt_state": optimizer}
-    return Instance(None, attributes)
+    made_of = next((one for one in call.args if isinstance(one, ClassValue)), None)
+    return TrainState(made_of, attributes, region=call.interpreter.region)
+
+
+@function(f"{_TRAIN_STATE}.apply_gradients")
+def apply_gradients(call: Call) -> Value:
+    """The state after one step: parameters and optimizer state are like before."""
+    state = call.get(0, "self")
+    if not isinstance(state, Instance) or call.open:
+        return Unknown("a state that is not known")
+    tx, gradients = state.attributes.get("tx"), call.get(-1, "grads")
+    if isinstance(tx, Instance) and "update" in tx.attributes:
+        given = (
+            gradients,
+            state.attributes.get("opt_state", Unknown()),
+            state.attributes.get("params", Unknown()),
+        )
+        call.interpreter.call(tx.attributes["update"], given, {}, call.place)
+    others = {name: value for name, value in call.keywords.items() if name != "grads"}
+    return state.with_parts({**state.attributes, **others, "step": Layout((), "int32")})
 
 
 @function(

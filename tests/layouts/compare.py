@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -142,7 +143,7 @@ def note(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, 
             for difference in _differences(layout, actual):
                 outcome.wrong.append(f"{line}: {difference}\n    {_line(lines, line)}\n{text}")
     for number, paths in closed.items():
-        seen_there = {path for path in seen["arrays"] if int(path.partition("[")[0]) == number}
+        seen_there = {path for path in seen["arrays"] if _line_number(path) == number}
         if number < last and paths != seen_there:
             difference = f"paths {sorted(paths ^ seen_there)}"
             outcome.wrong.append(f"{difference}\n    {lines[number - 1].strip()}\n{text}")
@@ -161,8 +162,15 @@ def note(outcome: Outcome, text: str, seen: dict[str, Any], release: tuple[int, 
             outcome.examples.setdefault(key, f"{lines[last - 1].strip()}\n{text}")
 
 
+def _line_number(path: str) -> int:
+    """The line at which a path of a tree begins: 12 of `12[0].mu`."""
+    found = re.match(r"\d+", path)
+    assert found is not None, path
+    return int(found[0])
+
+
 def _line(lines: list[str], path: str) -> str:
-    return lines[int(path.partition("[")[0]) - 1].strip()
+    return lines[_line_number(path) - 1].strip()
 
 
 def _is_layout_error(seen: dict[str, Any]) -> bool:
