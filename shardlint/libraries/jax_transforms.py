@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.expressions import truth_of
 from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
 from shardlint.layouts.values import (
     AnyTree,
@@ -126,7 +125,8 @@ def _jit(call: Call, given: Value) -> Value:
         given_args = again.args if placing_in is None else map_tree(_committed, again.args)
         lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
         args = tuple(
-            one if place in numbers else _map_kept(tracer, one, changing) for place, one in enumerate(given_args)
+            one if place in numbers else _map_kept(tracer, one, changing)
+            for place, one in enumerate(given_args)
         )
         keywords = {
             name: one if name in names else _map_kept(tracer, one, changing)
@@ -674,34 +674,3 @@ def _check_branches(call: Call, found: Sequence[Value]) -> None:
                     "branches.varying", call.place, axes=axes, operation=call.function_name
                 )
                 return
-
-
-@function("jax.tree map", "jax.tree_util tree_map")
-def tree_map(call: Call) -> Value:
-    """A function applied to each leaf."""
-    if len(call.args) < 2 or call.open:
-        return Unknown("a tree")
-    given, tree, *others = call.args
-    if isinstance(tree, Unknown):
-        return AnyTree(Unknown())
-    is_leaf = call.keywords.get("is_leaf")
-
-    def stops(part: Value) -> bool:
-        return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
-
-    stop = stops if is_leaf is not None else None
-    return map_tree(
-        lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
-    )
-
-
-@function(
-    "jax.tree_util tree_leaves",
-    "jax.tree leaves flatten",
-    "jax.tree_util tree_flatten",
-)
-def tree_other(call: Call) -> Value:
-    """`leaves` gives the leaves; of a map with paths nothing is known."""
-    if call.name.endswith("leaves") and call.args and not isinstance(call.args[0], Unknown | AnyTree):
-        return ListValue([leaf for _, leaf in leaves(call.args[0])])
-    return AnyTree(Unknown())

@@ -1,0 +1,235 @@
+"""Trees of arrays: jax.tree, jax.tree_util, and the flat dicts of flax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.layouts.expressions import truth_of
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    DictValue,
+    Instance,
+    ListValue,
+    Unknown,
+    Value,
+    children,
+    known_items,
+    map_tree,
+    rebuilt,
+)
+from shardlint.libraries.registry import function
+from shardlint.source.lazy import dataclass
+
+
+@dataclass(eq=False)
+class Structure(Instance):
+    """The structure of a tree: the tree itself stands for it."""
+
+    transparent = False
+    tree: Value = None
+
+
+@function("jax.tree map", "jax.tree_util tree_map")
+def tree_map(call: Call) -> Value:
+    """A function applied to each leaf."""
+    if len(call.args) < 2 or call.open:
+        return Unknown("a tree")
+    given, tree, *others = call.args
+    if isinstance(tree, Unknown):
+        return AnyTree(Unknown())
+    is_leaf = call.keywords.get("is_leaf")
+
+    def stops(part: Value) -> bool:
+        return truth_of(call.interpreter.call(is_leaf, (part,), {}, call.place)) is True
+
+    stop = stops if is_leaf is not None else None
+    return map_tree(
+        lambda *each: call.interpreter.call(given, each, {}, call.place), tree, *others, stop=stop
+    )
+
+
+@function("jax.tree map_with_path", "jax.tree_util tree_map_with_path")
+def map_with_path(call: Call) -> Value:
+    """A function of the path and the leaf, applied to each leaf."""
+    if len(call.args) != 2 or isinstance(call.args[1], Unknown | AnyTree):
+        return AnyTree(Unknown())
+
+    def walk(tree: Value, path: tuple[Value, ...]) -> Value:
+        parts = children(tree)
+        if parts is not None:
+            return rebuilt(tree, [walk(part, (*path, _step(tree, key))) for key, part in parts])
+        return None if tree is None else call.interpreter.call(call.args[0], (path, tree), {}, call.place)
+
+    return walk(call.args[1], ())
+
+
+def _is_known(tree: Value) -> bool:
+    """Whether all leaves of a tree are known to be its leaves."""
+    if isinstance(tree, Unknown | AnyTree) or getattr(tree, "open", False):
+        return False
+    return all(_is_known(part) for _, part in children(tree) or ())
+
+
+def _flat(call: Call) -> list[Value] | None:
+    """The leaves of the first argument in the order of jax; None where they are not all known."""
+    if not call.args or call.has(1, "is_leaf") or not _is_known(call.args[0]):
+        return None
+    return [leaf for _, leaf in _ordered(call.args[0], ())]
+
+
+def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
+    """The parts of a tree in the order of jax, which sorts the keys of dicts; None of a leaf."""
+    parts = children(tree)
+    if parts is not None and isinstance(tree, DictValue) and all(isinstance(key, str) for key, _ in parts):
+        return sorted(parts, key=lambda part: str(part[0]))
+    return parts
+
+
+def _ordered(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+    """The leaves of a tree with their paths, in the order of jax."""
+    parts = _sorted(tree)
+    if parts is None:
+        if tree is not None:
+            yield path, tree
+        return
+    for key, part in parts:
+        yield from _ordered(part, (*path, _step(tree, key)))
+
+
+def _filled(tree: Value, values: Iterator[Value]) -> Value:
+    """A tree with other leaves, given in the order of jax."""
+    parts = _sorted(tree)
+    if parts is None:
+        return None if tree is None else next(values)
+    found = {key: _filled(part, values) for key, part in parts}
+    return rebuilt(tree, [found[key] for key, _ in children(tree) or ()])
+
+
+@function("jax.tree leaves", "jax.tree_util tree_leaves")
+def tree_leaves(call: Call) -> Value:
+    """The leaves of a tree."""
+    found = _flat(call)
+    return ListValue(found) if found is not None else AnyTree(Unknown())
+
+
+@function("jax.tree flatten", "jax.tree_util tree_flatten")
+def tree_flatten(call: Call) -> Value:
+    """The leaves of a tree, and its structure."""
+    found = _flat(call)
+    if found is None:
+        return (AnyTree(Unknown()), Unknown("a structure"))
+    return (ListValue(found), Structure(None, tree=call.args[0]))
+
+
+@function("jax.tree structure", "jax.tree_util tree_structure")
+def tree_structure(call: Call) -> Value:
+    """The structure of a tree."""
+    return Structure(None, tree=call.args[0]) if _flat(call) is not None else Unknown("a structure")
+
+
+@function("jax.tree unflatten", "jax.tree_util tree_unflatten")
+def tree_unflatten(call: Call) -> Value:
+    """A tree of a structure, with other leaves."""
+    structure, given = call.get(0, "treedef"), known_items(call.get(1, "leaves"))
+    if not isinstance(structure, Structure) or given is None:
+        return AnyTree(Unknown())
+    if len(given) != sum(1 for _ in _ordered(structure.tree, ())):
+        return Unknown("a call that raises")
+    return _filled(structure.tree, iter(given))
+
+
+@function(
+    "jax.tree leaves_with_path flatten_with_path",
+    "jax.tree_util tree_leaves_with_path tree_flatten_with_path",
+)
+def with_paths(call: Call) -> Value:
+    """The leaves of a tree, each with its path."""
+    tree = call.get(0, "tree")
+    if _flat(call) is None:
+        found: Value = AnyTree(Unknown())
+    else:
+        found = ListValue(list(_ordered(tree, ())))
+    if "flatten" not in call.function_name:
+        return found
+    return (found, Structure(None, tree=tree) if isinstance(found, ListValue) else Unknown("a structure"))
+
+
+@function("jax.tree reduce", "jax.tree_util tree_reduce")
+def tree_reduce(call: Call) -> Value:
+    """A function of two values, applied to one leaf after the other."""
+    tree, start = call.get(1, "tree"), call.get(2, "initializer", None)
+    if not call.args or not _is_known(tree) or call.open:
+        return Unknown("a reduction")
+    values = [leaf for _, leaf in _ordered(tree, ())]
+    values = values if start is None else [start, *values]
+    if not values:
+        return Unknown("a reduction of nothing")
+    found = values[0]
+    for value in values[1:]:
+        found = call.interpreter.call(call.args[0], (found, value), {}, call.place)
+    return found
+
+
+@function("flax.traverse_util.flatten_dict")
+def flatten_dict(call: Call) -> Value:
+    """A dict of the leaves of nested dicts, by their paths."""
+    tree, separator = call.get(0, "xs"), call.get(-1, "sep", None)
+    if not isinstance(tree, DictValue) or not _is_known(tree) or call.keywords.keys() - {"sep"}:
+        return Unknown("a flat dict")
+    flat = dict(_entries(tree, ()))
+    if separator is None:
+        return DictValue(flat)
+    if not isinstance(separator, str) or not all(isinstance(one, str) for path in flat for one in path):
+        return Unknown("a flat dict")
+    return DictValue({separator.join(path): value for path, value in flat.items()})
+
+
+def _entries(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value, ...], Value]]:
+    if not isinstance(tree, DictValue):
+        yield path, tree
+        return
+    for key, part in tree.entries.items():
+        yield from _entries(part, (*path, key))
+
+
+@function("flax.traverse_util.unflatten_dict")
+def unflatten_dict(call: Call) -> Value:
+    """Nested dicts of a dict whose keys are paths."""
+    flat, separator = call.get(0, "xs"), call.get(-1, "sep", None)
+    if not isinstance(flat, DictValue) or flat.open or not isinstance(separator, str | None):
+        return Unknown("nested dicts")
+    found = DictValue()
+    for key, value in flat.entries.items():
+        path = key.split(separator) if isinstance(separator, str) and isinstance(key, str) else key
+        if not isinstance(path, list | tuple) or not path:
+            return Unknown("nested dicts")
+        inner = found
+        for step in path[:-1]:
+            inner = inner.entries.setdefault(step, DictValue())
+            if not isinstance(inner, DictValue):
+                return Unknown("nested dicts")
+        inner.entries[path[-1]] = value
+    return found
+
+
+def _step(tree: Value, key: Value) -> Value:
+    """One step of a path, as an object."""
+    kind = "name" if isinstance(tree, Instance) else "key" if isinstance(tree, DictValue) else "idx"
+    return Instance(None, {kind: key})
+
+
+@function("jax.tree_util keystr", "jax.tree keystr")
+def keystr(call: Call) -> Value:
+    """A path as jax spells it."""
+    parts = call.get(0, "keys")
+    if not isinstance(parts, tuple) or call.keywords:
+        return Unknown("a path")
+    return "".join(_shown(one) for one in parts)
+
+
+def _shown(part: Value) -> str:
+    values = part.attributes if isinstance(part, Instance) else {}
+    if "name" in values:
+        return f".{values['name']}"
+    return f"[{values.get('key', values.get('idx'))!r}]"
