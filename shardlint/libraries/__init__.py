@@ -26,7 +26,7 @@ from shardlint.libraries.registry import FUNCTIONS
 FUNCTIONS.update(BUILTINS)
 _LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
 _NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
-_LATER = {"flax": [*_LINEN, *_NNX]}
+_LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"]}
 
 
 def load_library(library: str) -> None:

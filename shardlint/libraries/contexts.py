@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardlint.layouts.layout import Mesh
-from shardlint.layouts.values import Call, Unknown, Value
+from shardlint.layouts.values import Call, Instance, Unknown, Value
 from shardlint.libraries.registry import function
 from shardlint.model.api import HARMLESS_CONTEXTS
 
@@ -75,5 +75,7 @@ def entered(run: Interpreter, context: Value) -> Value:
         context.why == f"`{name}` is not modelled" for name in HARMLESS_CONTEXTS
     ):
         return Unknown("what a context manager gives")
+    if isinstance(context, Instance) and context.of is None:
+        return context  # an object of a library that is closed behind the block
     run.mesh, run.mesh_known, run.legacy = None, False, None
     return Unknown("what a context manager gives")

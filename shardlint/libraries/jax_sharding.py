@@ -426,10 +426,12 @@ def reshard(call: Call) -> Value:
 
 @function("jax.ShapeDtypeStruct")
 def shape_struct(call: Call) -> Value:
-    """A description of an array: read as the array."""
+    """A description of an array: read as the array, and placed where it has a sharding."""
     from shardlint.libraries.jax_numpy import dtype_of
 
-    return Layout(sizes_of(call.get(0, "shape")), dtype_of(call.get(1, "dtype", None)))
+    found = Layout(sizes_of(call.get(0, "shape")), dtype_of(call.get(1, "dtype", None)))
+    target = call.get(-1, "sharding", None)
+    return placed(call, found, target, call.place) if isinstance(target, Sharding) else found
 
 
 @function("jax.typeof", "jax.block_until_ready", "jax.lax.stop_gradient")
