@@ -51,6 +51,7 @@ RULES = {
     "SL250": "shardlint_rules.jit.pmap_helper_for_jit:PmapHelperForJit",
     "SL251": "shardlint_rules.jit.devices_differ:DevicesDiffer",
     "SL252": "shardlint_rules.jit.memory_kinds_differ:MemoryKindsDiffer",
+    "SL253": "shardlint_rules.jit.state_loses_layout:StateLosesLayout",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",

@@ -1,4 +1,4 @@
-"""Calls of jitted functions: what donation requires of arguments and results, and arrays that a jit made whole.
+"""Calls of jitted functions: what donation requires, arrays that a jit made whole, and what a loop passes on.
 
 Facts of jax, each tried: XLA refuses a buffer that is donated twice; a donated buffer is reused for a result of its
 shape and type alone; what a jit makes of nothing lies whole on one device, if no argument is on a mesh.
@@ -6,6 +6,7 @@ shape and type alone; what a jit makes of nothing lies whole on one device, if n
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from shardlint.layouts.layout import Layout, count_entries, surely_differ
@@ -17,10 +18,13 @@ from shardlint.layouts.values import (
     ListValue,
     Value,
     children,
+    item_of,
     leaves,
     path_step,
 )
 from shardlint.model.values import Place
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def numbers_of(value: Value) -> tuple[int, ...]:
@@ -30,7 +34,13 @@ def numbers_of(value: Value) -> tuple[int, ...]:
 
 def listed(value: Value) -> tuple[Value, ...]:
     """The items of a tuple or list, or the value itself."""
-    return tuple(value.items) if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
+    return (
+        tuple(value.items)
+        if isinstance(value, ListValue)
+        else value
+        if isinstance(value, tuple)
+        else (value,)
+    )
 
 
 def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
@@ -46,7 +56,9 @@ def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
                 for _, leaf in leaves(tree)
             )  # fmt: skip
             if first is not path and taken:
-                call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
+                call.interpreter.violate(
+                    "donation.twice", call.place, first=first.lstrip("."), second=path.lstrip(".")
+                )
                 return
 
 
@@ -56,19 +68,24 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
     counts = [count_entries(one.shape) for one in split]
     for one in arrays:
         count = count_entries(one.shape)
-        if not isinstance(one.built, Place) or not isinstance(count, int) or not split or one.mesh is not None:
+        if (
+            not isinstance(one.built, Place)
+            or not isinstance(count, int)
+            or not split
+            or one.mesh is not None
+        ):
             continue
         if all(isinstance(other, int) and other <= count for other in counts):
             axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
             call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
 
 
-def check_reused(
-    call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
-) -> None:
+def check_reused(call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place) -> None:
     """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
     results = [leaf for _, leaf in leaves(found)]
-    if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
+    if not isinstance(given, FunctionValue) or not all(
+        isinstance(one, Layout) and one.shape for one in results
+    ):
         return
     names = [one.arg for one in (*given.node.args.posonlyargs, *given.node.args.args)]
     fits: dict[int, bool | None] = {}
@@ -90,7 +107,55 @@ def _may_reuse(one: Value, other: Value) -> bool | None:
         return False
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return False
-    return True if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape else None
+    return (
+        True
+        if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape
+        else None
+    )
+
+
+def check_carried(call: Call, found: Value) -> None:
+    """Record a state that a loop passes on whole, though the jit got it split, or that leaves host memory there."""
+    for given, result, name in _carried(call, found):
+        results = dict(leaves(result))
+        for path, before in leaves(given):
+            after = results.get(path)
+            if not isinstance(before, Layout) or not isinstance(after, Layout) or before.shape != after.shape:
+                continue
+            said = {"array": name + path, "before": str(before)}
+            if before.memory == "pinned_host" and after.memory == "device":
+                call.interpreter.violate("carried.memory", call.place, **said)
+                return
+            is_split = before.spec is not None and None not in before.spec and any(before.spec)
+            if is_split and after.mesh == before.mesh and after.spec is not None and not any(after.spec):
+                if None not in after.spec:
+                    axes = "/".join(axis for one in before.spec or () for axis in one or ())
+                    call.interpreter.violate("carried.whole", call.place, axes=axes, **said)
+                    return
+
+
+def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
+    """The arguments of a call in a loop that its results are assigned to, with these and the name in the text."""
+    file, node = call.place.file, call.place.node
+    around = list(file.ancestors(node))
+    statement = around[0] if around else None
+    function = next((place for place, one in enumerate(around) if isinstance(one, _FUNCTIONS)), len(around))
+    looped = any(isinstance(one, ast.For | ast.While) for one in around[:function])
+    if (
+        not looped
+        or not isinstance(statement, ast.Assign)
+        or statement.value is not node
+        or len(statement.targets) > 1
+    ):
+        return
+    (target,) = statement.targets
+    targets = list(enumerate(target.elts)) if isinstance(target, ast.Tuple) else [(None, target)]
+    for argument, given in zip(call.argument_nodes, call.args, strict=False):
+        if isinstance(argument, ast.Starred):
+            return
+        for place, one in targets:
+            if isinstance(one, ast.Name | ast.Attribute) and file.text(one) == file.text(argument):
+                yield given, found if place is None else item_of(found, place), file.text(one)
 
 
 def _shared(tree: Value, path: str) -> Iterator[tuple[str, Value]]:

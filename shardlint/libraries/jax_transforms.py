@@ -23,7 +23,14 @@ from shardlint.layouts.values import (
     map_tree,
     spread,
 )
-from shardlint.libraries.compiled_calls import check_built, check_reused, check_shared, listed, numbers_of
+from shardlint.libraries.compiled_calls import (
+    check_built,
+    check_carried,
+    check_reused,
+    check_shared,
+    listed,
+    numbers_of,
+)
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -147,7 +154,9 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
-        return _results(again, found, placing_out, arrays, place_of(call, -1, "out_shardings"), changing)
+        results = _results(again, found, placing_out, arrays, place_of(call, -1, "out_shardings"), changing)
+        check_carried(again, results)
+        return results
 
     return _Compiled("jit", run, given)
 

@@ -1,0 +1,52 @@
+"""SL253."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
+from shardlint.rules_api.site import Site
+
+
+class StateLosesLayout(Rule):
+    """A training loop passes on its state replicated, or on the device, though the step got it split or in host memory.
+
+    The loop runs, and each device holds the whole state from the second step on. jax compiles the step twice.
+
+    ## Reports
+    - proven: `state = step(state)` in a loop, if `step` gets an array split and returns it replicated.
+    - proven: the same, if `step` gets an array in `pinned_host` memory and returns it in device memory.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+
+    ## Write instead
+    `out_shardings` with the shardings of the state, memory kinds included.
+
+    ## Limits
+    Over Auto axes the compiler chooses the sharding of a result without `out_shardings`; nothing is reported there.
+    """
+
+    code = "SL253"
+    name = "state-loses-layout"
+    harm = Harm.SILENT
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
+    triggers = (Violates("carried.memory", "carried.whole"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """The finding of what the loop passes on."""
+        said = site.violation.said
+        if site.violation.kind == "carried.whole":
+            yield site.report_violation(
+                f"After this step each device holds all of `{said['array']}`, which was split over `{said['axes']}`.",
+                help="give the jit out_shardings with the shardings that the state has",
+                why=f"the loop passes on what comes back; before the call it is `{said['before']}`",
+            )
+        else:
+            yield site.report_violation(
+                f"After this step `{said['array']}` stays in device memory; it was in `pinned_host` memory.",
+                help='give the jit out_shardings with memory_kind="pinned_host" for the state',
+                why="the loop passes on what comes back, and the step returns it in device memory",
+            )
