@@ -698,11 +698,19 @@ class _At:
 
     def _updated(self, call: Call) -> Value:
         array = self.array
-        split = any(array.typed_spec or ())
-        if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
-            axes = "/".join(axis for one in array.spec or () for axis in one or ())
-            call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
+        axes = self._split_axes(array, call.interpreter.traced > 0)
+        if axes and "out_sharding" not in call.keywords:
+            call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         return array
+
+    def _split_axes(self, array: Layout, traced: bool) -> list[str]:
+        """The Explicit axes that an update cannot keep: those of all dimensions, or traced of the indexed ones."""
+        spec = array.typed_spec or ()
+        keys = self.index if isinstance(self.index, tuple) else (self.index,)
+        if traced and (... in keys or None in keys or any(isinstance(one, Unknown) for one in keys)):
+            return []
+        indexed = [place for place, one in enumerate(keys) if one != slice(None)] if traced else range(len(spec))
+        return [axis for place in indexed if place < len(spec) for axis in spec[place] or ()]
 
 
 def _of_mesh(value: Mesh, name: str) -> Value:

@@ -20,12 +20,14 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec, is_recent
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
+# pmap is a shard_map over a mesh of its own since then, which must be that in context.
+_PMAP_CONTEXT = (0, 8, 3)
 _PMAP_SETTINGS = frozenset(
     "fun axis_name in_axes out_axes static_broadcasted_argnums devices backend axis_size donate_argnums".split()
 )
@@ -92,7 +94,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
             return replace(array, shape=unknown, mesh=None, spec=None, varying=None)
-        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit:
+        # In jax 0.8 it reshards.
+        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
         shape: Shape | None = None
         if array.shape is not None:
@@ -205,6 +208,9 @@ def _pmap(call: Call, given: Value) -> Value:
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
+        in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
+        if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
+            interpreter.violate("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
         size: Size = None
 
         def local(place: int, path: str, leaf: Value, at: Value) -> Value:

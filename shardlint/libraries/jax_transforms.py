@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.expressions import truth_of
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size
 from shardlint.layouts.values import (
     AnyTree,
     Call,
+    DictValue,
     Library,
     ListValue,
     Native,
@@ -18,6 +19,7 @@ from shardlint.layouts.values import (
     Sharding,
     Unknown,
     Value,
+    children,
     join,
     leaves,
     map_spread,
@@ -25,6 +27,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.compiled_calls import check_built, check_reused, check_shared, listed, numbers_of
+from shardlint.libraries.jax_numpy import concatenate, ravel
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.meeting import (
     NO_AXES,
@@ -33,7 +36,6 @@ from shardlint.libraries.meeting import (
     common,
     context_commits,
     is_whole,
-    meet,
 )
 from shardlint.libraries.nnx_lent import Lent
 from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
@@ -123,7 +125,9 @@ def _jit(call: Call, given: Value) -> Value:
             check_devices(again, arrays)
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
-        given_args = again.args if placing_in is None else map_tree(_committed, again.args)
+        given_args = again.args
+        if placing_in is not None and not again.interpreter.traced:
+            given_args = map_tree(_committed, again.args)
         lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
         args = tuple(
             one if place in numbers else _map_kept(tracer, one, changing) for place, one in enumerate(given_args)
@@ -138,6 +142,7 @@ def _jit(call: Call, given: Value) -> Value:
             if lent is not None:
                 lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
+            _check_results(again, placing_out, found, place_of(call, -1, "out_shardings"))
             return found
         if donated and not again.open:
             check_shared(again, donated, found)
@@ -172,8 +177,19 @@ class _Compiled(Native):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """What it has beside being called."""
-        return {"lower": Native("lower", lambda call: Unknown("a lowered function"))}
+        """What it has beside being called: methods that trace it as a call does."""
+        return {name: Native(name, self._trace) for name in ("lower", "trace", "eval_shape")}
+
+    def _trace(self, call: Call) -> Value:
+        found = self.run(replace(call, name=self.name))
+        if call.name == "eval_shape":
+            return map_tree(_described, found)
+        return Unknown("a traced function")
+
+
+def _described(leaf: Value) -> Value:
+    """An array as a description of it, without its sharding."""
+    return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown()
 
 
 def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
@@ -188,8 +204,17 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
         if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
             where, path = argument_place(call, path)
             on = mesh if isinstance(mesh, Mesh) else None
-            if check_fits(call, leaf, spec, on, where, path) and on is not None:
+            if check_fits(call, leaf, spec, on, where, path) and on is not None and not call.interpreter.traced:
                 _check_same(call, leaf, spec, on, where, path)
+
+
+def _check_results(call: Call, target: Value, found: Value, where: Place) -> None:
+    """Record results that do not fit the `out_shardings` of a jit within another one."""
+    for path, leaf, one in spread(target, found) if target is not None else ():
+        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
+        mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
+        if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
+            check_fits(call, leaf, spec, mesh if isinstance(mesh, Mesh) else None, where, f"result{path}")
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:
@@ -487,24 +512,17 @@ def eval_shape(call: Call) -> Value:
     found = traced(
         call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
     )
-    return map_tree(
-        lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown(), found
-    )
+    return map_tree(_described, found)
 
 
 @function("jax.flatten_util.ravel_pytree")
 def ravel_pytree(call: Call) -> Value:
     """One flat array of all leaves, and the function that undoes it."""
     tree = call.get(0, "pytree")
-    arrays = [as_array(leaf) for _, leaf in leaves(tree)]
-    counts = [count_entries(one.shape) for one in arrays]
-    known = [one for one in counts if isinstance(one, int)]
-    total = sum(known) if len(known) == len(counts) else None
-    base = meet(call, arrays) if arrays else Layout()
-    explicit = base.explicit
-    flat = base.shaped(
-        (total,), (NO_AXES,) if explicit and not any(any(one.spec or ()) for one in arrays) else None
-    )
+    arrays = [as_array(leaf) for leaf in ordered_leaves(tree)]
+    rows = tuple(as_array(ravel(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
+    joined = replace(call, name="jax.numpy.concatenate", args=(rows,))
+    flat = as_array(concatenate(joined)) if rows else Layout((0,))
     return (flat, Native("unravel", lambda again: map_tree(lambda leaf: as_array(leaf), tree)))
 
 
@@ -695,6 +713,16 @@ def tree_map(call: Call) -> Value:
     )
 
 
+def ordered_leaves(tree: Value) -> list[Value]:
+    """The leaves in the order of jax, which sorts the keys of a dict."""
+    parts = children(tree)
+    if parts is None:
+        return [] if tree is None else [tree]
+    if type(tree) is DictValue and len({type(key) for key, _ in parts}) == 1:
+        parts = sorted(parts, key=lambda part: part[0])
+    return [leaf for _, part in parts for leaf in ordered_leaves(part)]
+
+
 @function(
     "jax.tree_util tree_leaves",
     "jax.tree leaves flatten",
@@ -703,5 +731,5 @@ def tree_map(call: Call) -> Value:
 def tree_other(call: Call) -> Value:
     """`leaves` gives the leaves; of a map with paths nothing is known."""
     if call.name.endswith("leaves") and call.args and not isinstance(call.args[0], Unknown | AnyTree):
-        return ListValue([leaf for _, leaf in leaves(call.args[0])])
+        return ListValue(ordered_leaves(call.args[0]))
     return AnyTree(Unknown())

@@ -7,7 +7,7 @@ from functools import partial
 
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import AnyTree, Call, Instance, Native, Unknown, Value, map_tree
-from shardlint.libraries.meeting import as_array, broadcast
+from shardlint.libraries.meeting import as_array, broadcast, meet, spec_entry
 from shardlint.libraries.registry import function
 
 _MOMENTS = {
@@ -87,8 +87,19 @@ def create(call: Call) -> Value:
     "optax softmax_cross_entropy_with_integer_labels",
 )
 def loss(call: Call) -> Value:
-    """One number for each example."""
-    logits = as_array(call.get(0, "logits"))
-    if "softmax" in call.name and logits.shape:
-        return logits.shaped(logits.shape[:-1], logits.spec[:-1] if logits.spec is not None else None)
-    return logits
+    """One number for each example, or for each entry."""
+    logits, labels = as_array(call.get(0, "logits")), as_array(call.get(1, "labels", 0))
+    last = call.function_name
+    if last in ("l2_loss", "squared_error"):
+        logits, labels = as_array(call.get(0, "predictions")), as_array(call.get(1, "targets", 0))
+    if not last.endswith("labels"):
+        found = broadcast(call, (logits, labels))
+    else:
+        found = meet(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
+        if logits.explicit and logits.shape and (axes := spec_entry(logits, -1)):
+            call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
+            found = replace(found, mesh=None, spec=None)
+    found = replace(found, dtype=logits.dtype)
+    if "softmax" not in last or not found.shape:
+        return found
+    return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)
