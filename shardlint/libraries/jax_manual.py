@@ -51,8 +51,8 @@ def _shard_map(call: Call, given: Value) -> Value:
         )
         if on is None or some_axes or again.open or in_specs is None:
             return _unknown_map(again, given)
-        checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
-        checked = checked and interpreter.releases.get("jax", (99,)) >= _VARYING
+        declared = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
+        checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
         if not interpreter.traced:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
@@ -65,7 +65,7 @@ def _shard_map(call: Call, given: Value) -> Value:
             found = traced(again, given, parts, {})
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual = before
-        return _leave(call, again, on, out_specs, found, checked)
+        return _leave(call, again, on, out_specs, found, declared)
 
     return Native("shard_map", run)
 
@@ -161,7 +161,8 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                 )
         _check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
         known = Layout(
-            None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset()
+            None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset(),
+            sources=array.sources,
         )
         if array.shape is None:
             return known
@@ -301,7 +302,8 @@ def all_reduce(call: Call) -> Value:
             return Unknown("the size of an axis")
         varying = array.varying - set(axes) if array.varying is not None and known else None
         _check_summed(call, array, axes, call.function_name)
-        return replace(array, varying=varying, literal=False, summed=None)
+        dtype = None if array.dtype == "bool" else array.dtype  # they are counted
+        return replace(array, varying=varying, literal=False, summed=None, dtype=dtype)
 
     tree = call.get(0, "x")
     return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()

@@ -50,7 +50,7 @@ hard_sigmoid hard_silu hard_swish mish squareplus"""
 _LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
 is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient convert_element_type bitwise_and bitwise_or
 optimization_barrier"""
-_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin logsumexp count_nonzero
+_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin count_nonzero
 median"""
 
 # Over one element they say nothing.
@@ -79,6 +79,8 @@ _KEEPS_INTEGERS = frozenset(
     "left_shift right_shift sub mul rem max min neg abs sign select stop_gradient integer_pow square "
     "optimization_barrier fmax fmin power pow div".split()
 )
+# Arrays that are made like another one vary as it does since then.
+_VARYING = (0, 7)
 # They compare with counted numbers, which are in device memory.
 _COUNTING = ("argmax", "argmin", "count_nonzero")
 
@@ -122,6 +124,8 @@ def unary(call: Call) -> Value:
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
+    if call.function_name == "imag":
+        base = replace(base, committed=None, memory=None, mesh=None, spec=None)  # zeros, which are made anew
     return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
@@ -163,7 +167,8 @@ def reduce(call: Call) -> Value:
     last = call.function_name
     if last in _COUNTING:
         base = replace(base, dtype="int32")
-        check_memory(call, [array, fresh(call, (1,), None)])
+        if last != "count_nonzero":
+            check_memory(call, [array, fresh(call, (1,), None)])
     elif last in ("any", "all"):
         base = replace(base, dtype="bool")
     elif base.dtype is not None and "float" not in base.dtype:
@@ -227,8 +232,8 @@ def along(call: Call) -> Value:
     position = 2 if last == "roll" else 1
     axis = call.get(position, "dimension" if "dimension" in call.keywords else "axis", default)
     if last == "argsort":
-        # In jax 0.8 the counted numbers decide along which axes it varies.
-        base = replace(base, dtype="int32", varying=base.varying if is_recent(call) or not base.varying else None)
+        # The counted numbers may decide along which axes it varies.
+        base = replace(base, dtype="int32", varying=None if base.varying else base.varying)
     if axis is None and last in ("cumsum", "cumprod"):
         return of_module(call, base.shaped((count_entries(array.shape),)))
     spec = array.typed_spec
@@ -694,7 +699,9 @@ def like(call: Call) -> Value:
     """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
     array = call.get(0, "a")
     if not isinstance(array, Layout):
-        return _fresh(call, as_array(array).shape, None)
+        made = _fresh(call, as_array(array).shape, None)
+        known = isinstance(array, int | float | tuple | ListValue)
+        return made if known else replace(made, mesh=None, spec=None, committed=None, varying=None)
     dtype = (
         dtype_of(call.get(1, "dtype"))
         if call.has(1, "dtype") and not call.name.endswith("full_like")
@@ -703,11 +710,13 @@ def like(call: Call) -> Value:
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
     keeps = array.explicit
+    placed = keeps and not call.interpreter.traced and array.memory == "device" and is_recent(call)
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
-        committed=array.committed if keeps and not call.interpreter.traced and is_recent(call) else None,
+        committed=array.committed if placed else None,
         memory="device" if array.memory == "device" else None,
-        host=False, varying=array.varying,
+        host=False,
+        varying=array.varying if call.interpreter.releases.get("jax", (99,)) >= _VARYING else frozenset(),
     )  # fmt: skip
 
 
@@ -744,7 +753,7 @@ def ranged(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} array asarray ascontiguousarray" for module in _BOTH), "jax.device_get", "numpy.copy")
+@function(*(f"{module} array asarray" for module in _BOTH), "jax.device_get", "numpy copy ascontiguousarray")
 def from_data(call: Call) -> Value:
     """An array made of numbers, lists or another array."""
     given = call.get(0, "object")
@@ -759,13 +768,16 @@ def from_data(call: Call) -> Value:
         return host_array(array.shape, dtype)
     if isinstance(given, Layout) and not array.host:
         return replace(array, dtype=dtype)
-    return fresh(call, array.shape, dtype) if array.shape is not None else Layout()
+    if array.shape is None:
+        return Layout()
+    made = fresh(call, array.shape, device_dtype(dtype))
+    return made if is_recent(call) or not array.host else replace(made, committed=made.committed and None)
 
 
 for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():
 
     @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
-    def scalar(call: Call, dtype: str = _dtype) -> Value:
+    def scalar(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:
         """A number as an array of a type."""
         array = as_array(call.get(0, "x", 0))
         if call.name.startswith("numpy."):
@@ -789,7 +801,7 @@ def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
     last = call.function_name
     if last in ("randn", "rand"):
-        shape = sizes_of(tuple(call.args))
+        shape = sizes_of(tuple(call.args)) if not call.open else None
     else:
         position = {"standard_normal": 0, "random": 0, "choice": 1}.get(last, 2)
         given = call.get(position, "size", None)

@@ -111,14 +111,17 @@ def tile(call: Call) -> Value:
 
 @function(*(f"{module} repeat" for module in _BOTH))
 def repeat(call: Call) -> Value:
-    """Each entry several times along a dimension. A traced function raises where that is split."""
+    """Each entry several times along a dimension. With a mesh in context it raises where that is split."""
     array, count = as_array(call.get(0, "a")), call.get(1, "repeats")
     place = dimension(call, array, 2, None)
     if array.shape is None or place is None or not isinstance(count, int):
         return _given(call, array, None, None)
-    if call.interpreter.traced:
+    spec = array.typed_spec
+    if call.interpreter.mesh is not None:
         check_whole_along(call, array, place)
-    return _given(call, array, _with_size(array, place, multiply_size(array.shape[place], count)), array.typed_spec)
+    elif not call.interpreter.mesh_known:
+        spec = None
+    return _given(call, array, _with_size(array, place, multiply_size(array.shape[place], count)), spec)
 
 
 @function(*(f"{module} pad" for module in _BOTH))

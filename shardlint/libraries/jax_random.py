@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from shardlint.layouts.layout import Layout
+from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import Call, Unknown, Value
 from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array, meet, spec_entry
+from shardlint.libraries.meeting import as_array, is_recent, meet, spec_entry
 from shardlint.libraries.registry import function
 
 DRAWS = {
-    1: "normal uniform randint bits exponential laplace gumbel rademacher cauchy logistic orthogonal ball",
-    2: "bernoulli gamma beta poisson",
-    3: "truncated_normal",
+    1: "normal uniform randint bits exponential laplace gumbel rademacher cauchy logistic",
+    2: "bernoulli gamma poisson orthogonal",
+    3: "truncated_normal beta ball",
 }
+_DTYPES = {"randint": "int32", "poisson": "int32", "rademacher": "int32", "bits": "uint32", "bernoulli": "bool"}
 
 
 @function("jax.random key PRNGKey wrap_key_data")
@@ -48,15 +49,17 @@ def _drawn(position: int, call: Call) -> Value:
     if isinstance(given, Unknown):
         return replace(_fresh(call, None, None), varying=base.varying)
     dtype = call.keywords.get("dtype")
-    default = (
-        "int32"
-        if call.name.endswith(("randint", "bits"))
-        else "bool"
-        if call.name.endswith("bernoulli")
-        else "float32"
-    )
-    found = _fresh(call, sizes_of(given), default if dtype is None else dtype_of(dtype))
+    default = _DTYPES.get(call.function_name, "float32")
+    found = _fresh(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
     return replace(found, varying=base.varying, drawn=call.place if call.interpreter.axes else None)
+
+
+def _with_matrices(call: Call, shape: Shape | None) -> Shape | None:
+    """The shape with the dimensions that each draw has itself."""
+    size = call.get(1, "n" if call.function_name == "orthogonal" else "d")
+    size = size if isinstance(size, int) else None
+    more = {"orthogonal": (size, size), "ball": (size,)}.get(call.function_name, ())
+    return (*shape, *more) if shape is not None else None
 
 
 for _position, _names in DRAWS.items():
@@ -84,6 +87,8 @@ def shuffled(call: Call) -> Value:
         return replace(_fresh(call, numbers, None), varying=_varies(call))
     found = replace(meet(call, [array, key]), dtype=array.dtype, varying=_varies(call))
     spec = array.typed_spec
+    if array.explicit and array.rank == 1 and not is_recent(call):
+        return replace(found, mesh=None).shaped(array.shape[1:] if one and array.shape else array.shape)
     if array.explicit and spec_entry(array, 0):
         operation, axes = call.function_name, "/".join(spec_entry(array, 0) or ())
         call.interpreter.violate("along.split", call.place, array=str(array), axes=axes, operation=operation)

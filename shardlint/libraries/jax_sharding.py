@@ -438,7 +438,8 @@ def reshard(call: Call) -> Value:
             return Unknown("what raises")
         if target.mesh.automatic:
             return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
-    if isinstance(target, Sharding) and target.memory != "device":
+    memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
+    if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
     return place_tree(call, tree, target, where)
 

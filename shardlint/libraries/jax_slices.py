@@ -161,6 +161,8 @@ def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout
     if array.shape is None or place is None:
         return replace(_of(call, array), mesh=None).shaped(None)
     shape = (*array.shape[:place], size, *array.shape[place + 1 :])
+    if array.rank == 1 and size == 1 and is_recent(call, LATE_CHANGE) is not False:
+        return _of(call, array).shaped(shape, (NO_AXES,) if is_recent(call, LATE_CHANGE) else None)
     spec, axes = array.typed_spec, spec_entry(array, place) if array.explicit else NO_AXES
     if axes or axes is None:
         parts = array.mesh.size(axes) if array.mesh is not None and axes else None
@@ -177,9 +179,6 @@ def slice_in_dimension(call: Call) -> Value:
     array = as_array(call.get(0, "operand"))
     if "index" in call.function_name:
         place = _dimension(call, array, 2, 0)
-        if array.rank == 1 and call.get(3, "keepdims", True) is False and is_recent(call, LATE_CHANGE) is not False:
-            known = is_recent(call, LATE_CHANGE) or not any(array.typed_spec or (None,))
-            return _of(call, array).shaped((), () if known else None)
         kept = _resized(call, array, place, 1)
         if call.get(3, "keepdims", True) is True or kept.shape is None or place is None:
             return kept

@@ -59,13 +59,17 @@ def meet(call: Call, operands: Sequence[Layout]) -> Layout:
     if not call.interpreter.traced:
         check_devices(call, arrays)
     found = common(operands)
-    if not call.interpreter.traced and found.memory != "device" and is_recent(call) is not True:
-        if call.interpreter.mesh is not None or not call.interpreter.mesh_known:
-            found = replace(found, memory=None)  # a mesh in context may bring the result to the device
+    if not call.interpreter.traced and is_recent(call) is not True:
+        found = replace(found, memory=settled_memory(call, found))
     if call.interpreter.traced or found.host or found.committed:
         return found
     commits = context_commits(call)
     return found if commits is False else replace(found, committed=commits)
+
+
+def settled_memory(call: Call, array: Layout) -> str | None:
+    """The memory of what the compiler computes: before jax 0.10 it may be another one than that of the operands."""
+    return array.memory if array.memory == "device" or is_recent(call) else None
 
 
 def common(operands: Sequence[Layout]) -> Layout:
@@ -81,6 +85,8 @@ def common(operands: Sequence[Layout]) -> Layout:
     mesh = next((one.mesh for one in arrays if one.mesh is not None), None)
     memories = {one.memory for one in arrays if not one.host}
     device = next((one.device for one in arrays if one.device is not None), None)
+    if mesh is not None and device is not None:  # one of them is not used, or it raises
+        mesh, device = None, None
     known = {one.committed for one in arrays}
     committed = True if True in known else None if None in known else False
     return Layout(
@@ -93,6 +99,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         varying=varying,
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
+        sources=frozenset[int]().union(*(one.sources for one in arrays)),
     )
 
 

@@ -23,11 +23,10 @@ def _state(call: Call, names: tuple[str, ...], params: Value) -> Value:
     count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
 
     def fresh(leaf: Value) -> Value:
-        return (
-            like(replace(call, name="jax.numpy.zeros_like", args=(as_array(leaf),), keywords={}))
-            if isinstance(leaf, Layout)
-            else Layout()
-        )
+        if not isinstance(leaf, Layout):
+            return Layout()
+        made = as_array(like(replace(call, name="jax.numpy.zeros_like", args=(as_array(leaf),), keywords={})))
+        return replace(made, committed=made.committed and None)
 
     return Instance(None, {"count": count, **{name: map_tree(fresh, params) for name in names}})
 
