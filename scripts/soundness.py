@@ -148,7 +148,7 @@ def uncalled(called: Called) -> dict[str, list[str]]:
 def page(all_figures: Sequence[Figures], called: Called) -> str:
     """evaluation/layouts.md."""
     lines = [
-        "# Predicted layouts beside those of jax",
+        "# Predicted layouts compared with those of jax",
         "",
         "`make soundness` generates programs, predicts their layouts and errors without jax, runs them with jax on",
         "eight simulated devices, and compares: shape, dtype, sharding, device, memory, whether an array is",
