@@ -2,7 +2,7 @@
 # `make test-all` everything else that must hold.
 # All make their own environment, .venv, with the newest Python present (or PYTHON=...).
 
-.PHONY: demo test test-all matrix bench growth recall docs site release clean
+.PHONY: demo test test-all matrix soundness bench growth recall docs site release clean
 
 demo: .venv/demo
 	@.venv/bin/python scripts/demo.py
@@ -17,6 +17,10 @@ test-all: .venv/dev
 # The proofs of all rules on older and newer releases of jax and equinox, each in an environment under .matrix/.
 matrix: .venv/dev
 	@.venv/bin/python scripts/matrix.py
+
+# Predicted layouts and errors beside those of jax: 20,000 generated programs on each of three releases. Hours at first.
+soundness: .venv/dev
+	@.venv/bin/python scripts/soundness.py
 
 # Beside ruff, Fixit, jaxlint, semgrep and TorchFix, on 3.2 million lines of published packages; some 20 minutes.
 # The pre-commit hook is measured where MIRRORS holds OWNER+NAME/repo, bare: see benchmarks/hook.py.

@@ -651,7 +651,9 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
             return Unknown("a size") if total is None else total
         case "dtype":
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
-        case "T" | "mT":
+        case "mT" if shape is not None:
+            return library(run, "jax.numpy.swapaxes", (value, -2, -1), place) if len(shape) > 1 else Unknown("mT")
+        case "T":
             return library(run, "jax.numpy.transpose", (value,), place)
         case "sharding":
             if value.mesh is not None and value.spec is not None and not run.traced:
@@ -669,7 +671,7 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
         def keep(call: Call) -> Value:
             kind = call.get(0, "dtype", None) if name == "astype" else None
             dtype = (
-                kind.name.rpartition(".")[2]
+                kind.name.rpartition(".")[2].rstrip("_")
                 if isinstance(kind, Library)
                 else value.dtype
                 if name != "astype"
@@ -701,11 +703,19 @@ class _At:
 
     def _updated(self, call: Call) -> Value:
         array = self.array
-        split = any(array.typed_spec or ())
-        if split and not call.interpreter.traced and "out_sharding" not in call.keywords:
-            axes = "/".join(axis for one in array.spec or () for axis in one or ())
-            call.interpreter.violate("scatter.split", call.place, array=str(array), axes=axes)
+        axes = self._split_axes(array, call.interpreter.traced > 0)
+        if axes and "out_sharding" not in call.keywords:
+            call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         return array
+
+    def _split_axes(self, array: Layout, traced: bool) -> list[str]:
+        """The Explicit axes that an update cannot keep: those of all dimensions, or traced of the indexed ones."""
+        spec = array.typed_spec or ()
+        keys = self.index if isinstance(self.index, tuple) else (self.index,)
+        if traced and (... in keys or None in keys or any(isinstance(one, Unknown) for one in keys)):
+            return []
+        indexed = [place for place, one in enumerate(keys) if one != slice(None)] if traced else range(len(spec))
+        return [axis for place in indexed if place < len(spec) for axis in spec[place] or ()]
 
 
 def _of_mesh(value: Mesh, name: str) -> Value:
@@ -1177,6 +1187,17 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
     return run
 
 
+def _summed(call: Call) -> Value:
+    """The sum of numbers, or of arrays one after the other."""
+    found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
+    if found is None or not any(isinstance(one, Layout) for one in found):
+        return _plain(sum)(call)
+    total: Value = 0
+    for one in found:
+        total = binary(call.interpreter, ast.Add(), total, one, call.place)
+    return total
+
+
 def _next(call: Call) -> Value:
     return element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
 
@@ -1243,7 +1264,8 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "functools.cached_property": _property,
     "builtins.super": _super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
-    **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, sum, bool, round)},
+    **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, bool, round)},
+    "builtins.sum": _summed,
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))
         for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")

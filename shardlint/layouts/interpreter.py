@@ -232,6 +232,8 @@ class Interpreter:
         """The meshes that were in context so far."""
         self.contexts: dict[str, Value] = {}
         """What functions of libraries set for what they run, by names of theirs. It is replaced, not changed."""
+        self.arguments = 0
+        """How many arrays were given to jits: the numbers of `Layout.sources`."""
         self.doubts = 0
         """How often something was called of which nothing is known, or a way was left that may not be taken."""
         self.marks = 0

@@ -137,6 +137,7 @@ class Layout:
         behind a jit without arguments the call of that.
     drawn: of random numbers made in a mapped body, where they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
+    sources: the arguments of jits on whose numbers it depends, as far as that is followed.
     """
 
     shape: Shape | None = None
@@ -154,6 +155,7 @@ class Layout:
     built: Hashable = None
     drawn: Hashable = None
     unplaced: Hashable = None
+    sources: frozenset[int] = frozenset()
 
     @property
     def rank(self) -> int | None:

@@ -582,4 +582,4 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
         for name in ("dtype", "mesh", "spec", "device", "committed", "memory", "host", "varying")
         if getattr(one, name) == getattr(two, name)
     }
-    return Layout(shape, literal=one.literal and two.literal, **same)
+    return Layout(shape, literal=one.literal and two.literal, sources=one.sources | two.sources, **same)

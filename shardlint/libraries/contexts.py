@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardlint.layouts.layout import Mesh
-from shardlint.layouts.values import Call, Instance, Unknown, Value
+from shardlint.layouts.values import Call, Instance, Native, Unknown, Value
 from shardlint.libraries.registry import function
 from shardlint.model.api import HARMLESS_CONTEXTS
 
@@ -71,6 +71,8 @@ def entered(run: Interpreter, context: Value) -> Value:
         run.mesh, run.mesh_known, run.legacy = None, False, context if alone else None
         run.entered.append(context)
         return context
+    if isinstance(context, Native) and context.name in HARMLESS_CONTEXTS:
+        return Unknown("what a context manager gives")
     if isinstance(context, Unknown) and any(
         context.why == f"`{name}` is not modelled" for name in HARMLESS_CONTEXTS
     ):

@@ -20,12 +20,14 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
+from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec, is_recent
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
+# pmap is a shard_map over a mesh of its own since then, which must be that in context.
+_PMAP_CONTEXT = (0, 8, 3)
 _PMAP_SETTINGS = frozenset(
     "fun axis_name in_axes out_axes static_broadcasted_argnums devices backend axis_size donate_argnums".split()
 )
@@ -49,8 +51,8 @@ def _shard_map(call: Call, given: Value) -> Value:
         )
         if on is None or some_axes or again.open or in_specs is None:
             return _unknown_map(again, given)
-        checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
-        checked = checked and interpreter.releases.get("jax", (99,)) >= _VARYING
+        declared = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
+        checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
         if not interpreter.traced:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
@@ -63,7 +65,7 @@ def _shard_map(call: Call, given: Value) -> Value:
             found = traced(again, given, parts, {})
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual = before
-        return _leave(call, again, on, out_specs, found, checked)
+        return _leave(call, again, on, out_specs, found, declared)
 
     return Native("shard_map", run)
 
@@ -92,7 +94,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
             return replace(array, shape=unknown, mesh=None, spec=None, varying=None)
-        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit:
+        # In jax 0.8 it reshards.
+        if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
         shape: Shape | None = None
         if array.shape is not None:
@@ -158,7 +161,8 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                 )
         _check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
         known = Layout(
-            None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset()
+            None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset(),
+            sources=array.sources,
         )
         if array.shape is None:
             return known
@@ -205,6 +209,9 @@ def _pmap(call: Call, given: Value) -> Value:
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
+        in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
+        if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
+            interpreter.violate("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
         size: Size = None
 
         def local(place: int, path: str, leaf: Value, at: Value) -> Value:
@@ -295,7 +302,8 @@ def all_reduce(call: Call) -> Value:
             return Unknown("the size of an axis")
         varying = array.varying - set(axes) if array.varying is not None and known else None
         _check_summed(call, array, axes, call.function_name)
-        return replace(array, varying=varying, literal=False, summed=None)
+        dtype = None if array.dtype == "bool" else array.dtype  # they are counted
+        return replace(array, varying=varying, literal=False, summed=None, dtype=dtype)
 
     tree = call.get(0, "x")
     return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()

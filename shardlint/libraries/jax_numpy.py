@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol, count_entries, divide_size
+from shardlint.layouts.layout import Axes, Layout, Mesh, Shape, Size, Spec, Symbol, count_entries, divide_size
 from shardlint.layouts.values import (
     Call,
     Library,
@@ -22,6 +22,7 @@ from shardlint.layouts.values import (
     known_items,
 )
 from shardlint.libraries.meeting import (
+    LATE_CHANGE,
     NO_AXES,
     as_array,
     broadcast,
@@ -30,6 +31,8 @@ from shardlint.libraries.meeting import (
     explicit_spec,
     fresh,
     host_array,
+    is_recent,
+    is_whole,
     meet,
     spec_entry,
 )
@@ -47,7 +50,7 @@ hard_sigmoid hard_silu hard_swish mish squareplus"""
 _LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
 is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient convert_element_type bitwise_and bitwise_or
 optimization_barrier"""
-_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin logsumexp count_nonzero
+_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin count_nonzero
 median"""
 
 # Over one element they say nothing.
@@ -66,6 +69,18 @@ _ANY_TYPE = (
     "relu",
     "relu6",
 )
+_BOOLEANS = frozenset(
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not isnan isinf "
+    "isfinite is_finite any all".split()
+)
+# Of these the result has the promoted type of the operands; others make floats of integers.
+_KEEPS_INTEGERS = frozenset(
+    "add subtract multiply floor_divide remainder mod maximum minimum where clip bitwise_and bitwise_or bitwise_xor "
+    "left_shift right_shift sub mul rem max min neg abs sign select stop_gradient integer_pow square "
+    "optimization_barrier fmax fmin power pow div".split()
+)
+# Arrays that are made like another one vary as it does since then.
+_VARYING = (0, 7)
 # They compare with counted numbers, which are in device memory.
 _COUNTING = ("argmax", "argmin", "count_nonzero")
 
@@ -91,18 +106,10 @@ def elementwise(call: Call) -> Value:
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
     last = call.function_name
-    if last in (
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "logical_and",
-        "logical_or",
-        "isnan",
-    ):
+    if last in _BOOLEANS:
         found = replace(found, dtype="bool")
+    elif last not in _KEEPS_INTEGERS and "float" not in (found.dtype or ""):
+        found = replace(found, dtype=None)
     return of_module(call, found)
 
 
@@ -116,10 +123,10 @@ def unary(call: Call) -> Value:
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
-    return of_module(
-        call,
-        replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec),
-    )
+    base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
+    if call.function_name == "imag":
+        base = replace(base, committed=None, memory=None, mesh=None, spec=None)  # zeros, which are made anew
+    return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
 def of_module(call: Call, found: Layout) -> Layout:
@@ -127,8 +134,13 @@ def of_module(call: Call, found: Layout) -> Layout:
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
     if found.host:
-        found = replace(fresh(call, found.shape, found.dtype), varying=found.varying)
+        found = replace(fresh(call, found.shape, device_dtype(found.dtype)), varying=found.varying)
     return found
+
+
+def device_dtype(dtype: str | None) -> str | None:
+    """The dtype of an array of the host on a device: 64 bits are kept only if that is configured."""
+    return None if dtype is not None and dtype.endswith("64") else dtype
 
 
 # reductions
@@ -155,14 +167,19 @@ def reduce(call: Call) -> Value:
     last = call.function_name
     if last in _COUNTING:
         base = replace(base, dtype="int32")
-        check_memory(call, [array, fresh(call, (1,), None)])
+        if last != "count_nonzero":
+            check_memory(call, [array, fresh(call, (1,), None)])
     elif last in ("any", "all"):
         base = replace(base, dtype="bool")
     elif base.dtype is not None and "float" not in base.dtype:
         base = replace(base, dtype=base.dtype if last in ("max", "min", "amax", "amin") else None)
+    if last == "median":
+        _check_median(call, array)
     if base.memory != "device":
         base = replace(base, memory=None)  # releases differ in where the result is
     gone = _axes_given(call, 1, array.rank)
+    if last in ("argmax", "argmin") and array.explicit and not call.has(1, "axis") and (array.rank or 0) > 1:
+        _reshaped(call, array, (count_entries(array.shape),))  # they flatten first
     keep = call.get(-1, "keepdims", False)
     if array.shape is None or gone is None or not isinstance(keep, bool):
         return of_module(call, base.shaped(None))
@@ -186,6 +203,14 @@ def reduce(call: Call) -> Value:
     return of_module(call, base.shaped(shape, kept))
 
 
+def _check_median(call: Call, array: Layout) -> None:
+    """It sorts: the dimension is whole."""
+    gone = _axes_given(call, 1, array.rank) or ()
+    split = [place for place in gone if array.explicit and spec_entry(array, place)]
+    if split:
+        check_whole_along(call, array, split[0])
+
+
 def check_whole_along(call: Call, array: Layout, place: int) -> None:
     """Record an array that is split over Explicit axes along a dimension that must be whole."""
     axes = spec_entry(array, place) if array.explicit else NO_AXES
@@ -205,19 +230,28 @@ def along(call: Call) -> Value:
     last = call.function_name
     default = -1 if "sort" in last else None if call.name.startswith(("jax.numpy", "numpy")) else 0
     position = 2 if last == "roll" else 1
-    axis = call.get(position, "axis", default)
+    axis = call.get(position, "dimension" if "dimension" in call.keywords else "axis", default)
+    if last == "argsort":
+        # The counted numbers may decide along which axes it varies.
+        base = replace(base, dtype="int32", varying=None if base.varying else base.varying)
     if axis is None and last in ("cumsum", "cumprod"):
         return of_module(call, base.shaped((count_entries(array.shape),)))
-    if array.explicit and isinstance(axis, int) and array.rank and last not in ("flip",):
-        check_whole_along(call, array, axis % array.rank)
     spec = array.typed_spec
+    if array.explicit and isinstance(axis, int) and array.rank and last != "flip" and spec_entry(array, axis):
+        recent = True if last == "roll" else is_recent(call)  # in between it is not known what sorts and sums
+        if recent:
+            check_whole_along(call, array, axis % array.rank)
+        elif recent is None:
+            spec = None
+    if last == "argsort" and array.explicit and any(spec or ()) and is_recent(call) is not True:
+        spec = None  # its counted numbers are whole in a mesh in context
     return of_module(call, base.shaped(array.shape, spec))
 
 
 # contractions
 
 
-def _contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
+def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
     """A contraction: each letter is a dimension, those of the third part stay."""
     base = meet(call, [left, right])
     if (
@@ -244,13 +278,10 @@ def _contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, 
     one, two = dict(zip(letters[0], specs[0], strict=False)), dict(zip(letters[1], specs[1], strict=False))
     for name in sizes:
         first, second = one.get(name, NO_AXES), two.get(name, NO_AXES)
-        if (
-            name in one
-            and name in two
-            and name in letters[2]
-            and None not in (first, second)
-            and first != second
-        ):
+        batched = name in one and name in two and name in letters[2]
+        if batched and (not first or not second) and first != second and is_recent(call, LATE_CHANGE) is not True:
+            continue  # one that is whole agrees with any
+        if batched and None not in (first, second) and first != second:
             call.interpreter.violate(
                 "contraction.conflict", call.place, left=str(left), right=str(right),
                 axes="/".join(first or ()) or "none", other="/".join(second or ()) or "none",
@@ -324,7 +355,7 @@ def matmul(call: Call) -> Value:
             f"{batch[len(batch) - (two - 2) :]}kn",
             f"{batch}mn",
         )
-    return of_module(call, _contract(call, left, right, letters))
+    return of_module(call, contract(call, left, right, letters))
 
 
 @function(*(f"{module} einsum" for module in _BOTH))
@@ -342,7 +373,7 @@ def einsum(call: Call) -> Value:
         flat = inputs.replace(",", "")
         output = "".join(sorted(one for one in set(flat) if flat.count(one) == 1))
     if len(operands) == 2:
-        return of_module(call, _contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
+        return of_module(call, contract(call, operands[0], operands[1], (letters[0], letters[1], output)))
     base = meet(call, operands)
     sizes: dict[str, Size] = {}
     for names, array in zip(letters, operands, strict=True):
@@ -355,19 +386,6 @@ def einsum(call: Call) -> Value:
     if len(operands) == 1 and own is not None:
         spec = tuple(dict(zip(letters[0], own, strict=False)).get(one) for one in output)
     return of_module(call, base.shaped(shape, spec))
-
-
-@function(
-    "jax.lax dot_general",
-    *(f"{module} tensordot outer inner vdot kron" for module in _BOTH),
-    "jax.numpy.linalg solve inv norm",
-)
-def opaque_product(call: Call) -> Value:
-    """Products of which only devices and memory are followed."""
-    if call.name.endswith("solve"):
-        right = as_array(call.get(1, "b"))
-        return replace(meet(call, [as_array(one) for one in call.args[:2]]), mesh=None).shaped(right.shape)
-    return replace(meet(call, [as_array(one) for one in call.args[:2]]), mesh=None, dtype=None).shaped(None)
 
 
 # shapes
@@ -394,16 +412,18 @@ def size_of(value: Value) -> Size:
 def reshape(call: Call) -> Value:
     """Another shape of the same size. Over Explicit axes the groups of dimensions decide."""
     array = as_array(call.get(0, "a"))
-    base = replace(meet(call, [array]), summed=array.summed)
     wanted = sizes_of(call.get(1, "shape")) if len(call.args) <= 2 else sizes_of(tuple(call.args[1:]))
     if call.open or (len(call.args) > 2 and isinstance(call.args[1], tuple)):
         wanted = None
-    if wanted is None:
-        return of_module(call, base.shaped(None))
-    if -1 in wanted:
+    if wanted is not None and -1 in wanted:
         total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
         known = divide_size(total, rest)
         wanted = tuple(known if one == -1 else one for one in wanted)
+    if wanted is not None and wanted == array.shape and None not in wanted and not array.host:
+        return array  # there is nothing to do
+    base = replace(meet(call, [array]), summed=array.summed)
+    if wanted is None:
+        return of_module(call, base.shaped(None))
     given = _out_sharding(call)
     if given is not None:
         return _placed_type(call, base.shaped(wanted), given)
@@ -443,15 +463,36 @@ def _reshaped(call: Call, array: Layout, wanted: Shape) -> Spec | None:
             first, kept = axes[left : left + group[0]], group[1]
             joined = tuple(axis for one in first for axis in one)
             parts = mesh.size(joined) if joined else 1
-            if group[0] > 1 and kept > 1 and joined:
-                return None
-            refused = (joined and not first[0]) or not isinstance(parts, int) or new[right] % parts
-            if refused:
+            placed = _spread_axes(mesh, joined, new[right : right + kept], is_recent(call)) if joined else []
+            refused = (joined and not first[0]) or (group[0] > 1 and kept > 1 and joined)
+            several = group[0] > 1 and any(first[1:])  # axes of two dimensions come together
+            if refused or placed is None or (several and is_recent(call) is False):
                 call.interpreter.violate("reshape.split", call.place, array=str(array), axes="/".join(joined))
                 return None
-            found += [joined, *((NO_AXES,) * (kept - 1))]
+            if not isinstance(parts, int) or (is_recent(call) is None and (several or placed[1:])):
+                return None
+            found += [*placed, *((NO_AXES,) * (kept - len(placed)))]
             left, right = left + group[0], right + kept
     return tuple(found)
+
+
+def _spread_axes(mesh: Mesh, axes: Axes, sizes: list[int], recent: bool | None) -> list[Axes] | None:
+    """The axes of the parts of a dimension that is split up: in order, each part filled before the next has any."""
+    first = mesh.size(axes)
+    if isinstance(first, int) and sizes[0] % first == 0:
+        return [axes]
+    found: list[Axes] = []
+    rest = list(axes)
+    for size in sizes:
+        taken: list[str] = []
+        while rest and isinstance(parts := mesh.size((*taken, rest[0])), int) and size % parts == 0:
+            taken.append(rest.pop(0))
+        found.append(tuple(taken))
+        if not rest:
+            return found if recent is not False else None
+        if mesh.size(tuple(taken)) != size:
+            return None
+    return None
 
 
 def _group(old: list[int], new: list[int]) -> tuple[int, int] | None:
@@ -526,6 +567,8 @@ def swap(call: Call) -> Value:
 def expand(call: Call) -> Value:
     """A new dimension of size 1."""
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
+    if isinstance(axis, tuple) and len(axis) == 1:
+        axis = axis[0]
     base = replace(meet(call, [array]), summed=array.summed)
     if array.shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
@@ -567,9 +610,14 @@ def concatenate(call: Call) -> Value:
         return Layout()
     arrays = [as_array(one) for one in items]
     base = meet(call, arrays)
-    axis = call.get(1, "axis", 0)
+    axis = call.get(1, "dimension" if "dimension" in call.keywords else "axis", 0)
+    if call.function_name in ("hstack", "vstack") and base.rank is None:
+        flat = arrays[0].rank == 1
+        if call.function_name == "vstack" and flat:
+            return stack(replace(call, keywords={}))
+        axis = 0 if flat or call.function_name == "vstack" else 1
     shapes = [one.shape for one in arrays]
-    if any(one is None for one in shapes) or not isinstance(axis, int) or call.name.endswith("stack"):
+    if any(one is None for one in shapes) or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     first = shapes[0]
     if first is None or not first or any(one is None or len(one) != len(first) for one in shapes):
@@ -587,11 +635,11 @@ def _sum(sizes: list[Size]) -> Size:
 
 
 def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
-    """The one spec of operands that must have the same, over Explicit axes; those that are whole do not count."""
+    """The one spec of operands that must have the same, over Explicit axes; those on no mesh do not count."""
     if not base.explicit:
         return None
     specs = {explicit_spec(one) for one in arrays}
-    split = {one for one in specs if one is None or any(one)}
+    split = {explicit_spec(one) for one in arrays if not is_whole(one)}
     if None in specs:
         return None
     if len(split) > 1:
@@ -618,24 +666,6 @@ def stack(call: Call) -> Value:
     spec = _agreed(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
     return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
-
-
-@function(
-    *(f"{module} broadcast_to" for module in _BOTH),
-    "jax.lax broadcast_in_dim broadcast",
-    *(f"{module} tile repeat pad take take_along_axis split array_split diag tril triu" for module in _BOTH),
-)
-def reshaping(call: Call) -> Value:
-    """Functions of one array whose result has a shape that is not followed, but for `broadcast_to`, `tril`, `triu`."""
-    array = as_array(call.get(0, "a"))
-    base = replace(meet(call, [array]), dtype=array.dtype)
-    last = call.function_name
-    if last in ("tril", "triu"):
-        return of_module(call, base.shaped(array.shape, array.typed_spec))
-    if last in ("split", "array_split"):
-        return Unknown("pieces of an array")
-    shape = sizes_of(call.get(1, "shape")) if last == "broadcast_to" else None
-    return of_module(call, replace(base, mesh=None).shaped(shape))
 
 
 # constructors
@@ -669,7 +699,9 @@ def like(call: Call) -> Value:
     """An array of the shape of another one; over Explicit axes also of its spec, and varying as it does."""
     array = call.get(0, "a")
     if not isinstance(array, Layout):
-        return _fresh(call, as_array(array).shape, None)
+        made = _fresh(call, as_array(array).shape, None)
+        known = isinstance(array, int | float | tuple | ListValue)
+        return made if known else replace(made, mesh=None, spec=None, committed=None, varying=None)
     dtype = (
         dtype_of(call.get(1, "dtype"))
         if call.has(1, "dtype") and not call.name.endswith("full_like")
@@ -678,11 +710,13 @@ def like(call: Call) -> Value:
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
     keeps = array.explicit
+    placed = keeps and not call.interpreter.traced and array.memory == "device" and is_recent(call)
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
-        committed=array.committed if keeps and not call.interpreter.traced else None,
+        committed=array.committed if placed else None,
         memory="device" if array.memory == "device" else None,
-        host=False, varying=array.varying,
+        host=False,
+        varying=array.varying if call.interpreter.releases.get("jax", (99,)) >= _VARYING else frozenset(),
     )  # fmt: skip
 
 
@@ -719,7 +753,7 @@ def ranged(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} array asarray ascontiguousarray" for module in _BOTH), "jax.device_get", "numpy.copy")
+@function(*(f"{module} array asarray" for module in _BOTH), "jax.device_get", "numpy copy ascontiguousarray")
 def from_data(call: Call) -> Value:
     """An array made of numbers, lists or another array."""
     given = call.get(0, "object")
@@ -734,13 +768,16 @@ def from_data(call: Call) -> Value:
         return host_array(array.shape, dtype)
     if isinstance(given, Layout) and not array.host:
         return replace(array, dtype=dtype)
-    return fresh(call, array.shape, dtype) if array.shape is not None else Layout()
+    if array.shape is None:
+        return Layout()
+    made = fresh(call, array.shape, device_dtype(dtype))
+    return made if is_recent(call) or not array.host else replace(made, committed=made.committed and None)
 
 
 for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():
 
     @function(f"jax.numpy.{_dtype}", f"numpy.{_dtype}")
-    def scalar(call: Call, dtype: str = _dtype) -> Value:
+    def scalar(call: Call, dtype: str = _dtype.rstrip("_")) -> Value:
         """A number as an array of a type."""
         array = as_array(call.get(0, "x", 0))
         if call.name.startswith("numpy."):
@@ -764,7 +801,7 @@ def drawn(call: Call) -> Value:
     """Random numbers of numpy, of the shape given."""
     last = call.function_name
     if last in ("randn", "rand"):
-        shape = sizes_of(tuple(call.args))
+        shape = sizes_of(tuple(call.args)) if not call.open else None
     else:
         position = {"standard_normal": 0, "random": 0, "choice": 1}.get(last, 2)
         given = call.get(position, "size", None)
@@ -793,13 +830,3 @@ def asked(call: Call) -> Value:
         total = count_entries(array.shape)
         return Unknown("a size") if total is None else total
     return tuple(Unknown("a size") if one is None else one for one in array.shape)
-
-
-@function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")
-def at_least(call: Call) -> Value:
-    """An array with so many dimensions or more."""
-    array = as_array(call.get(0, "a"))
-    least = int(call.name[-2])
-    if array.shape is not None and len(array.shape) >= least:
-        return array
-    return of_module(call, meet(call, [array]).shaped((None,) * least if array.shape is not None else None))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from shardlint.layouts.layout import Layout
+from shardlint.layouts.layout import Layout, Shape
 from shardlint.layouts.values import Call, Unknown, Value
 from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array
+from shardlint.libraries.meeting import as_array, is_recent, meet, spec_entry
 from shardlint.libraries.registry import function
 
-_DRAWS = {
-    1: "normal uniform randint bits exponential laplace gumbel rademacher cauchy logistic orthogonal ball",
-    2: "bernoulli gamma beta poisson",
-    3: "truncated_normal",
+DRAWS = {
+    1: "normal uniform randint bits exponential laplace gumbel rademacher cauchy logistic",
+    2: "bernoulli gamma poisson orthogonal",
+    3: "truncated_normal beta ball",
 }
+_DTYPES = {"randint": "int32", "poisson": "int32", "rademacher": "int32", "bits": "uint32", "bernoulli": "bool"}
 
 
 @function("jax.random key PRNGKey wrap_key_data")
@@ -48,22 +49,64 @@ def _drawn(position: int, call: Call) -> Value:
     if isinstance(given, Unknown):
         return replace(_fresh(call, None, None), varying=base.varying)
     dtype = call.keywords.get("dtype")
-    default = (
-        "int32"
-        if call.name.endswith(("randint", "bits"))
-        else "bool"
-        if call.name.endswith("bernoulli")
-        else "float32"
-    )
-    found = _fresh(call, sizes_of(given), default if dtype is None else dtype_of(dtype))
+    default = _DTYPES.get(call.function_name, "float32")
+    found = _fresh(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
     return replace(found, varying=base.varying, drawn=call.place if call.interpreter.axes else None)
 
 
-for _position, _names in _DRAWS.items():
+def _with_matrices(call: Call, shape: Shape | None) -> Shape | None:
+    """The shape with the dimensions that each draw has itself."""
+    size = call.get(1, "n" if call.function_name == "orthogonal" else "d")
+    size = size if isinstance(size, int) else None
+    more = {"orthogonal": (size, size), "ball": (size,)}.get(call.function_name, ())
+    return (*shape, *more) if shape is not None else None
+
+
+for _position, _names in DRAWS.items():
     function(f"jax.random {_names}")(partial(_drawn, _position))
 
 
-@function("jax.random permutation choice categorical dirichlet")
+def _varies(call: Call) -> frozenset[str] | None:
+    """The axes along which the key or an array that is drawn from varies."""
+    arrays = [as_array(one) for one in (*call.args, *call.keywords.values())]
+    if any(one.varying is None for one in arrays):
+        return None
+    return frozenset[str]().union(*(one.varying for one in arrays if one.varying is not None))
+
+
+@function("jax.random permutation choice")
+def shuffled(call: Call) -> Value:
+    """Numbers or rows in another order, or one of them. Over Explicit axes the dimension is whole."""
+    key, given = as_array(call.get(0, "key")), call.get(1, "x" if call.name.endswith("permutation") else "a")
+    array = as_array(given)
+    one = call.name.endswith("choice")
+    shape = (call.args[2:3] or (call.keywords.get("shape", ()),))[0] if one else None
+    axis = call.keywords.get("axis", 0)
+    if isinstance(given, int) or array.rank is None or axis != 0 or (one and shape != ()):
+        numbers = (given,) if isinstance(given, int) and not one else None
+        return replace(_fresh(call, numbers, None), varying=_varies(call))
+    found = replace(meet(call, [array, key]), dtype=array.dtype, varying=_varies(call))
+    spec = array.typed_spec
+    if array.explicit and array.rank == 1 and not is_recent(call):
+        return replace(found, mesh=None).shaped(array.shape[1:] if one and array.shape else array.shape)
+    if array.explicit and spec_entry(array, 0):
+        operation, axes = call.function_name, "/".join(spec_entry(array, 0) or ())
+        call.interpreter.violate("along.split", call.place, array=str(array), axes=axes, operation=operation)
+        return replace(found, mesh=None).shaped((array.shape or ())[1 if one else 0 :])
+    return found.shaped((array.shape or ())[1 if one else 0 :], spec[1 if one else 0 :] if spec is not None else None)
+
+
+@function("jax.random categorical")
+def categorical(call: Call) -> Value:
+    """The number of a class for each row of logits."""
+    key, logits = as_array(call.get(0, "key")), as_array(call.get(1, "logits"))
+    if call.get(2, "axis", -1) != -1 or call.has(3, "shape") or not logits.shape:
+        return Layout(varying=_varies(call))
+    found = replace(meet(call, [logits, key]), dtype="int32", varying=_varies(call))
+    return found.shaped(logits.shape[:-1], logits.typed_spec[:-1] if logits.typed_spec is not None else None)
+
+
+@function("jax.random dirichlet")
 def chosen(call: Call) -> Value:
     """Draws whose shape is not followed."""
-    return Layout(varying=as_array(call.get(0, "key")).varying)
+    return Layout(varying=_varies(call))

@@ -297,7 +297,10 @@ def device_put(call: Call) -> Value:
     """Places arrays. Within jit a sharding has no effect on a tracer, but for memory kinds; a spec must still fit."""
     tree, target = call.get(0, "x"), call.get(1, "device", None)
     if call.interpreter.traced:
-        memory = target.memory if isinstance(target, Sharding) else None
+        if isinstance(target, Sharding):
+            where = place_of(call, 1, "device")
+            return map_spread(lambda path, leaf, _: _place_tracer(call, leaf, target, where, path), None, tree)
+        memory = None
         if isinstance(target, Library) and target.name.startswith("jax.memory.Space"):
             memory = "device" if target.name.endswith("Device") else "pinned_host"
 
@@ -311,6 +314,21 @@ def device_put(call: Call) -> Value:
 
         return map_tree(change, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
     return place_tree(call, tree, target, place_of(call, 1, "device"))
+
+
+def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path: str) -> Value:
+    """A tracer that `device_put` gives a memory, and over Explicit axes a sharding."""
+    array, mesh_ = as_array(leaf), target.mesh if isinstance(target.mesh, Mesh) else None
+    if isinstance(leaf, Unknown):
+        return leaf
+    moved = replace(array, memory=target.memory, host=False, literal=False)
+    if not isinstance(target.spec, PartitionSpec) or target.spec.open:
+        return replace(moved, mesh=None, spec=None)
+    fits = check_fits(call, array, target.spec, mesh_, where, path)
+    if mesh_ is None or mesh_.automatic:
+        return moved
+    known = fits and mesh_.explicit and array.shape is not None
+    return replace(moved, mesh=mesh_ if known else None, spec=padded(array, target.spec) if known else None)
 
 
 @function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
@@ -330,6 +348,7 @@ def constraint(call: Call) -> Value:
         array = as_array(leaf)
         if (
             mesh_.explicit
+            and mesh_ == call.interpreter.mesh
             and array.mesh == mesh_
             and array.spec is not None
             and padded(array, spec) != array.spec
@@ -419,7 +438,8 @@ def reshard(call: Call) -> Value:
             return Unknown("what raises")
         if target.mesh.automatic:
             return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
-    if isinstance(target, Sharding) and target.memory != "device":
+    memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
+    if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
     return place_tree(call, tree, target, where)
 

@@ -13,11 +13,13 @@ from shardlint.layouts.layout import Axes, Layout, Size, Spec
 from shardlint.layouts.values import Call, ListValue, Value
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
 from shardlint.libraries.meeting import (
+    LATE_CHANGE,
     NO_AXES,
     as_array,
     check_memory,
     explicit_spec,
     fresh,
+    is_recent,
     meet,
     spec_entry,
 )
@@ -55,6 +57,10 @@ def index(call: Call) -> Value:
     missing = len(array.shape) - used
     if missing < 0:
         return base.shaped(None)
+    if array.explicit and used == len(array.shape) and all(isinstance(one, int) for one in keys):
+        entry = _one_entry(call, array, base)
+        if entry is not None:
+            return entry
     full: list[Value] = []
     seen = False
     for one in keys:
@@ -87,6 +93,10 @@ def index(call: Call) -> Value:
             elif cut % parts:  # within jit a slice keeps its axes where they divide it
                 _gather(call, array, axes)
                 spec = None
+            elif isinstance(one, slice) and one.step not in (None, 1) and is_recent(call) is not True:
+                if is_recent(call) is False:
+                    _gather(call, array, axes)
+                spec = None
         if isinstance(one, slice):
             shape.append(size if whole else _length(size, one))
             if spec is not None:
@@ -94,6 +104,13 @@ def index(call: Call) -> Value:
         place += 1
     found = base.shaped(tuple(shape), tuple(spec) if spec is not None else None)
     return of_module(replace(call, name="numpy.index"), found) if array.host else found
+
+
+def _one_entry(call: Call, array: Layout, base: Layout) -> Layout | None:
+    """A single entry: a traced function takes it out of a split array since jax 0.12. None where it does not."""
+    if not call.interpreter.traced or not any(array.typed_spec or ()) or is_recent(call, LATE_CHANGE) is False:
+        return None
+    return base.shaped((), () if is_recent(call, LATE_CHANGE) else None)
 
 
 def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
@@ -144,6 +161,8 @@ def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout
     if array.shape is None or place is None:
         return replace(_of(call, array), mesh=None).shaped(None)
     shape = (*array.shape[:place], size, *array.shape[place + 1 :])
+    if array.rank == 1 and size == 1 and is_recent(call, LATE_CHANGE) is not False:
+        return _of(call, array).shaped(shape, (NO_AXES,) if is_recent(call, LATE_CHANGE) else None)
     spec, axes = array.typed_spec, spec_entry(array, place) if array.explicit else NO_AXES
     if axes or axes is None:
         parts = array.mesh.size(axes) if array.mesh is not None and axes else None
@@ -166,9 +185,13 @@ def slice_in_dimension(call: Call) -> Value:
         spec = kept.typed_spec
         rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
         return kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest)
-    sized = call.get(2, "slice_size") if call.function_name.startswith("dynamic") else None
-    place = _dimension(call, array, 3 if sized is not None else 4, 0)
-    return _resized(call, array, place, sized if isinstance(sized, int) else None)
+    if call.function_name.startswith("dynamic"):
+        sized, place = call.get(2, "slice_size"), _dimension(call, array, 3, 0)
+        return _resized(call, array, place, sized if isinstance(sized, int) else None)
+    place = _dimension(call, array, 4, 0)
+    size = array.shape[place] if array.shape is not None and place is not None else None
+    part = slice(call.get(1, "start_index"), call.get(2, "limit_index"), call.get(3, "stride", 1))
+    return _resized(call, array, place, _length(size, part))
 
 
 @function("jax.lax.dynamic_slice")
@@ -202,8 +225,11 @@ def top_k(call: Call) -> Value:
     array, count = as_array(call.get(0, "operand")), call.get(1, "k")
     if array.shape is None or not array.shape:
         return Layout(), Layout()
-    check_whole_along(call, array, len(array.shape) - 1)
     spec = array.typed_spec
+    if is_recent(call):
+        check_whole_along(call, array, len(array.shape) - 1)
+    elif spec is not None and spec[-1]:
+        spec = None
     shape = (*array.shape[:-1], count if isinstance(count, int) else None)
     found = _of(call, array).shaped(shape, (*spec[:-1], NO_AXES) if spec is not None else None)
     return found, replace(found, dtype="int32")

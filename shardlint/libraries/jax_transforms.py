@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size, count_entries
+from shardlint.layouts.layout import Axes, Layout, Mesh, Size
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -31,7 +31,9 @@ from shardlint.libraries.compiled_calls import (
     listed,
     numbers_of,
 )
+from shardlint.libraries.jax_numpy import concatenate, ravel
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
+from shardlint.libraries.jax_trees import ordered_leaves
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -39,7 +41,7 @@ from shardlint.libraries.meeting import (
     common,
     context_commits,
     is_whole,
-    meet,
+    settled_memory,
 )
 from shardlint.libraries.nnx_lent import Lent
 from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
@@ -49,6 +51,8 @@ from shardlint.model.values import Place
 
 # Gradients of what does not vary are summed since then, where the check is on.
 _SUMS = (0, 6, 1)
+# Methods of a jitted function that trace it and run nothing.
+_TRACED_ALONE = ("lower", "trace", "eval_shape")
 
 
 def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
@@ -125,18 +129,19 @@ def _jit(call: Call, given: Value) -> Value:
             for _, leaf in leaves(one)
             if isinstance(leaf, Layout)
         ]
-        if not again.interpreter.traced:
-            check_devices(again, arrays)
         if placing_in is not None:
             _check_given(again, placing_in, again.args)
-        given_args = again.args if placing_in is None else map_tree(_committed, again.args)
+        given_args = again.args
+        if placing_in is not None and not again.interpreter.traced:
+            given_args = map_tree(_committed, again.args)
         lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
+        numbered: dict[int, Layout] = {}
+        trace = _numbering(again, numbered)
         args = tuple(
-            one if place in numbers else _map_kept(tracer, one, changing)
-            for place, one in enumerate(given_args)
+            one if place in numbers else _map_kept(trace, one, changing) for place, one in enumerate(given_args)
         )
         keywords = {
-            name: one if name in names else _map_kept(tracer, one, changing)
+            name: one if name in names else _map_kept(trace, one, changing)
             for name, one in again.keywords.items()
         }
         try:
@@ -145,7 +150,13 @@ def _jit(call: Call, given: Value) -> Value:
             if lent is not None:
                 lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
+            _check_results(again, placing_out, found, place_of(call, -1, "out_shardings"))
+            return found if placing_in is None and placing_out is None else map_tree(_of_placing_jit, found)
+        if again.name in _TRACED_ALONE:
             return found
+        used = arrays if changing else _used(numbered, found)
+        check_devices(again, used)
+        arrays = [one if one.device is None or one in used else replace(one, device=None) for one in arrays]
         if donated and not again.open:
             check_shared(again, donated, found)
             check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
@@ -159,6 +170,31 @@ def _jit(call: Call, given: Value) -> Value:
         return results
 
     return _Compiled("jit", run, given)
+
+
+def _numbering(call: Call, arrays: dict[int, Layout]) -> Callable[[Value], Value]:
+    """What makes tracers of arguments, each with a number of its own, by which the arguments are entered."""
+
+    def trace(leaf: Value) -> Value:
+        made = tracer(leaf)
+        if not isinstance(made, Layout) or not isinstance(leaf, Layout):
+            return made
+        call.interpreter.arguments += 1
+        arrays[call.interpreter.arguments] = leaf
+        return replace(made, sources=made.sources | {call.interpreter.arguments})
+
+    return trace
+
+
+def _used(arrays: dict[int, Layout], found: Value) -> list[Layout]:
+    """The arguments on which a result depends: jax drops the others."""
+    used = frozenset[int]().union(*(leaf.sources for _, leaf in leaves(found) if isinstance(leaf, Layout)))
+    return [one for number, one in arrays.items() if number in used]
+
+
+def _of_placing_jit(leaf: Value) -> Value:
+    """A result of a jit with shardings within another one, which may commit it and bring it to a memory."""
+    return replace(leaf, committed=None, memory=None) if isinstance(leaf, Layout) else leaf
 
 
 def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
@@ -181,8 +217,19 @@ class _Compiled(Native):
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """What it has beside being called."""
-        return {"lower": Native("lower", lambda call: Unknown("a lowered function"))}
+        """What it has beside being called: methods that trace it as a call does."""
+        return {name: Native(name, self._trace) for name in _TRACED_ALONE}
+
+    def _trace(self, call: Call) -> Value:
+        found = self.run(call)
+        if call.name == "eval_shape":
+            return map_tree(_described, found)
+        return Unknown("a traced function")
+
+
+def _described(leaf: Value) -> Value:
+    """An array as a description of it, without its sharding."""
+    return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown()
 
 
 def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
@@ -197,8 +244,17 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
         if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
             where, path = argument_place(call, path)
             on = mesh if isinstance(mesh, Mesh) else None
-            if check_fits(call, leaf, spec, on, where, path) and on is not None:
+            if check_fits(call, leaf, spec, on, where, path) and on is not None and not call.interpreter.traced:
                 _check_same(call, leaf, spec, on, where, path)
+
+
+def _check_results(call: Call, target: Value, found: Value, where: Place) -> None:
+    """Record results that do not fit the `out_shardings` of a jit within another one."""
+    for path, leaf, one in spread(target, found) if target is not None else ():
+        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
+        mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
+        if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
+            check_fits(call, leaf, spec, mesh if isinstance(mesh, Mesh) else None, where, f"result{path}")
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:
@@ -238,6 +294,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
             committed = None  # one argument that is committed commits all results, if any of them uses it
         apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
+        array = replace(array, memory=settled_memory(call, array), sources=frozenset())
         if array.explicit:
             return replace(array, committed=committed or None, literal=False)
         return replace(
@@ -305,11 +362,17 @@ function(
     "jax checkpoint named_call custom_batching.custom_vmap", "jax.custom_vjp", "jax.custom_jvp",
     "equinox filter_checkpoint",
     "flax.linen compact nowrap", "functools lru_cache cache",
-    "typing final override no_type_check", "abc.abstractmethod", "jax.named_scope", "jax.profiler.annotate_function",
+    "typing final override no_type_check", "abc.abstractmethod", "jax.profiler.annotate_function",
     "flax.nnx remat", "contextlib.contextmanager", "jaxtyping.jaxtyped", "dataclasses.dataclass",
     "flax.struct.dataclass", "chex.dataclass",
     "jax.tree_util register_pytree_node_class register_dataclass",
 )(decorator(_transparent))  # fmt: skip
+
+
+@function("jax.named_scope")
+def named_scope(call: Call) -> Value:
+    """A context, which is a decorator too."""
+    return Native(call.name, lambda again: again.get(0, "fun"))
 
 
 @function("functools.wraps")
@@ -338,12 +401,15 @@ def _gradient(call: Call, given: Value) -> Value:
         loss = as_array(found[0] if isinstance(found, tuple) and found else found)
         grads: list[Value] = []
 
+        arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
+        committed = False if all(one.committed is False for one in arrays) else None
+
         def gradient_of(leaf: Value) -> Value:
-            return (
-                _sum_over_devices(again, as_array(leaf), loss.varying)
-                if isinstance(leaf, Layout | float)
-                else Layout()
-            )
+            if not isinstance(leaf, Layout | float):
+                return Layout()
+            # It may depend on other arguments alone.
+            array = replace(as_array(leaf), committed=committed) if isinstance(leaf, Layout) else as_array(leaf)
+            return _sum_over_devices(again, array, loss.varying)
 
         for one in wanted:
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
@@ -496,24 +562,17 @@ def eval_shape(call: Call) -> Value:
     found = traced(
         call, call.args[0], tuple(map_tree(tracer, one) for one in call.args[1:]), call.keywords, call.open
     )
-    return map_tree(
-        lambda leaf: Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown(), found
-    )
+    return map_tree(_described, found)
 
 
 @function("jax.flatten_util.ravel_pytree")
 def ravel_pytree(call: Call) -> Value:
     """One flat array of all leaves, and the function that undoes it."""
     tree = call.get(0, "pytree")
-    arrays = [as_array(leaf) for _, leaf in leaves(tree)]
-    counts = [count_entries(one.shape) for one in arrays]
-    known = [one for one in counts if isinstance(one, int)]
-    total = sum(known) if len(known) == len(counts) else None
-    base = meet(call, arrays) if arrays else Layout()
-    explicit = base.explicit
-    flat = base.shaped(
-        (total,), (NO_AXES,) if explicit and not any(any(one.spec or ()) for one in arrays) else None
-    )
+    arrays = [as_array(leaf) for leaf in ordered_leaves(tree)]
+    rows = tuple(as_array(ravel(replace(call, name="jax.numpy.ravel", args=(one,)))) for one in arrays)
+    joined = replace(call, name="jax.numpy.concatenate", args=(rows,))
+    flat = as_array(concatenate(joined)) if rows else Layout((0,))
     return (flat, Native("unravel", lambda again: map_tree(lambda leaf: as_array(leaf), tree)))
 
 
@@ -664,7 +723,11 @@ def cond(call: Call) -> Value:
     result = found[0]
     for one in found[1:]:
         result = join(result, one)
-    return result
+    if call.interpreter.traced:
+        return result
+    return map_tree(
+        lambda leaf: replace(leaf, memory=settled_memory(call, leaf)) if isinstance(leaf, Layout) else leaf, result
+    )
 
 
 def _check_branches(call: Call, found: Sequence[Value]) -> None:

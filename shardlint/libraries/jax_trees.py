@@ -75,7 +75,7 @@ def _flat(call: Call) -> list[Value] | None:
     """The leaves of the first argument in the order of jax; None where they are not all known."""
     if not call.args or call.has(1, "is_leaf") or not _is_known(call.args[0]):
         return None
-    return [leaf for _, leaf in _ordered(call.args[0], ())]
+    return ordered_leaves(call.args[0])
 
 
 def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
@@ -95,6 +95,11 @@ def _ordered(tree: Value, path: tuple[Value, ...]) -> Iterator[tuple[tuple[Value
         return
     for key, part in parts:
         yield from _ordered(part, (*path, _step(tree, key)))
+
+
+def ordered_leaves(tree: Value) -> list[Value]:
+    """The leaves of a tree in the order of jax."""
+    return [leaf for _, leaf in _ordered(tree, ())]
 
 
 def _filled(tree: Value, values: Iterator[Value]) -> Value:
@@ -161,7 +166,7 @@ def tree_reduce(call: Call) -> Value:
     tree, start = call.get(1, "tree"), call.get(2, "initializer", None)
     if not call.args or not _is_known(tree) or call.open:
         return Unknown("a reduction")
-    values = [leaf for _, leaf in _ordered(tree, ())]
+    values = ordered_leaves(tree)
     values = values if start is None else [start, *values]
     if not values:
         return Unknown("a reduction of nothing")

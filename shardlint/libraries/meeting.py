@@ -14,6 +14,13 @@ from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
 from shardlint.model.values import Place
 
 NO_AXES: Axes = ()
+# A rule over Explicit axes that changed: it was tried on releases before the first of these, and from the second on.
+Change = tuple[tuple[int, ...], tuple[int, ...]]
+_EXPLICIT: Change = ((0, 8, 4), (0, 10, 2))
+LATE_CHANGE: Change = ((0, 10, 3), (0, 12))
+# By what a dtype, or a number of Python, counts in promotion.
+_RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "complex": 3}
+_LITERALS = {bool: "bool", int: "int32", float: "float32", complex: "complex64"}
 # What is computed under `with mesh:` alone stays on one device; that was tried from here on.
 _LEGACY_PLACES_NOTHING = (0, 6, 2)
 
@@ -26,7 +33,8 @@ def as_array(value: Value) -> Layout:
     if isinstance(value, Layout):
         return value
     if isinstance(value, bool | int | float | complex):
-        return Layout((), None, host=True, literal=True, committed=False, varying=frozenset())
+        kind = _LITERALS[type(value)]
+        return Layout((), kind, host=True, literal=True, committed=False, varying=frozenset())
     if isinstance(value, tuple | ListValue):
         items = value if isinstance(value, tuple) else value.items
         first = as_array(items[0]) if items else Layout()
@@ -51,10 +59,17 @@ def meet(call: Call, operands: Sequence[Layout]) -> Layout:
     if not call.interpreter.traced:
         check_devices(call, arrays)
     found = common(operands)
+    if not call.interpreter.traced and is_recent(call) is not True:
+        found = replace(found, memory=settled_memory(call, found))
     if call.interpreter.traced or found.host or found.committed:
         return found
     commits = context_commits(call)
     return found if commits is False else replace(found, committed=commits)
+
+
+def settled_memory(call: Call, array: Layout) -> str | None:
+    """The memory of what the compiler computes: before jax 0.10 it may be another one than that of the operands."""
+    return array.memory if array.memory == "device" or is_recent(call) else None
 
 
 def common(operands: Sequence[Layout]) -> Layout:
@@ -70,12 +85,12 @@ def common(operands: Sequence[Layout]) -> Layout:
     mesh = next((one.mesh for one in arrays if one.mesh is not None), None)
     memories = {one.memory for one in arrays if not one.host}
     device = next((one.device for one in arrays if one.device is not None), None)
-    committed = (
-        True if any(one.committed for one in arrays) else _all_or_none(one.committed for one in arrays)
-    )
-    dtypes = {one.dtype for one in arrays}
+    if mesh is not None and device is not None:  # one of them is not used, or it raises
+        mesh, device = None, None
+    known = {one.committed for one in arrays}
+    committed = True if True in known else None if None in known else False
     return Layout(
-        dtype=next(iter(dtypes)) if len(dtypes) == 1 else None,
+        dtype=_promoted(operands),
         mesh=mesh,
         device=device,
         committed=committed,
@@ -84,7 +99,30 @@ def common(operands: Sequence[Layout]) -> Layout:
         varying=varying,
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
+        sources=frozenset[int]().union(*(one.sources for one in arrays)),
     )
+
+
+def _promoted(operands: Sequence[Layout]) -> str | None:
+    """The dtype of an operation on arrays and numbers; None where it is not known."""
+    arrays = {one.dtype for one in operands if not one.literal}
+    numbers = {one.dtype for one in operands if one.literal}
+    if len(arrays) == 1 and (not numbers or all(one.host for one in operands)):
+        return next(iter(arrays))
+    ranks = {one: _RANKS.get((one or "").rstrip("0123456789")) for one in arrays | numbers}
+    if None in ranks.values() or arrays & {"int64", "float64"}:
+        return None
+    highest = max(rank for rank in ranks.values() if rank is not None)
+    found = {one for one in arrays if ranks[one] == highest} or {one for one in numbers if ranks[one] == highest}
+    if len(found) > 1 and found <= {"float32", "bfloat16", "float16"} and "float32" in found:
+        return "float32"
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def is_recent(call: Call, change: Change = _EXPLICIT) -> bool | None:
+    """Whether Explicit axes follow the rules after a change of jax; None for a release that was not tried."""
+    release = call.interpreter.releases.get("jax", (99,))
+    return True if release >= change[1] else False if release < change[0] else None
 
 
 def _all_or_none(values: Iterable[bool | None]) -> bool | None:

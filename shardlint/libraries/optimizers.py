@@ -21,7 +21,7 @@ from shardlint.layouts.values import (
     children,
     map_tree,
 )
-from shardlint.libraries.meeting import as_array, broadcast
+from shardlint.libraries.meeting import as_array, broadcast, meet, spec_entry
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -66,7 +66,8 @@ def _fresh_like(call: Call, params: Value) -> Value:
     def fresh(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return Layout()
-        return like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={}))
+        made = as_array(like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
+        return replace(made, committed=made.committed and None)
 
     return map_tree(fresh, params)
 
@@ -276,8 +277,19 @@ def apply_gradients(call: Call) -> Value:
     "optax softmax_cross_entropy_with_integer_labels",
 )
 def loss(call: Call) -> Value:
-    """One number for each example."""
-    logits = as_array(call.get(0, "logits"))
-    if "softmax" in call.name and logits.shape:
-        return logits.shaped(logits.shape[:-1], logits.spec[:-1] if logits.spec is not None else None)
-    return logits
+    """One number for each example, or for each entry."""
+    logits, labels = as_array(call.get(0, "logits")), as_array(call.get(1, "labels", 0))
+    last = call.function_name
+    if last in ("l2_loss", "squared_error"):
+        logits, labels = as_array(call.get(0, "predictions")), as_array(call.get(1, "targets", 0))
+    if not last.endswith("labels"):
+        found = broadcast(call, (logits, labels))
+    else:
+        found = meet(call, [logits, labels]).shaped(logits.shape, logits.typed_spec)
+        if logits.explicit and logits.shape and (axes := spec_entry(logits, -1)):
+            call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
+            found = replace(found, mesh=None, spec=None)
+    found = replace(found, dtype=logits.dtype)
+    if "softmax" not in last or not found.shape:
+        return found
+    return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)

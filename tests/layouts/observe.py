@@ -1,49 +1,95 @@
 """Runs programs one statement at a time and says what jax makes of each: run by itself, with jax.
 
-Standard input is a list of texts, standard output a list with, for each, its arrays by line and the error that ended it.
+Each line of standard input is a list of texts. For each of them a line of standard output has a list of answers: the
+arrays of a text by line, and the error that ended it. Of a function of the text, the arrays are those it traced last.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import json
 import os
 import sys
 import warnings
 from collections.abc import Generator
+from functools import cache
 from typing import Any
 
 
 def main() -> None:
-    """Run all of them."""
+    """Answer until nothing more is asked."""
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # XLA writes there too
-    json.dump([observed(text) for text in json.load(sys.stdin)], answers)
-    answers.close()
+    import jax
+    import jax.numpy
+
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    for line in sys.stdin:
+        answers.write(json.dumps([observed(text) for text in json.loads(line)]) + "\n")
+        answers.flush()
+        jax.numpy.zeros(()).block_until_ready()
+
+
+class _Notes(ast.NodeTransformer):
+    """Has each assignment of a function tell what it bound."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        body: list[ast.stmt] = []
+        for one in node.body:
+            body.append(one)
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
+                note = ast.parse(f"__note__({one.lineno}, {one.targets[0].id})").body[0]
+                body.append(ast.copy_location(note, one))
+        node.body = body
+        return ast.fix_missing_locations(node)
 
 
 def observed(text: str) -> dict[str, Any]:
-    """The arrays of a program by the lines that bind them, and the first error."""
-    names: dict[str, Any] = {}
+    """The arrays of a program by the lines that bind them, and the first error.
+
+    `line` is the statement that raises, `inner` the line of the program that does, and `ran` the lines of functions
+    that came to an end within that statement.
+    """
     found: dict[str, Any] = {}
+    ran: list[int] = []
+
+    def note(line: int, value: Any) -> None:
+        ran.append(line)
+        found.update({f"{line}{path}": described for path, described in _arrays(value)})
+
+    names: dict[str, Any] = {"__note__": note, "__name__": "program"}
+    sys.modules["program"] = sys.modules[__name__]  # dataclasses look there for types
     with contextlib.closing(_flat(ast.parse(text).body, names)) as statements:
         for statement in statements:
+            ran.clear()
             try:
-                exec(compile(ast.Module([statement], []), "program", "exec"), names)
+                exec(compile(ast.Module([_Notes().visit(statement)], []), "program", "exec"), names)
             except Exception as error:
-                kind = type(error)
                 return {
                     "arrays": found,
                     "line": statement.lineno,
-                    "error": kind.__name__,
+                    "inner": _inner_line(error),
+                    "ran": sorted(set(ran)),
+                    "error": type(error).__name__,
                     "said": str(error)[:300],
                 }
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 for path, described in _arrays(names[statement.targets[0].id]):
                     found[f"{statement.lineno}{path}"] = described
-    return {"arrays": found, "line": 0, "error": "", "said": ""}
+    return {"arrays": found, "line": 0, "inner": 0, "ran": [], "error": "", "said": ""}
+
+
+def _inner_line(error: BaseException) -> int:
+    line, entry = 0, error.__traceback__
+    while entry is not None:
+        if entry.tb_frame.f_code.co_filename == "program":
+            line = entry.tb_lineno
+        entry = entry.tb_next
+    return line
 
 
 def _flat(body: list[ast.stmt], names: dict[str, Any]) -> Generator[ast.stmt, None, None]:
@@ -63,33 +109,59 @@ def _arrays(value: Any) -> list[tuple[str, dict[str, Any]]]:
     """The arrays of a value with their paths: of itself, or of a dict or tuple."""
     import jax
 
-    if isinstance(value, dict | tuple):
+    kinds = jax.Array, jax.ShapeDtypeStruct
+    if isinstance(value, dict | tuple | list):
         flat = jax.tree_util.tree_flatten_with_path(value)[0]
-        kinds = jax.Array, jax.ShapeDtypeStruct
         return [(jax.tree_util.keystr(path), _described(one)) for path, one in flat if isinstance(one, kinds)]
-    return [("", _described(value))] if isinstance(value, jax.Array) else []
+    return [("", _described(value))] if isinstance(value, kinds) else []
 
 
 def _described(value: Any) -> dict[str, Any]:
     import jax
 
+    found = {"shape": list(value.shape), "dtype": str(value.dtype)}
+    if isinstance(value, jax.core.Tracer):
+        return {**found, **_typed(value)}
     if isinstance(value, jax.ShapeDtypeStruct):
-        unknown = dict.fromkeys(("spec", "memory", "device", "committed"))
-        return {"shape": list(value.shape), "dtype": str(value.dtype), **unknown}
+        return found
     sharding = value.sharding
-    spec = None
-    if isinstance(sharding, jax.sharding.NamedSharding):
-        entries = [one if isinstance(one, tuple) else () if one is None else (one,) for one in sharding.spec]
-        spec = [list(one) for one in (*entries, *((),) * (value.ndim - len(entries)))]
     devices = sorted(device.id for device in sharding.device_set)
     return {
-        "shape": list(value.shape),
-        "spec": spec,
-        "memory": sharding.memory_kind,
+        **found,
+        "spec": _axes(sharding.spec, value.ndim) if isinstance(sharding, jax.sharding.NamedSharding) else None,
+        "memory": "device" if sharding.memory_kind == _default_memory() else sharding.memory_kind,
         "device": devices[0] if len(devices) == 1 else None,
         "committed": bool(value.committed),
-        "dtype": str(value.dtype),
     }
+
+
+@cache
+def _default_memory() -> str:
+    """The memory of a CPU in which arrays are made, which older releases call by another name."""
+    import jax
+
+    kind: str = jax.devices()[0].default_memory().kind
+    return kind
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    """What the type of a tracer says of its sharding, over Explicit axes, and of the axes along which it varies."""
+    found: dict[str, Any] = {}
+    sharding = getattr(value.aval, "sharding", None)
+    types = {str(one).rpartition(".")[2] for one in getattr(getattr(sharding, "mesh", None), "axis_types", ())}
+    if types == {"Explicit"}:
+        found["spec"] = _axes(sharding.spec, value.ndim)
+    if types == {"Manual"}:
+        varying = getattr(value.aval, "vma", None)
+        if varying is None:
+            varying = value.aval.manual_axis_type.varying
+        found["varying"] = sorted(varying)
+    return found
+
+
+def _axes(spec: Any, rank: int) -> list[list[str]]:
+    entries = [one if isinstance(one, tuple) else () if one is None else (one,) for one in spec]
+    return [list(one) for one in (*entries, *((),) * (rank - len(entries)))]
 
 
 if __name__ == "__main__":

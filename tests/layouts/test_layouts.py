@@ -10,20 +10,19 @@ from tests.programs import release, skip_without
 skip_without("jax")
 
 
-# Each program takes a third of a second in jax; twelve still show whether predictions hold at all.
+# Each program takes a tenth of a second in jax, and starting it two; `make soundness` runs many more.
 @pytest.mark.parametrize(
     ("first", "seeds"),
     [
         (100_000, 12),
-        pytest.param(100_000, 60, marks=pytest.mark.longer),
-        pytest.param(200_000, 60, marks=pytest.mark.longer),
+        pytest.param(200_000, 400, marks=pytest.mark.longer),
     ],
 )
 def test_what_is_predicted_is_what_jax_does(first: int, seeds: int) -> None:
     outcome = compare(range(first, first + seeds), (*release("jax"), 0))
     assert not outcome.wrong, outcome.wrong[0]
-    assert outcome.errors > seeds // 3 and outcome.predicted >= 0.9 * outcome.errors, outcome.missed
-    assert outcome.known >= 0.75 * outcome.arrays, str(outcome)
+    assert outcome.errors > seeds // 4 and outcome.predicted >= 0.7 * outcome.errors, outcome.missed
+    assert outcome.known >= 0.8 * outcome.arrays, str(outcome)
 
 
 def test_programs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:

@@ -178,6 +178,6 @@ r = jax.shard_map(step, mesh=mesh, in_specs=(P(), P("a")), out_specs=P())(v, x)
 """
     texts = [text.format(""), text.format(', axis_name="a"')]
     for one, seen in zip(texts, observe(texts), strict=True):
-        _, broken, _ = predicted(one, (*release("jax"), 0))
+        broken = predicted(one, (*release("jax"), 0)).lines
         assert (seen["line"] in broken) == bool(seen["error"]), (broken, seen)
     assert seen["error"] == ""

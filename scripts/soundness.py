@@ -1,0 +1,207 @@
+"""What is predicted of layouts beside what jax does, over generated programs on three releases of jax.
+
+`python scripts/soundness.py` takes 20,000 programs a release and writes evaluation/layouts.md. `--count 300` takes
+fewer, `--only 0.8.3` one release; then nothing is written. What jax made of a batch of programs is kept under
+.matrix/soundness/: a run that was stopped goes on where it was, and one after a change of shardlint asks jax nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matrix
+
+sys.path.insert(0, str(matrix.ROOT))
+
+from shardlint.libraries import FUNCTIONS
+from shardlint.model.api import canonical
+from tests.layouts.compare import Observer, Outcome, note, show
+from tests.layouts.generated import program
+
+PAGE = matrix.ROOT / "evaluation" / "layouts.md"
+KEPT = matrix.ROOT / ".matrix" / "soundness"
+OLDEST, MIDDLE, NEWEST = "0.4.38", "0.8.3", "0.12.0"
+_BATCH = 250
+_BATCHES_A_PROCESS = 12  # a process of jax grows by what it compiles
+_LIBRARIES = ("jax.", "optax.", "numpy.")
+
+
+@dataclass
+class Called(Mapping[str, object]):
+    """The table of functions, and which of them were called."""
+
+    names: set[str] = field(default_factory=set)
+
+    def __getitem__(self, name: str) -> object:
+        found = FUNCTIONS[name]
+        self.names.add(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FUNCTIONS)
+
+    def __len__(self) -> int:
+        return len(FUNCTIONS)
+
+
+@dataclass
+class Figures:
+    """What one release showed."""
+
+    release: str
+    outcome: Outcome
+    seconds: float
+    observed: int
+
+    def row(self) -> str:
+        """Its row of the table."""
+        one = self.outcome
+        missed, known = share(one.errors - one.predicted, one.errors), share(one.known, one.arrays)
+        cells = (self.release, f"{one.programs:,}", len(one.wrong), f"{one.errors:,}", missed, f"{one.arrays:,}", known)
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+def share(count: int, total: int) -> str:
+    """A count and its share in percent."""
+    return f"{count:,} ({100 * count / total:.1f}%)" if total else "0"
+
+
+def python_of(release: str) -> Path:
+    """The Python of an environment with a release; that of this process for the newest."""
+    if release == NEWEST:
+        return Path(sys.executable)
+    return matrix.prepare(next(one for one in matrix.RELEASES if one.jax == release and one.codes == "all"))
+
+
+class Source:
+    """What jax makes of batches of programs: kept from before, or observed now."""
+
+    def __init__(self, release: str) -> None:
+        self._release = release
+        self._folder = KEPT / release
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._observer: Observer | None = None
+        self._batches = 0
+        self.observed = 0
+
+    def observe(self, first: int, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """What jax makes of the programs from a seed on."""
+        digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+        path = self._folder / f"{first}.json.gz"
+        if path.is_file():
+            kept = json.loads(gzip.decompress(path.read_bytes()))
+            if kept["digest"] == digest:
+                return list(kept["seen"])
+        if self._observer is None or self._batches == _BATCHES_A_PROCESS:
+            self.close()
+            self._observer, self._batches = Observer(python_of(self._release), self._folder / "compiled"), 0
+        seen = self._observer.observe(texts)
+        self._batches += 1
+        self.observed += len(texts)
+        path.write_bytes(gzip.compress(json.dumps({"digest": digest, "seen": seen}).encode()))
+        return seen
+
+    def close(self) -> None:
+        """End the process."""
+        if self._observer is not None:
+            self._observer.close()
+            self._observer = None
+
+
+def compare(release: str, first: int, count: int, called: Called) -> Figures:
+    """Compare so many programs on a release."""
+    version = tuple(map(int, release.split(".")))
+    source, outcome, seconds = Source(release), Outcome(), 0.0
+    try:
+        for start in range(first, first + count, _BATCH):
+            texts = [program(seed, version) for seed in range(start, min(start + _BATCH, first + count))]
+            began = time.monotonic()
+            observed = source.observe(start, texts)
+            seconds += time.monotonic() - began
+            for text, seen in zip(texts, observed, strict=True):
+                note(outcome, text, seen, version, called)
+            print(f"{release}, {start + len(texts)}: {outcome}", file=sys.stderr, flush=True)
+    finally:
+        source.close()
+    return Figures(release, outcome, seconds, source.observed)
+
+
+def uncalled(called: Called) -> dict[str, list[str]]:
+    """The registered functions of jax, numpy and optax that no program called, by module."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(set(FUNCTIONS) - called.names):
+        if name.startswith(_LIBRARIES) and canonical(name) == name:
+            module, _, member = name.rpartition(".")
+            found.setdefault(module, []).append(member)
+    return found
+
+
+def page(all_figures: Sequence[Figures], called: Called) -> str:
+    """evaluation/layouts.md."""
+    lines = [
+        "# Predicted layouts compared with those of jax",
+        "",
+        "`make soundness` generates programs, predicts their layouts and errors without jax, runs them with jax on",
+        "eight simulated devices, and compares: shape, dtype, sharding, device, memory, whether an array is",
+        "committed, and in `shard_map` along which axes it varies. A program binds 5 to 12 arrays, at the top level",
+        "or in functions that are traced. Programs come from `tests/layouts/generated.py`, not from what people",
+        "write. The figures say whether the rules of jax are right, not how often a real program meets them.",
+        "",
+        "An array is *known* if its shape was predicted and, on a mesh, the axes of each of its dimensions. Shardings",
+        "that the compiler chooses over Auto axes are not predicted.",
+        "",
+        "| jax | programs | wrong predictions | layout errors | of them not predicted | arrays | known |",
+        "|---|---|---|---|---|---|---|",
+        *(one.row() for one in all_figures),
+        "",
+        "## Errors that are not predicted",
+        "",
+    ]
+    for one in all_figures:
+        lines += [f"jax {one.release}:", ""]
+        lines += [f"- {number}: `{key}`" for key, number in one.outcome.missed.most_common(10)] or ["- none"]
+        lines += [""]
+    lines += ["## Functions that no program calls", ""]
+    lines += [f"- `{module}`: {', '.join(names)}" for module, names in uncalled(called).items()]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=20_000, help="programs a release")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--only", metavar="JAX", choices=(OLDEST, MIDDLE, NEWEST), help="one release of jax")
+    parser.add_argument("--write", action="store_true", help="write the page with fewer programs too")
+    asked = parser.parse_args()
+    called = Called()
+    releases = [asked.only] if asked.only else [OLDEST, MIDDLE, NEWEST]
+    all_figures = []
+    for release in releases:
+        found = compare(release, asked.first, asked.count, called)
+        all_figures.append(found)
+        print(f"jax {release}")
+        show(found.outcome)
+        if found.observed:
+            print(f"{found.seconds / found.observed:.3f} s a program in jax")
+    for module, names in uncalled(called).items():
+        print(f"not called: {module}: {' '.join(names)}")
+    if asked.write or (not asked.only and asked.count >= 20_000):
+        PAGE.write_text(page(all_figures, called), "utf-8")
+        print(f"{PAGE.relative_to(matrix.ROOT)} written")
+    return 1 if any(one.outcome.wrong for one in all_figures) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Products of arrays beside `matmul` and `einsum`, and linear algebra: as contractions, or as elementwise products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Layout, Shape, multiply_size
+from shardlint.layouts.values import Call, Unknown, Value, known_items
+from shardlint.libraries.jax_numpy import contract, of_module, ravel, reduce
+from shardlint.libraries.meeting import NO_AXES, as_array, broadcast, meet
+from shardlint.libraries.registry import function
+
+_BOTH = ("jax.numpy", "numpy")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _operands(call: Call) -> tuple[Layout, Layout]:
+    return as_array(call.get(0, "a")), as_array(call.get(1, "b"))
+
+
+def _unknown(call: Call, arrays: tuple[Layout, ...]) -> Layout:
+    return of_module(call, replace(meet(call, arrays), mesh=None, dtype=None).shaped(None))
+
+
+def _contracted(
+    call: Call, left: Layout, right: Layout, pairs: list[tuple[int, int]], batch: list[tuple[int, int]]
+) -> Value:
+    """A contraction of pairs of dimensions; those of `batch` come first in the result."""
+    if left.rank is None or right.rank is None:
+        return _unknown(call, (left, right))
+    one, two = list(_LETTERS[: left.rank]), list(_LETTERS[left.rank : left.rank + right.rank])
+    for first, second in (*pairs, *batch):
+        two[second] = one[first]
+    shared = [one[first] for first, _ in batch]
+    gone = {one[first] for first, _ in pairs}
+    free = [name for name in (*one, *two) if name not in gone and name not in shared]
+    return of_module(call, contract(call, left, right, ("".join(one), "".join(two), "".join((*shared, *free)))))
+
+
+def _numbers(value: Value, rank: int | None) -> list[int] | None:
+    items = (value,) if isinstance(value, int) else known_items(value)
+    if items is None or rank is None or not all(isinstance(one, int) and -rank <= one < rank for one in items):
+        return None
+    return [one % rank for one in items]
+
+
+def _pairs(value: Value, left: Layout, right: Layout) -> list[tuple[int, int]] | None:
+    """The pairs of dimensions that a pair of lists of numbers names."""
+    parts = known_items(value)
+    if parts is None or len(parts) != 2:
+        return None
+    one, two = _numbers(parts[0], left.rank), _numbers(parts[1], right.rank)
+    return list(zip(one, two, strict=True)) if one is not None and two is not None and len(one) == len(two) else None
+
+
+@function("jax.lax dot_general")
+def dot_general(call: Call) -> Value:
+    """A contraction as jax spells it: the dimensions that are summed, and those of the batch."""
+    left, right = _operands(call)
+    parts = known_items(call.get(2, "dimension_numbers"))
+    summed = _pairs(parts[0], left, right) if parts is not None and len(parts) == 2 else None
+    batch = _pairs(parts[1], left, right) if parts is not None and len(parts) == 2 else None
+    if summed is None or batch is None:
+        return _unknown(call, (left, right))
+    return _contracted(call, left, right, summed, batch)
+
+
+@function(*(f"{module} tensordot" for module in _BOTH))
+def tensordot(call: Call) -> Value:
+    """The last dimensions of the left meet the first of the right, or those that are named."""
+    left, right = _operands(call)
+    axes = call.get(2, "axes", 2)
+    if left.rank is None or right.rank is None:
+        return _unknown(call, (left, right))
+    if isinstance(axes, int) and 0 <= axes <= min(left.rank, right.rank):
+        pairs: list[tuple[int, int]] | None = [(left.rank - axes + place, place) for place in range(axes)]
+    else:
+        pairs = _pairs(axes, left, right)
+    return _unknown(call, (left, right)) if pairs is None else _contracted(call, left, right, pairs, [])
+
+
+@function(*(f"{module} inner" for module in _BOTH))
+def inner(call: Call) -> Value:
+    """The last dimensions meet."""
+    left, right = _operands(call)
+    if not left.rank or not right.rank:
+        return _unknown(call, (left, right))
+    return _contracted(call, left, right, [(left.rank - 1, right.rank - 1)], [])
+
+
+@function(*(f"{module} vdot" for module in _BOTH))
+def vdot(call: Call) -> Value:
+    """The product of all entries, summed."""
+    left, right = (as_array(ravel(replace(call, args=(one,), keywords={}))) for one in _operands(call))
+    return _contracted(call, left, right, [(0, 0)], [])
+
+
+def _beside(array: Layout, first: bool) -> Layout:
+    """An array with a dimension of size 1 before or after each of its own."""
+    spec = array.typed_spec
+    entries = [((one, NO_AXES) if first else (NO_AXES, one)) for one in spec or ()]
+    sizes = [((one, 1) if first else (1, one)) for one in array.shape or ()]
+    flat: Shape = tuple(size for pair in sizes for size in pair)
+    return array.shaped(flat, tuple(axes for pair in entries for axes in pair) if spec is not None else None)
+
+
+@function(*(f"{module} outer kron" for module in _BOTH))
+def outer(call: Call) -> Value:
+    """Each entry of the one by each of the other."""
+    left, right = _operands(call)
+    if call.function_name == "outer":
+        left, right = (as_array(ravel(replace(call, args=(one,), keywords={}))) for one in (left, right))
+    if left.rank is None or left.rank != right.rank:
+        return _unknown(call, (left, right))
+    found = broadcast(call, (_beside(left, True), _beside(right, False)))
+    if call.function_name == "outer" or found.shape is None:
+        return of_module(call, found)
+    sizes = zip(left.shape or (), right.shape or (), strict=True)
+    shape = tuple(multiply_size(one, two) for one, two in sizes)
+    whole = found.typed_spec is not None and not any(found.typed_spec)
+    if found.explicit and not whole:
+        found = replace(found, mesh=None)
+    return of_module(call, found.shaped(shape, (NO_AXES,) * len(shape) if whole else None))
+
+
+@function("jax.numpy.linalg norm")
+def norm(call: Call) -> Value:
+    """A norm over one dimension, or over all of them."""
+    axis, order = call.get(2, "axis", None), call.get(1, "ord", None)
+    if not isinstance(axis, int | None) or order is not None:
+        return _unknown(call, (as_array(call.get(0, "x")),))
+    keep = call.get(3, "keepdims", False)
+    return reduce(replace(call, name="jax.numpy.sum", args=(call.get(0, "x"), axis), keywords={"keepdims": keep}))
+
+
+@function("jax.numpy.linalg solve inv")
+def solved(call: Call) -> Value:
+    """The inverse of a matrix, or of it by another one; over Explicit axes the matrix is whole."""
+    matrix = as_array(call.get(0, "a"))
+    other = as_array(call.get(1, "b")) if call.function_name == "solve" else matrix
+    if isinstance(call.get(0, "a"), Unknown):
+        return Layout()
+    base = meet(call, [matrix, other])
+    for place in range((matrix.rank or 0) - 2, matrix.rank or 0):
+        if matrix.explicit and (axes := (matrix.spec or ())[place : place + 1]) and axes[0]:
+            operation, split = call.function_name, "/".join(axes[0])
+            call.interpreter.violate("along.split", call.place, array=str(matrix), axes=split, operation=operation)
+            break
+    specs = [one.typed_spec for one in (matrix, other) if one.explicit]
+    whole = all(spec is not None and not any(spec) for spec in specs)
+    if base.explicit and not whole:
+        base = replace(base, mesh=None)
+    return base.shaped(other.shape, (NO_AXES,) * len(other.shape) if whole and other.shape is not None else None)
