@@ -11,7 +11,6 @@ more is known.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -22,6 +21,7 @@ from typing import Literal, TypeVar
 
 from shardlint.layouts import expressions
 from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.uncalled import OutOfWork, run_uncalled
 from shardlint.layouts.values import (
     MISSING,
     AxisTypeValue,
@@ -43,6 +43,7 @@ from shardlint.layouts.values import (
     Partial,
     PartitionSpec,
     Sharding,
+    Transformed,
     Unknown,
     Value,
     forget_objects,
@@ -59,9 +60,8 @@ from shardlint.syntax import FileFacts
 __all__ = ["Interpreter", "Modules", "Violation"]
 
 _WORK = 60_000
-# A module that is imported may take so many steps, and a function that nothing calls.
+# A module that is imported may take so many steps.
 _MODULE_WORK = 20_000
-_ALONE_WORK = 6_000
 _DEPTH = 40
 _TURNS = 16
 _ROUNDS = 2
@@ -79,14 +79,6 @@ absl builtins chex collections contextlib copy dataclasses einops enum functools
 logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
 """.split()
 )
-# A function that nothing calls is run for itself where its own text makes something known and places it.
-_MAKES = re.compile(
-    r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
-)
-_PLACES = re.compile(
-    r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
-)
-
 ContainerType = TypeVar("ContainerType", bound=Container)
 Flow = Literal["next", "leave", "break", "continue"]
 """How a block ends: `leave` is a return or a raise."""
@@ -106,20 +98,25 @@ class Violation:
     place: Place
     said: Mapping[str, str] = field(default_factory=dict)
     calls: tuple[Place, ...] = ()
-    inside: tuple[Place, ...] = ()
-    """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
+    mapped: int | None = None
+    """In what shard_map or pmap runs on each device, how many of the calls lead to that."""
+    root: Place | None = None
+    """The function that ran by itself, as nothing calls it here."""
     certain: bool = True
     """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
     stands between."""
+    inside: tuple[Place, ...] = ()
+    """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
+
+    @property
+    def way(self) -> tuple[Place, ...]:
+        """The calls and the place, from the function on that shard_map or pmap maps, if one does."""
+        return (*self.calls, self.place, *self.inside)[self.mapped or 0 :]
 
     @property
     def quoted(self) -> dict[str, str]:
         """What was said, each as code in a message."""
         return {name: f"`{text}`" for name, text in self.said.items()}
-
-
-class OutOfWork(Exception):
-    """The budget is spent."""
 
 
 class Modules:
@@ -246,9 +243,18 @@ class Interpreter:
         self._unplaced: dict[Place, tuple[Violation, tuple[str, ...]]] = {}
         self.manual: Place | None = None
         """The function that shard_map maps here."""
-        self._ran: set[ast.AST] = set()
+        self.ran: set[ast.AST] = set()
+        """The functions that ran."""
+        self.uncalled: dict[Transformed, None] = {}
+        """What transforms made of functions, and nothing called so far, in the order in which it was made."""
         self.rooted = False
         """Whether all calls that lead here are known."""
+        self.mapped_at: int | None = None
+        """How many calls lead to the function that is mapped here."""
+        self.root: Place | None = None
+        """The function that runs by itself, as nothing calls it."""
+        self.binder = ""
+        """What binds the axes here, and no other than those of `axes`; "" where that is not known."""
 
     # running
 
@@ -257,14 +263,11 @@ class Interpreter:
         self.file.looked.whole()
         frame = self.frame = self._framed(Frame({"__name__": "__main__"}, None, self.file))
         try:
-            self.rooted = True
+            self.rooted, self.binder = True, "no shard_map, pmap or vmap"
             self.block(self.file.tree.body)
             self._report_matches()
-            self.rooted = False
-            for node, inside in list(self._definitions(self.file.tree, frame)):
-                text = "" if node in self._ran else self.file.text(node)
-                if _PLACES.search(text) and _MAKES.search(text):
-                    self._run_alone(node, inside)
+            self.rooted, self.binder = False, ""
+            run_uncalled(self, frame)
         except (OutOfWork, RecursionError):
             pass
 
@@ -310,39 +313,21 @@ class Interpreter:
             self.forget_changed(holder.others)
         holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
 
-    def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
-        for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef):
-                yield statement, frame.names.get(statement.name)
-            elif isinstance(statement, ast.ClassDef):
-                owner = frame.names.get(statement.name)
-                for inner in statement.body:
-                    if isinstance(inner, ast.FunctionDef) and isinstance(owner, ClassValue):
-                        yield inner, owner.names.get(inner.name)
+    def note_transformed(self, made: Transformed) -> Transformed:
+        """Note that a transform made something of a function, which is called here or at the end of the run."""
+        if isinstance(made.function, Transformed):
+            self.uncalled.pop(made.function, None)  # it is called by what was made of it
+        self.uncalled[made] = None
+        return made
 
-    def _run_alone(self, node: ast.FunctionDef, value: Value) -> None:
-        """Run a function with arguments of which nothing is known."""
-        while not isinstance(value, FunctionValue):
-            inner = getattr(value, "function", None)
-            if inner is None:
-                return
-            value = inner
-        self.mesh, self.mesh_known, self.axes, self.legacy, self.contexts = None, False, {}, None, {}
-        rest, self.work = self.work - _ALONE_WORK, min(self.work, _ALONE_WORK)
-        try:
-            self.call_function(value, (), {}, Place(value.frame.file, node), opened=True)
-        except OutOfWork:
-            self._stop()
-        self.work += max(rest, 0)
-
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Forget where the run was when its budget was spent."""
         self.calls.clear()
         self._active.clear()
         self.traced = self.excused = self.branches = 0
         self.region = None
         self.checks_varying = False
-        self.contexts = {}
+        self.contexts, self.axes, self.binder, self.manual, self.mapped_at = {}, {}, "", None, None
 
     def module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
@@ -382,7 +367,7 @@ class Interpreter:
             return
         node = place.node
         key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        found = Violation(kind, place, said, tuple(self.calls), certain=not self.branches)
+        found = Violation(kind, place, said, tuple(self.calls), self.mapped_at, self.root, not self.branches)
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found
@@ -652,6 +637,9 @@ class Interpreter:
                 known = False
                 self.mesh = mesh
         self.mesh_known = known
+        if len(frame.returned) > returned:
+            frame.maybe_left += 1
+            self.branches += 1  # up to the end of the function
         self.doubts += len(frame.returned) > returned or bool({"break", "continue"} & set(flows))
         if not ends:
             frame.names = before
@@ -839,6 +827,9 @@ class Interpreter:
             case ClassValue():
                 return self._instance(function, args, keywords, place, opened)
             case Native(name=name, run=run):
+                # What binds the axes of a jit that nothing binds here may be known where it runs by itself.
+                if self.uncalled and isinstance(function, Transformed) and (self.axes or self.binder or name != "jit"):
+                    self.uncalled.pop(function, None)
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
                 known = self.libraries.get(name)
@@ -910,7 +901,7 @@ class Interpreter:
         )
         axes = (tuple(self.axes.items()), self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
-        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted)
+        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted, self.binder)
 
     def _called(
         self,
@@ -927,7 +918,7 @@ class Interpreter:
         frame = self._framed(
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
         )
-        self._ran.add(node)
+        self.ran.add(node)
         is_generator = self.modules.is_generator(function)
         if is_generator:
             frame.yielded = ListValue(region=self.region)
@@ -940,6 +931,7 @@ class Interpreter:
                 return self.value(node.body)
             flow = self.block(node.body)
         finally:
+            self.branches = max(self.branches - frame.maybe_left, 0)
             self.frame, *_ = before
             self.calls.pop()
             self._active.pop()

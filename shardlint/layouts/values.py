@@ -225,6 +225,8 @@ class Frame:
     globals_: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
     is_class: bool = False
+    maybe_left: int = 0
+    """How many `return` statements stand behind conditions that are not known, so far."""
 
     def release(self) -> None:
         """Forget everything: functions and the frames around them know each other."""
@@ -338,6 +340,15 @@ class Native:
 
     name: str
     run: Callable[[Call], Value]
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed(Native):
+    """What a transform at a place makes of a function; `takes` is the number of its arguments, where specs give it."""
+
+    function: Value = None
+    place: Place | None = None
+    takes: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,12 @@ from shardlint.layouts.values import (
     AnyTree,
     Call,
     ListValue,
-    Native,
     PartitionSpec,
+    Transformed,
     Unknown,
     Value,
+    children,
+    known_items,
     leaves,
     map_spread,
     map_tree,
@@ -36,46 +38,62 @@ def _shard_map(call: Call, given: Value) -> Value:
     mesh, in_specs, out_specs = (
         call.get(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
     )
-    some_axes = call.keywords.get("axis_names") is not None
+    names = call.keywords.get("axis_names")
+    checking = call.keywords.get("check_vma", call.keywords.get("check_rep", True))
+    takes = len(known_items(in_specs) or ()) if isinstance(in_specs, tuple) else None
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
-        on = (
-            mesh
-            if isinstance(mesh, Mesh)
-            else interpreter.mesh
-            if mesh is None and interpreter.mesh_known
-            else None
-        )
-        if on is None or some_axes or again.open or in_specs is None:
+        found_mesh = mesh if mesh is not None or not interpreter.mesh_known else interpreter.mesh
+        on, is_known = _bound_mesh(found_mesh, names, (in_specs, out_specs))
+        is_whole = on is found_mesh
+        if again.open and takes is not None:
+            more = (Unknown("a star argument"),) * (takes - len(again.args))
+            again = replace(again, args=(*again.args, *more), open=False)
+        if again.open or in_specs is None:
             return _unknown_map(again, given)
-        checked = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
-        checked = checked and interpreter.releases.get("jax", (99,)) >= _VARYING
-        if not interpreter.traced:
+        checked = checking is True and interpreter.releases.get("jax", (99,)) >= _VARYING
+        if not interpreter.traced and is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
-        before = interpreter.axes, interpreter.checks_varying, interpreter.manual
-        interpreter.manual = place_of(call, 2, "in_specs")
+        before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
+        entered = interpreter.mapped_at
+        interpreter.manual, interpreter.mapped_at = place_of(call, 2, "in_specs"), len(interpreter.calls) + 1
+        interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
         finally:
-            interpreter.axes, interpreter.checks_varying, interpreter.manual = before
-        return _leave(call, again, on, out_specs, found, checked)
+            interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
+            interpreter.mapped_at = entered
+        left = _leave(call, again, on, out_specs, found, checked)
+        return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return Native("shard_map", run)
+    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+
+
+def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
+    """The axes that shard_map binds, as a mesh of them, and whether it surely binds no others."""
+    if isinstance(mesh, Mesh) and names is None:
+        return mesh, True
+    manual = known_items(names) or ()
+    said = [one for _, spec in leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes()]
+    given = [one for one in manual if isinstance(one, str)]
+    bound = tuple(dict.fromkeys([*given, *(axis for axes in said for axis in axes or ())]))
+    sizes = tuple(mesh.size((axis,)) if isinstance(mesh, Mesh) else None for axis in bound)
+    return Mesh(bound, sizes, (None,) * len(bound)), bool(given) and len(given) == len(manual)
 
 
 def _unknown_map(call: Call, given: Value) -> Value:
     run = call.interpreter
-    before = run.axes, run.checks_varying, run.rooted
-    run.rooted, run.checks_varying = False, False
+    before = run.axes, run.checks_varying, run.rooted, run.binder
+    run.rooted, run.checks_varying, run.binder = False, False, ""
     try:
         traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
     finally:
-        run.axes, run.checks_varying, run.rooted = before
+        run.axes, run.checks_varying, run.rooted, run.binder = before
     return Unknown("what shard_map returns")
 
 
@@ -101,8 +119,19 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         # The memory of an argument is no part of its type in the body.
         return replace(array, shape=shape, mesh=None, spec=None, varying=_axes_of(spec), memory=None)
 
-    found: tuple[Value, ...] = map_spread(part, specs, call.args)
+    given = call.args
+    said = known_items(specs) or ()
+    if len(said) == len(given):  # what is not known has the structure of its specs
+        given = tuple(_with_structure(one, spec) for one, spec in zip(given, said, strict=True))
+    found: tuple[Value, ...] = map_spread(part, specs, given)
     return found
+
+
+def _with_structure(argument: Value, spec: Value) -> Value:
+    """An argument of which nothing is known as a tree like its specs."""
+    if not isinstance(argument, Unknown) or children(spec) is None:
+        return argument
+    return map_tree(lambda _: argument, spec)
 
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
@@ -231,7 +260,7 @@ def _pmap(call: Call, given: Value) -> Value:
                     interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
             size = own if size is None else size
-            return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((str(name),)))
+            return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((_axis_of(name),)))
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
@@ -240,15 +269,19 @@ def _pmap(call: Call, given: Value) -> Value:
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
             stays = place in numbers or isinstance(one, Unknown)
             parts.append(one if stays else map_spread(partial(local, place), axis, one))
-        before = interpreter.axes, interpreter.checks_varying
-        interpreter.axes = {**interpreter.axes, **({name: size} if isinstance(name, str) else {})}
+        before = interpreter.axes, interpreter.checks_varying, interpreter.binder
+        entered, interpreter.mapped_at = interpreter.mapped_at, len(interpreter.calls) + 1
+        named = isinstance(name, str | None) and (before[2] or not before[0])
+        interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
+        interpreter.axes = {**interpreter.axes, _axis_of(name): size}
         interpreter.checks_varying = False
         try:
             result = traced(
                 again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
             )
         finally:
-            interpreter.axes, interpreter.checks_varying = before
+            interpreter.axes, interpreter.checks_varying, interpreter.binder = before
+            interpreter.mapped_at = entered
 
         def out(_: str, leaf: Value, at: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None:
@@ -261,7 +294,12 @@ def _pmap(call: Call, given: Value) -> Value:
             Unknown("what pmap returns") if isinstance(result, Unknown) else map_spread(out, out_axes, result)
         )
 
-    return Native("pmap", run)
+    return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
+
+
+def _axis_of(name: Value) -> str:
+    """The axis of a pmap in `varying`: "" where it has no name, or one that is not known."""
+    return name if isinstance(name, str) else ""
 
 
 function("jax.pmap")(decorator(_pmap))
@@ -275,8 +313,10 @@ def _bound(call: Call, axes: tuple[str, ...]) -> bool:
     run = call.interpreter
     for axis in axes:
         if axis not in run.axes:
-            if run.rooted:
-                run.violate("collective.unbound", call.place, axis=axis, operation=call.function_name)
+            if run.binder:
+                said = {"axis": axis, "operation": call.function_name, "under": run.binder}
+                run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
+                run.binder = ""  # it raises: what follows does not run
             return False
     return True
 

@@ -16,6 +16,7 @@ from shardlint.layouts.values import (
     Partial,
     PartitionSpec,
     Sharding,
+    Transformed,
     Unknown,
     Value,
     join,
@@ -132,9 +133,11 @@ def _jit(call: Call, given: Value) -> Value:
             name: one if name in names else _map_kept(tracer, one, changing)
             for name, one in again.keywords.items()
         }
+        binder = again.interpreter.binder
         try:
             found = traced(again, given, args, keywords, again.open)
         finally:
+            again.interpreter.binder = binder
             if lent is not None:
                 lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
@@ -149,7 +152,7 @@ def _jit(call: Call, given: Value) -> Value:
             check_built(again, arrays)
         return _results(again, found, placing_out, arrays, place_of(call, -1, "out_shardings"), changing)
 
-    return _Compiled("jit", run, given)
+    return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
 
 
 def _map_kept(change: Callable[[Value], Value], tree: Value, kept: bool) -> Value:
@@ -163,12 +166,8 @@ def _committed(value: Value) -> Value:
     return replace(value, committed=True) if isinstance(value, Layout) else value
 
 
-class _Compiled(Native):
-    """A jitted function; `function` is what it was made from."""
-
-    def __init__(self, name: str, run: Callable[[Call], Value], function_: Value) -> None:
-        super().__init__(name, run)
-        object.__setattr__(self, "function", function_)
+class _Compiled(Transformed):
+    """A jitted function."""
 
     @property
     def attributes(self) -> dict[str, Value]:
@@ -349,7 +348,7 @@ def _gradient(call: Call, given: Value) -> Value:
             return (found, gradient)
         return (gradient, aux) if has_aux is True else gradient
 
-    return Native(call.name, run)
+    return Transformed(call.name, run, given, call.place)
 
 
 def _sum_over_devices(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
@@ -455,7 +454,7 @@ def _vmap(call: Call, given: Value) -> Value:
 
         return map_tree(out, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
 
-    return Native(call.name, run)
+    return call.interpreter.note_transformed(Transformed("vmap", run, given, call.place))
 
 
 def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
