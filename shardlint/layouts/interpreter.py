@@ -31,6 +31,7 @@ from shardlint.layouts.values import (
     Device,
     Devices,
     DictValue,
+    Field,
     Frame,
     FunctionValue,
     Instance,
@@ -100,8 +101,12 @@ class Violation:
     calls: tuple[Place, ...] = ()
     mapped: int | None = None
     """In what shard_map or pmap runs on each device, how many of the calls lead to that."""
+    body: Place | None = None
+    """The function that shard_map or pmap maps there."""
     root: Place | None = None
     """The function that ran by itself, as nothing calls it here."""
+    assumed: bool = False
+    """Whether it rests on a default, which a caller that is not in sight may replace."""
     certain: bool = True
     """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
     stands between."""
@@ -251,8 +256,14 @@ class Interpreter:
         """Whether all calls that lead here are known."""
         self.mapped_at: int | None = None
         """How many calls lead to the function that is mapped here."""
+        self.body: Place | None = None
+        """The function that is mapped here."""
         self.root: Place | None = None
         """The function that runs by itself, as nothing calls it."""
+        self.assumed = False
+        """Whether that function takes a default for granted."""
+        self.decided: frozenset[str] = frozenset()
+        """The manual axes along which devices may come here or not: by values of their own."""
         self.binder = ""
         """What binds the axes here, and no other than those of `axes`; "" where that is not known."""
 
@@ -327,7 +338,8 @@ class Interpreter:
         self.traced = self.excused = self.branches = 0
         self.region = None
         self.checks_varying = False
-        self.contexts, self.axes, self.binder, self.manual, self.mapped_at = {}, {}, "", None, None
+        self.decided = frozenset()
+        self.contexts, self.axes, self.binder, self.manual, self.mapped_at, self.body = {}, {}, "", None, None, None
 
     def module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
@@ -367,10 +379,15 @@ class Interpreter:
             return
         node = place.node
         key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        found = Violation(kind, place, said, tuple(self.calls), self.mapped_at, self.root, not self.branches)
+        way = tuple(self.calls), self.mapped_at, self.body, self.root
+        found = Violation(kind, place, said, *way, self.assumed, not self.branches)
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found
+
+    def place_in_body(self, place: Place) -> Place:
+        """The place in the function that is mapped here which leads to a place."""
+        return self.calls[self.mapped_at] if self.mapped_at is not None and self.mapped_at < len(self.calls) else place
 
     def note_match(self, place: Place, pattern: str, text: str, found: bool, anywhere: bool) -> None:
         """Note what `re.match` made of a pattern at a place, and whether it stands anywhere in the text."""
@@ -832,22 +849,29 @@ class Interpreter:
                     self.uncalled.pop(function, None)
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
-                known = self.libraries.get(name)
+                known = self.libraries.get(name) or self.libraries.get(_pure(name))
                 if known is not None:
                     return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
-                return self._unknown_function(name, args, keywords, place)
+                return self.call_unknown(name, args, keywords, place)
+            case Field(leaf=Layout() as array, name=name) if expressions.is_array_method(name):
+                return self.call(expressions.attribute(self, array, name, place), args, keywords, place, opened)
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
             case Instance():
                 method = expressions.attribute(self, function, "__call__", place)
                 if not isinstance(method, Unknown):
                     return self.call(method, args, keywords, place, opened)
-        return self._unknown_function("", args, keywords, place)
+        return self.call_unknown("", args, keywords, place)
 
-    def _unknown_function(
+    def call_unknown(
         self, name: str, args: tuple[Value, ...], keywords: dict[str, Value], place: Place
     ) -> Value:
         """A function of which nothing is known: it may change the containers that it is given."""
+        method = getattr(getattr(place.node, "func", None), "attr", "") if not name else ""
+        known = self.libraries.get(f"shardlint.method.{method}")
+        found = known(Call(self, args, keywords, place, method)) if known is not None else None  # type: ignore[operator]
+        if found is not None:
+            return found
         if not _is_harmless(name) or any(isinstance(one, _CALLED) for one in (*args, *keywords.values())):
             self.doubts += 1
         if name.partition(".")[0] not in api.LIBRARIES:
@@ -856,6 +880,9 @@ class Interpreter:
                     self.thaw(one).open = True
         if not _is_harmless(name) or name == "builtins.setattr":
             self.forget_changed((*args, *keywords.values()))
+        unseen = self.libraries.get("shardlint.unseen") if self.axes and not _is_harmless(name) else None
+        if unseen is not None:
+            return unseen(Call(self, args, keywords, place, name))  # type: ignore[operator]
         return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
 
     def forget_changed(self, values: tuple[Value, ...]) -> None:
@@ -899,7 +926,7 @@ class Interpreter:
             self.branches > 0,
             self.changes,
         )
-        axes = (tuple(self.axes.items()), self.legacy, *map(id, self.contexts.values()))
+        axes = (tuple(self.axes.items()), self.decided, self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
         return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted, self.binder)
 
@@ -955,13 +982,9 @@ class Interpreter:
         positional = [one.arg for one in (*given.posonlyargs, *given.args)]
         names: dict[str, Value] = {}
         for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
-            names[name] = Unknown("a default that a caller may replace") if opened else default
-        names.update(
-            {
-                name: Unknown("a default") if opened else value
-                for name, value in function.keyword_defaults.items()
-            }
-        )
+            names[name] = self._assumed(default) if opened else default
+        keyword_defaults = function.keyword_defaults.items()
+        names.update({name: self._assumed(value) if opened else value for name, value in keyword_defaults})
         names.update(zip(positional, args, strict=False))
         rest = dict(keywords)
         for name in (*positional, *(one.arg for one in given.kwonlyargs)):
@@ -975,6 +998,19 @@ class Interpreter:
         if given.kwarg is not None:
             names[given.kwarg.arg] = DictValue(rest, opened, region=self.region)
         return names
+
+    def _assumed(self, default: Value) -> Value:
+        """What a default is for an unknown caller: names of axes are assumed to be those that it gives."""
+        match default:
+            case str() | PartitionSpec():
+                self.assumed = True
+                return default
+            case tuple() if default and all(isinstance(one, str) for one in default):
+                self.assumed = True
+                return default
+            case Instance(attributes=attributes) if default.of is not None and not default.registered:
+                return default.with_parts({name: self._assumed(one) for name, one in attributes.items()})
+        return Unknown("a default that a caller may replace")
 
     def _instance(
         self,
@@ -1007,8 +1043,10 @@ class Interpreter:
         for name in fields:
             if name not in made.attributes:
                 default = made_of.find(name)
-                known = not opened and (_is_plain(default) or isinstance(default, _FUNCTIONS))
-                made.attributes[name] = default if known else Unknown("a field")
+                known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
+                made.attributes[name] = default if known and not opened else Unknown("a field")
+                if opened:
+                    made.attributes[name] = self._assumed(default)
         made.open = made.open or opened
         after = made_of.find("__post_init__")
         if after is not MISSING:
@@ -1022,6 +1060,11 @@ def _is_plain(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _pure(name: str) -> str:
+    """What stands for functions of a module that are not modelled one by one, but only compute."""
+    return f"{name.rpartition('.')[0]}.*"
 
 
 def _is_harmless(name: str) -> bool:

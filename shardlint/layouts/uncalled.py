@@ -36,8 +36,8 @@ _MAKES = re.compile(
 _PLACES = re.compile(
     r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
 )
-_MAPS = re.compile(r"shard_map|pmap|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
-_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|jit\b")
+_MAPS = re.compile(r"shard_map|pmap|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
+_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|in_specs|jit\b")
 # A file says one of these if what it compiles may come to a collective.
 _COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all ppermute axis_index".split())
 # The objects of these classes are made by their `__init__`, or of their fields.
@@ -49,8 +49,9 @@ class OutOfWork(Exception):
 
 
 def run_uncalled(run: Interpreter, frame: Frame) -> None:
-    """Run the functions of a file that place or map arrays, then what they and the module mapped."""
+    """Run what the module mapped, then the functions of a file that place or map arrays, and what they map."""
     objects: dict[ClassValue, Value] = {}
+    _run_mapped(run, objects)
     makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
     for node, value in list(_definitions(run.file.tree, frame)):
         text = "" if node in run.ran else run.file.text(node)
@@ -61,6 +62,10 @@ def run_uncalled(run: Interpreter, frame: Frame) -> None:
                     break
             if isinstance(value, FunctionValue):
                 _run_alone(run, value, value, (), objects, opened=True)
+    _run_mapped(run, objects)
+
+
+def _run_mapped(run: Interpreter, objects: dict[ClassValue, Value]) -> None:
     while run.uncalled:
         made, _ = run.uncalled.popitem()  # the outermost, which calls those inside of it
         _run_transformed(run, made, objects)
@@ -114,7 +119,7 @@ def _run_alone(
         run.call(value, args, {}, place, opened)
     except OutOfWork:
         run.stop()
-    run.binder, run.root = "", None
+    run.binder, run.root, run.assumed = "", None, False
     run.work += max(rest, 0)
 
 

@@ -18,6 +18,7 @@ from shardlint.libraries import (
     jax_transforms,
     optimizers,
     patterns,
+    unseen,
 )
 from shardlint.libraries.registry import FUNCTIONS
 
@@ -47,4 +48,5 @@ __all__ = [
     "load_library",
     "optimizers",
     "patterns",
+    "unseen",
 ]

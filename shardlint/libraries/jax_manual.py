@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import Figure, Layout, Mesh, Shape, Size, Symbol, surely_differ
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -15,6 +17,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     children,
+    function_of,
     known_items,
     leaves,
     map_spread,
@@ -22,15 +25,21 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
+from shardlint.libraries.mapped_results import check_results
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
 _PMAP_SETTINGS = frozenset(
     "fun axis_name in_axes out_axes static_broadcasted_argnums devices backend axis_size donate_argnums".split()
 )
+# Parameters of what pmap maps that hold what each device has a copy of.
+_COPIED = re.compile(r"(?i)state|param|variables|opt|model|ema|weights|step|lr|config|replica|key|rng")
 _DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 
@@ -46,6 +55,9 @@ def _shard_map(call: Call, given: Value) -> Value:
         interpreter = again.interpreter
         found_mesh = mesh if mesh is not None or not interpreter.mesh_known else interpreter.mesh
         on, is_known = _bound_mesh(found_mesh, names, (in_specs, out_specs))
+        refused = isinstance(found_mesh, Mesh) and is_known and names is not None
+        if refused and not set(on.names) <= set(known_items(names) or ()):
+            return Unknown("jax raises: a spec names an axis that is not manual")
         is_whole = on is found_mesh
         if again.open and takes is not None:
             more = (Unknown("a star argument"),) * (takes - len(again.args))
@@ -58,20 +70,30 @@ def _shard_map(call: Call, given: Value) -> Value:
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
-        entered = interpreter.mapped_at
-        interpreter.manual, interpreter.mapped_at = place_of(call, 2, "in_specs"), len(interpreter.calls) + 1
+        interpreter.manual = place_of(call, 2, "in_specs")
+        entered = _enter_body(interpreter, given)
         interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
+            check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
+            check_results(again, given, out_specs, found, check, place_of(call, 3, "out_specs"))
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
-            interpreter.mapped_at = entered
+            interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, checked)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
     return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+
+
+def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
+    """Note which function is mapped, and how many calls lead to it; what held before."""
+    before, function_ = (run.mapped_at, run.body), function_of(given)
+    run.mapped_at = len(run.calls) + 1
+    run.body = Place(function_.frame.file, function_.node) if function_ is not None else None
+    return before
 
 
 def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
@@ -103,13 +125,13 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec)))
+            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
-            return replace(array, shape=unknown, mesh=None, spec=None, varying=None)
+            return replace(array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec))
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit:
             _check_same(call, array, spec, where, path)
         shape: Shape | None = None
@@ -117,7 +139,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             own = (axes or () for axes in padded(array, spec))
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
         # The memory of an argument is no part of its type in the body.
-        return replace(array, shape=shape, mesh=None, spec=None, varying=_axes_of(spec), memory=None)
+        along, split = _axes_of(spec), _split_axes(spec)
+        return replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
 
     given = call.args
     said = known_items(specs) or ()
@@ -137,6 +160,12 @@ def _with_structure(argument: Value, spec: Value) -> Value:
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     axes = spec.axes()
     return None if None in axes else frozenset(axis for one in axes for axis in one or ())
+
+
+def _split_axes(spec: Value) -> frozenset[str]:
+    """The axes that a spec surely names."""
+    axes = spec.axes() if isinstance(spec, PartitionSpec) else ()
+    return frozenset(axis for one in axes for axis in one or ())
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
@@ -177,7 +206,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         elif checked and array.varying is not None:
             named = {axis for one in axes for axis in one}
             left = array.varying.intersection(mesh.names) - named
-            if left and None not in spec.axes():
+            if left and None not in spec.axes() and named <= set(mesh.names):
                 again.interpreter.violate(
                     "varying.declared-equal",
                     where,
@@ -209,7 +238,8 @@ def _check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) ->
         return
     again, where = array.summed[0].intersection(axes), array.summed[1]
     if again and isinstance(where, Place):
-        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use)
+        unseen = "yes" if array.figure is not None and array.figure.kind == "unseen" else ""
+        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen)
 
 
 def _whole(size: Size, parts: Size) -> Size:
@@ -244,7 +274,7 @@ def _pmap(call: Call, given: Value) -> Value:
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
             if not isinstance(at, int) or array.shape is None:
-                return Layout(varying=None)
+                return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
             if len(array.shape) <= at:
                 shape, rank = str(replace(array, literal=False)), str(len(array.shape))
                 interpreter.violate(
@@ -260,17 +290,26 @@ def _pmap(call: Call, given: Value) -> Value:
                     interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
             size = own if size is None else size
-            return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((_axis_of(name),)))
+            along = frozenset((_axis_of(name),))
+            repeats = array.figure is not None and array.figure.kind == "repeated"
+            differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
+            return replace(
+                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None,
+                equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
+            )  # fmt: skip
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
+            if isinstance(one, Unknown) and place not in numbers and isinstance(axis, int | None):
+                parts.append(AnyTree(_unknown_part(axis, name, _parameter(given, place))))
+                continue
             stays = place in numbers or isinstance(one, Unknown)
             parts.append(one if stays else map_spread(partial(local, place), axis, one))
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
-        entered, interpreter.mapped_at = interpreter.mapped_at, len(interpreter.calls) + 1
+        entered = _enter_body(interpreter, given)
         named = isinstance(name, str | None) and (before[2] or not before[0])
         interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
         interpreter.axes = {**interpreter.axes, _axis_of(name): size}
@@ -279,9 +318,10 @@ def _pmap(call: Call, given: Value) -> Value:
             result = traced(
                 again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
             )
+            check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.binder = before
-            interpreter.mapped_at = entered
+            interpreter.mapped_at, interpreter.body = entered
 
         def out(_: str, leaf: Value, at: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None:
@@ -297,6 +337,23 @@ def _pmap(call: Call, given: Value) -> Value:
     return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
 
 
+def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
+    """What a device gets of an argument of which nothing is known but the parameter of the function."""
+    if at is None:
+        return Layout(varying=frozenset())
+    along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
+    return Layout(varying=along or None, differs=frozenset() if _COPIED.search(parameter) else along)
+
+
+def _parameter(function: Value, place: int) -> str:
+    """The name of a positional parameter of the function that something runs."""
+    inner = function_of(function)
+    arguments = inner.node.args if inner is not None else None
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
+    place += names[:1] == ["self"]
+    return names[place] if place < len(names) else ""
+
+
 def _axis_of(name: Value) -> str:
     """The axis of a pmap in `varying`: "" where it has no name, or one that is not known."""
     return name if isinstance(name, str) else ""
@@ -309,15 +366,20 @@ function("jax.pmap")(decorator(_pmap))
 
 
 def _bound(call: Call, axes: tuple[str, ...]) -> bool:
-    """Record an axis that nothing binds where all calls that lead here are known."""
+    """Record an axis that nothing binds, where it is known what does; whether the axes are bound, else taken to be."""
     run = call.interpreter
     for axis in axes:
         if axis not in run.axes:
-            if run.binder:
-                said = {"axis": axis, "operation": call.function_name, "under": run.binder}
-                run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
-                run.binder = ""  # it raises: what follows does not run
+            if not run.binder:
+                return bool(run.axes)
+            said = {"axis": axis, "operation": call.function_name, "under": run.binder}
+            run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
+            run.binder = ""  # it raises: what follows does not run
             return False
+    some = run.decided.intersection(axes)
+    if some and call.function_name not in ("axis_index", "axis_size"):
+        said = {"axes": ", ".join(sorted(filter(None, some))) or "the axis", "operation": call.function_name}
+        run.violate("collective.some", call.place, **said)
     return True
 
 
@@ -326,7 +388,7 @@ def all_reduce(call: Call) -> Value:
     """The same on all devices of the axis."""
     axes = axis_names(call.get(1, "axis_name"))
     if axes is None:
-        return map_tree(lambda leaf: replace(as_array(leaf), varying=None, literal=False), call.get(0, "x"))
+        return map_tree(_lose_track, call.get(0, "x"))
     known = _bound(call, axes)
 
     def reduced(leaf: Value) -> Value:
@@ -335,10 +397,36 @@ def all_reduce(call: Call) -> Value:
             return Unknown("the size of an axis")
         varying = array.varying - set(axes) if array.varying is not None and known else None
         _check_summed(call, array, axes, call.function_name)
-        return replace(array, varying=varying, literal=False, summed=None)
+        return replace(
+            array,
+            varying=varying,
+            equal=array.equal.difference(axes),
+            differs=array.differs.difference(axes),
+            reduced=array.reduced.union(axes),
+            literal=False,
+            summed=None,
+            figure=_figure_of_sum(call, array, frozenset(axes)),
+        )
 
     tree = call.get(0, "x")
     return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+def _lose_track(leaf: Value) -> Layout:
+    """What a collective leaves whose axes are not known."""
+    return replace(as_array(leaf), varying=None, equal=frozenset(), differs=frozenset(), literal=False, figure=None)
+
+
+def _figure_of_sum(call: Call, array: Layout, axes: frozenset[str]) -> Figure | None:
+    """That a sum is one of copies: of values that a collective made equal along one of its axes."""
+    if array.figure is not None and array.figure.kind in ("copies", "counted"):
+        return array.figure
+    if array.figure is not None and array.figure.kind == "term" and call.function_name == "psum":
+        return replace(array.figure, kind="counted", axes=array.figure.axes & axes)
+    equal = array.reduced.intersection(axes) - array.may_differ if array.may_differ is not None else None
+    if call.function_name == "psum" and equal:
+        return Figure("copies", equal, call.place)
+    return Figure("sum", axes, call.place) if call.function_name in ("psum", "pmean") else None
 
 
 @function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
@@ -350,12 +438,26 @@ def moved(call: Call) -> Value:
         _bound(call, axes)
 
     def change(leaf: Value) -> Value:
-        array = as_array(leaf)
+        array = as_array(leaf) if axes is not None else _lose_track(leaf)
         varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
         if last == "pcast" and call.get(-1, "to", None) != "varying":
             varying = None
         keeps = last in ("ppermute", "pshuffle", "pvary", "pcast")
-        return replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
+        array = replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
+        if axes is None or last in ("pvary", "pcast"):
+            return array
+        if last in ("ppermute", "pshuffle", "all_to_all"):  # what is handed round may come to be equal
+            return replace(
+                array, differs=array.differs.difference(axes), exchanged=array.exchanged.union(axes), figure=None
+            )
+        gathers = last == "all_gather"
+        reduced = array.reduced.union(axes) if gathers or last == "psum_scatter" else array.reduced
+        equal = array.equal.union(axes) if gathers else array.equal.difference(axes)
+        differs = array.differs.difference(axes) if gathers else array.differs.union(axes)
+        figure = array.figure
+        if figure is not None and figure.kind == "term":
+            figure = replace(figure, kind="counted", axes=figure.axes.intersection(axes))
+        return replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
 
     tree = call.get(0, "x")
     return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
@@ -369,8 +471,9 @@ def axis_index(call: Call) -> Value:
         return Layout((), "int32")
     known = _bound(call, axes)
     return Layout(
-        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None
-    )
+        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None,
+        differs=frozenset(axes),
+    )  # fmt: skip
 
 
 @function("jax.lax axis_size")
@@ -379,7 +482,7 @@ def axis_size(call: Call) -> Value:
     axes = axis_names(call.get(0, "axis_name"))
     if axes is None or not _bound(call, axes):
         return Unknown("the size of an axis")
-    size = call.interpreter.axes[axes[0]]
+    size = call.interpreter.axes.get(axes[0])
     return size if size is not None else Symbol(f"size of {axes[0]}")
 
 
@@ -390,11 +493,11 @@ def replicate(call: Call) -> Value:
 
     def each(leaf: Value) -> Value:
         array = as_array(leaf)
-        return (
-            Layout((None, *array.shape), array.dtype, committed=True, host=False, memory="device")
-            if array.shape is not None
-            else Layout()
-        )
+        if not isinstance(leaf, Layout | int | float):
+            return Layout()
+        shape = (None, *array.shape) if array.shape is not None else None
+        rows = Figure("repeated", frozenset(), call.place)
+        return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=rows)
 
     return map_tree(each, tree) if not isinstance(tree, Unknown) else Unknown()
 

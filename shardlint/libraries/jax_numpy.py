@@ -10,7 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, Symbol, count_entries, divide_size
+from shardlint.layouts.layout import (
+    Axes,
+    Figure,
+    Layout,
+    Shape,
+    Size,
+    Spec,
+    Symbol,
+    count_entries,
+    divide_size,
+)
 from shardlint.layouts.values import (
     Call,
     Library,
@@ -116,10 +126,10 @@ def unary(call: Call) -> Value:
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
-    return of_module(
-        call,
-        replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec),
-    )
+    found = meet(call, [array])
+    if found.figure is not None and found.figure.kind == "term" and call.function_name not in ("negative", "copy"):
+        found = replace(found, figure=None)
+    return of_module(call, replace(found, shape=array.shape, spec=array.typed_spec))
 
 
 def of_module(call: Call, found: Layout) -> Layout:
@@ -153,6 +163,8 @@ def reduce(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
     last = call.function_name
+    if base.figure is not None and base.figure.kind == "term" and last != "sum":
+        base = replace(base, figure=None)
     if last in _COUNTING:
         base = replace(base, dtype="int32")
         check_memory(call, [array, fresh(call, (1,), None)])
@@ -220,6 +232,8 @@ def along(call: Call) -> Value:
 def _contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
     """A contraction: each letter is a dimension, those of the third part stay."""
     base = meet(call, [left, right])
+    if base.figure is not None and base.figure.kind == "term":
+        base = replace(base, figure=None)
     if (
         left.shape is None
         or right.shape is None
@@ -526,7 +540,7 @@ def swap(call: Call) -> Value:
 def expand(call: Call) -> Value:
     """A new dimension of size 1."""
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
-    base = replace(meet(call, [array]), summed=array.summed)
+    base = replace(meet(call, [array]), summed=array.summed, reduced=frozenset())
     if array.shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
@@ -617,6 +631,7 @@ def stack(call: Call) -> Value:
     place = axis % (len(shape) + 1)
     spec = _agreed(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
+    base = replace(base, reduced=frozenset())
     return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
 
 
@@ -628,14 +643,17 @@ def stack(call: Call) -> Value:
 def reshaping(call: Call) -> Value:
     """Functions of one array whose result has a shape that is not followed, but for `broadcast_to`, `tril`, `triu`."""
     array = as_array(call.get(0, "a"))
-    base = replace(meet(call, [array]), dtype=array.dtype)
     last = call.function_name
+    chosen = [as_array(call.get(1, "indices"))] if last.startswith("take") else []
+    base = replace(meet(call, [array, *chosen]), dtype=array.dtype)
     if last in ("tril", "triu"):
         return of_module(call, base.shaped(array.shape, array.typed_spec))
     if last in ("split", "array_split"):
         return Unknown("pieces of an array")
     shape = sizes_of(call.get(1, "shape")) if last == "broadcast_to" else None
-    return of_module(call, replace(base, mesh=None).shaped(shape))
+    grown = last == "broadcast_to" and (shape is None or len(shape) != array.rank)
+    figure = Figure("repeated", frozenset(), call.place) if grown else None
+    return of_module(call, replace(base, mesh=None, figure=figure, reduced=frozenset()).shaped(shape))
 
 
 # constructors
@@ -648,7 +666,8 @@ def constructed(call: Call) -> Value:
     position = 2 if call.name.endswith("full") else 1
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
     found = _fresh(call, shape, dtype)
-    return replace(found, built="filled" if found.built else None)
+    rows = Figure("repeated", frozenset(), call.place)
+    return replace(found, built="filled" if found.built else None, figure=rows)
 
 
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:

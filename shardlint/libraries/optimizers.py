@@ -6,8 +6,17 @@ from dataclasses import replace
 from functools import partial
 
 from shardlint.layouts.layout import Layout
-from shardlint.layouts.values import AnyTree, Call, Instance, Native, Unknown, Value, map_tree
-from shardlint.libraries.meeting import as_array, broadcast
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    Instance,
+    Native,
+    Unknown,
+    Value,
+    children,
+    map_tree,
+)
+from shardlint.libraries.meeting import as_array, broadcast, common
 from shardlint.libraries.registry import function
 
 _MOMENTS = {
@@ -48,7 +57,7 @@ def _transform(names: tuple[str, ...], call: Call) -> Value:
         if isinstance(inner, Instance):
             for name in names:
                 map_tree(lambda *pair: broadcast(again, pair), inner.attributes.get(name, Unknown()), updates)
-        return (updates, state)
+        return (map_tree(partial(apply_at, again), updates), state)
 
     return Instance(None, {"init": Native("init", init), "update": Native("update", update)})
 
@@ -65,8 +74,37 @@ def state(call: Call) -> Value:
 
 @function("optax.apply_updates", "equinox.apply_updates")
 def apply_updates(call: Call) -> Value:
-    """Parameters like before."""
-    return call.get(0, "params")
+    """Parameters like before, that differ on devices as the updates do."""
+    params, updates = call.get(0, "params"), call.get(1, "updates")
+    gradients = gradients_in(updates)
+    if not gradients:
+        return params
+    along = common([as_array(gradients[0])])
+
+    def updated(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return replace(array, varying=along.varying, differs=array.differs | along.differs, figure=along.figure)
+
+    return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
+
+
+def gradients_in(tree: Value) -> list[Layout]:
+    """The gradients in a tree of which all or some parts are known."""
+    parts = children(tree)
+    if parts is None:
+        leaf = tree.leaf if isinstance(tree, AnyTree) else tree
+        return [as_array(leaf)] if is_gradient(leaf) else []
+    return [one for _, part in parts for one in gradients_in(part)]
+
+
+def is_gradient(leaf: Value) -> bool:
+    """Whether an array is a gradient that each device took of its own data."""
+    return isinstance(leaf, Layout) and leaf.figure is not None and leaf.figure.kind == "gradient"
+
+
+def apply_at(call: Call, leaf: Value) -> Value:
+    """An update that an optimizer makes of a gradient here."""
+    return replace(leaf, figure=replace(leaf.figure, place=call.place)) if is_gradient(leaf) else leaf
 
 
 @function("flax.training.train_state.TrainState.create")
@@ -88,7 +126,10 @@ def create(call: Call) -> Value:
 )
 def loss(call: Call) -> Value:
     """One number for each example."""
-    logits = as_array(call.get(0, "logits"))
+    logits, labels = as_array(call.get(0, "logits")), as_array(call.get(1, "labels"))
+    if call.interpreter.axes:
+        both = common([logits, labels])
+        logits = replace(logits.along(both), figure=None)
     if "softmax" in call.name and logits.shape:
         return logits.shaped(logits.shape[:-1], logits.spec[:-1] if logits.spec is not None else None)
     return logits

@@ -224,7 +224,7 @@ class Site:
         why = "; ".join(
             filter(None, (why, f"called at {', '.join(led)}" if led else "", self._inside(found)))
         )
-        form = form or ("" if found.certain else "on-a-way")
+        form = form or ("on-a-way" if not found.certain else "defaults" if found.assumed else "")
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         return self.finding(
             found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix
