@@ -238,12 +238,11 @@ class Project:
         return self._mappers.get(path, lambda: self._found_mappers(path))
 
     def runners(self, path: Path) -> list[Path]:
-        """The files that map functions of one, or call what it maps: some of those that import it, tests aside."""
+        """The files that map functions of one, or where it maps some, that may call what it maps; tests aside."""
         if not any(Texts(self.bytes_of(path))[text] for text in (b"shard_map", b"pmap")):
             return self.mappers(path)
         others = self._near(path, self._whole(("holding", "jax")))
-        others = [one for one in others if one != path and not self.is_test(one)]
-        return [one for one in others if self.graph.imports_itself(str(one), str(path))]
+        return [one for one in others if one != path and not self.is_test(one)]
 
     def _found_mappers(self, path: Path) -> list[Path]:
         others = self.mapping(path)
