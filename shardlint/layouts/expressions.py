@@ -455,9 +455,12 @@ def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place:
             return Unknown("text")
     if any(isinstance(one, AnyTree) for one in (left, right)) and all(
         isinstance(one, (Layout, AnyTree, Unknown, Symbol, *_NUMBERS)) for one in (left, right)
-    ):  # what is added to an array is one
+    ):  # what is added to an array is one; two of which nothing is known may be tuples
+        trees = isinstance(op, ast.Add) and all(isinstance(one, AnyTree | Unknown) for one in (left, right))
         left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (left, right))
         left, right = (Layout() if isinstance(one, Unknown) else one for one in (left, right))
+        if trees:
+            return AnyTree(library(run, "jax.numpy.add", (left, right), place))
     if isinstance(left, Layout) or isinstance(right, Layout):
         on_host = all(
             isinstance(one, int | float) or (isinstance(one, Layout) and one.host) for one in (left, right)

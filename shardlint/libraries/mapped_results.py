@@ -14,6 +14,7 @@ from shardlint.layouts.layout import Layout, Size
 from shardlint.layouts.values import (
     AnyTree,
     Call,
+    DictValue,
     FunctionValue,
     PartitionSpec,
     Unknown,
@@ -21,6 +22,7 @@ from shardlint.layouts.values import (
     children,
     function_of,
     item_of,
+    known_items,
     path_step,
 )
 from shardlint.model.values import Place
@@ -32,6 +34,8 @@ _SUMS = re.compile(r"(?i)grad|accum")
 def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
     """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
 
+    if check:
+        _check_structure(call, specs, results, where)
     for path, leaf, spec in _pairs(results, specs, ""):
         axes = spec.axes() if isinstance(spec, PartitionSpec) and not spec.open else None
         if spec is None:
@@ -41,6 +45,22 @@ def check_results(call: Call, given: Value, specs: Value, results: Value, check:
         if isinstance(leaf, Layout) and axes is not None and None not in axes:
             named = frozenset(one for each in axes for one in each or ())
             _check_result(call, given, path, leaf, named, check, where)
+
+
+def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> None:
+    """Record `out_specs` that are no prefix of what the function returns."""
+    wanted, found = known_items(specs), known_items(results)
+    said = ""
+    if wanted is not None and (found is not None or isinstance(results, Layout | DictValue)):
+        returned = "a single array" if isinstance(results, Layout) else "a dict"
+        returned = returned if found is None else f"a tuple of {len(found)}"
+        if found is None or len(found) != len(wanted):
+            said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'} for {returned}"
+    if isinstance(specs, DictValue) and isinstance(results, DictValue) and not (specs.open or results.open):
+        missing = specs.entries.keys() ^ results.entries.keys()
+        said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
+    if said:
+        call.interpreter.violate("specs.results", where, mismatch=said)
 
 
 def _pairs(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
