@@ -701,7 +701,7 @@ def like(call: Call) -> Value:
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
         committed=array.committed if keeps and not call.interpreter.traced else None,
         memory="device" if array.memory == "device" else None,
-        host=False, varying=array.varying,
+        host=False, varying=array.varying, figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
 
 
