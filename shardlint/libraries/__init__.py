@@ -9,6 +9,7 @@ from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,
+    jax_collectives,
     jax_initializers,
     jax_manual,
     jax_numpy,
@@ -38,6 +39,7 @@ __all__ = [
     "FUNCTIONS",
     "contexts",
     "equinox_nn",
+    "jax_collectives",
     "jax_initializers",
     "jax_manual",
     "jax_numpy",

@@ -1,4 +1,4 @@
-"""shard_map, pmap and collectives: code that each device runs on its own part."""
+"""shard_map and pmap: code that each device runs on its own part."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
-from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
+from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.mapped_results import check_results
+from shardlint.libraries.mapped_results import check_results, check_summed
 from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -214,7 +214,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                     result=path,
                     shape=str(array),
                 )
-        _check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
+        check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
         known = Layout(
             None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset()
         )
@@ -230,16 +230,6 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         if isinstance(found, Unknown)
         else map_spread(whole, out_specs, found)
     )
-
-
-def _check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> None:
-    """Record a gradient that is summed over an axis, and reduced over it again or returned as one for each device."""
-    if array.summed is None or use not in ("psum", "pmean", "out_specs"):
-        return
-    again, where = array.summed[0].intersection(axes), array.summed[1]
-    if again and isinstance(where, Place):
-        unseen = "yes" if array.figure is not None and array.figure.kind == "unseen" else ""
-        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen)
 
 
 def _whole(size: Size, parts: Size) -> Size:
@@ -360,130 +350,6 @@ def _axis_of(name: Value) -> str:
 
 
 function("jax.pmap")(decorator(_pmap))
-
-
-# collectives
-
-
-def _bound(call: Call, axes: tuple[str, ...]) -> bool:
-    """Record an axis that nothing binds, where it is known what does; whether the axes are bound, else taken to be."""
-    run = call.interpreter
-    for axis in axes:
-        if axis not in run.axes:
-            if not run.binder:
-                return bool(run.axes)
-            said = {"axis": axis, "operation": call.function_name, "under": run.binder}
-            run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
-            run.binder = ""  # it raises: what follows does not run
-            return False
-    some = run.decided.intersection(axes)
-    if some and call.function_name not in ("axis_index", "axis_size"):
-        said = {"axes": ", ".join(sorted(filter(None, some))) or "the axis", "operation": call.function_name}
-        run.violate("collective.some", call.place, **said)
-    return True
-
-
-@function("jax.lax psum pmean pmax pmin")
-def all_reduce(call: Call) -> Value:
-    """The same on all devices of the axis."""
-    axes = axis_names(call.get(1, "axis_name"))
-    if axes is None:
-        return map_tree(_lose_track, call.get(0, "x"))
-    known = _bound(call, axes)
-
-    def reduced(leaf: Value) -> Value:
-        array = as_array(leaf)
-        if isinstance(leaf, int) and not isinstance(leaf, bool):
-            return Unknown("the size of an axis")
-        varying = array.varying - set(axes) if array.varying is not None and known else None
-        _check_summed(call, array, axes, call.function_name)
-        return replace(
-            array,
-            varying=varying,
-            equal=array.equal.difference(axes),
-            differs=array.differs.difference(axes),
-            reduced=array.reduced.union(axes),
-            literal=False,
-            summed=None,
-            figure=_figure_of_sum(call, array, frozenset(axes)),
-        )
-
-    tree = call.get(0, "x")
-    return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
-
-
-def _lose_track(leaf: Value) -> Layout:
-    """What a collective leaves whose axes are not known."""
-    return replace(as_array(leaf), varying=None, equal=frozenset(), differs=frozenset(), literal=False, figure=None)
-
-
-def _figure_of_sum(call: Call, array: Layout, axes: frozenset[str]) -> Figure | None:
-    """That a sum is one of copies: of values that a collective made equal along one of its axes."""
-    if array.figure is not None and array.figure.kind in ("copies", "counted"):
-        return array.figure
-    if array.figure is not None and array.figure.kind == "term" and call.function_name == "psum":
-        return replace(array.figure, kind="counted", axes=array.figure.axes & axes)
-    equal = array.reduced.intersection(axes) - array.may_differ if array.may_differ is not None else None
-    if call.function_name == "psum" and equal:
-        return Figure("copies", equal, call.place)
-    return Figure("sum", axes, call.place) if call.function_name in ("psum", "pmean") else None
-
-
-@function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
-def moved(call: Call) -> Value:
-    """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
-    axes = axis_names(call.get(1, "axis_name"))
-    last = call.function_name
-    if axes is not None and last not in ("pvary", "pcast"):
-        _bound(call, axes)
-
-    def change(leaf: Value) -> Value:
-        array = as_array(leaf) if axes is not None else _lose_track(leaf)
-        varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
-        if last == "pcast" and call.get(-1, "to", None) != "varying":
-            varying = None
-        keeps = last in ("ppermute", "pshuffle", "pvary", "pcast")
-        array = replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
-        if axes is None or last in ("pvary", "pcast"):
-            return array
-        if last in ("ppermute", "pshuffle", "all_to_all"):  # what is handed round may come to be equal
-            return replace(
-                array, differs=array.differs.difference(axes), exchanged=array.exchanged.union(axes), figure=None
-            )
-        gathers = last == "all_gather"
-        reduced = array.reduced.union(axes) if gathers or last == "psum_scatter" else array.reduced
-        equal = array.equal.union(axes) if gathers else array.equal.difference(axes)
-        differs = array.differs.difference(axes) if gathers else array.differs.union(axes)
-        figure = array.figure
-        if figure is not None and figure.kind == "term":
-            figure = replace(figure, kind="counted", axes=figure.axes.intersection(axes))
-        return replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
-
-    tree = call.get(0, "x")
-    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
-
-
-@function("jax.lax axis_index")
-def axis_index(call: Call) -> Value:
-    """The number of the device along an axis."""
-    axes = axis_names(call.get(0, "axis_name"))
-    if axes is None:
-        return Layout((), "int32")
-    known = _bound(call, axes)
-    return Layout(
-        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None,
-        differs=frozenset(axes),
-    )  # fmt: skip
-
-
-@function("jax.lax axis_size")
-def axis_size(call: Call) -> Value:
-    """The size of an axis."""
-    axes = axis_names(call.get(0, "axis_name"))
-    if axes is None or not _bound(call, axes):
-        return Unknown("the size of an axis")
-    size = call.interpreter.axes.get(axes[0])
-    return size if size is not None else Symbol(f"size of {axes[0]}")
 
 
 @function("flax.jax_utils.replicate")

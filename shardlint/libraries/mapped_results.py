@@ -175,3 +175,13 @@ def _part(node: ast.expr, path: str) -> ast.expr:
                 if isinstance(key, ast.Constant) and repr(key.value) == step:
                     return _part(value, rest)
     return node
+
+
+def check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> None:
+    """Record a gradient that is summed over an axis, and reduced over it again or returned as one for each device."""
+    if array.summed is None or use not in ("psum", "pmean", "out_specs"):
+        return
+    again, where = array.summed[0].intersection(axes), array.summed[1]
+    if again and isinstance(where, Place):
+        unseen = "yes" if array.figure is not None and array.figure.kind == "unseen" else ""
+        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen)
