@@ -48,6 +48,11 @@ _MAKING = tuple(
         "zeros ones full arange normal uniform randint eye make_mesh Mesh( device_put array( init( Linear"
     ).split()
 )
+# What shard_map and pmap run says one of these, unless another file maps it.
+_MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_index ppermute axis_name".split())
+# A function of another module, or an object's method, that is compiled here.
+_COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
+_IN_BODIES = ("collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.")
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
 # Triggers on a name, whatever it stands on.
@@ -132,6 +137,8 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                 "itself" if isinstance(trigger, Mapped) else "",
             )
             yield word, when
+            if isinstance(trigger, Violates) and name.startswith(_IN_BODIES):
+                yield word, replace(when, near=(b"jax",), mapped="itself")
             if isinstance(trigger, Mapped) and trigger.calling:
                 groups = [{text.encode() for text in group} for group in trigger.calling]
                 texts = groups[0] if len(groups) == 1 else _both(*groups)
@@ -190,6 +197,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     if isinstance(trigger, Mapped):
         return {b"jax"}
     if isinstance(trigger, Violates):
+        if name.startswith(_IN_BODIES):
+            return {*_MAPPING, _COMPILING}
         return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}

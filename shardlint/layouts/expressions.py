@@ -30,6 +30,7 @@ from shardlint.layouts.values import (
     Device,
     Devices,
     DictValue,
+    Field,
     FunctionValue,
     Instance,
     Lazy,
@@ -42,8 +43,10 @@ from shardlint.layouts.values import (
     PartitionSpec,
     Sharding,
     State,
+    Transformed,
     Unknown,
     Value,
+    function_of,
     join,
     known_items,
     operand,
@@ -336,11 +339,15 @@ def element(run: Interpreter, value: Value) -> Value:
             return joined
         case range():
             return Unknown("a count")
+        case Layout(shape=None):
+            return value.shaped(None)
         case Layout(shape=(_, *rest)) if not value.literal:
             spec = value.spec[1:] if value.spec else None
             return value.shaped(tuple(rest), spec)
         case DictValue(entries=entries) if entries and not value.open:
             return Unknown("a key")
+        case AnyTree():
+            return value
     return Unknown("an item of something that is not known")
 
 
@@ -372,6 +379,8 @@ def _unary(run: Interpreter, op: ast.unaryop, node_: ast.expr, node: ast.expr) -
         return Unknown("a condition") if known is None else not known
     if isinstance(value, _NUMBERS):
         return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
+    if isinstance(value, AnyTree):
+        value = value.leaf
     if isinstance(value, Layout):
         return library(run, "jax.numpy.negative", (value,), Place(run.frame.file, node))
     return Unknown("arithmetic")
@@ -393,7 +402,7 @@ def _compared(run: Interpreter, values: list[Value], ops: list[ast.cmpop], node:
             same = other is None
             return same if isinstance(op, ast.Is) else not same
         return Unknown("a test of identity")
-    left, right = operand(left), operand(right)
+    left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (operand(left), operand(right)))
     if isinstance(left, Layout) or isinstance(right, Layout):
         return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
     plain = (str, *_NUMBERS, tuple, type(None))
@@ -444,6 +453,14 @@ def binary(run: Interpreter, op: ast.operator, left: Value, right: Value, place:
             return compute(left, right)
         except TypeError:
             return Unknown("text")
+    if any(isinstance(one, AnyTree) for one in (left, right)) and all(
+        isinstance(one, (Layout, AnyTree, Unknown, Symbol, *_NUMBERS)) for one in (left, right)
+    ):  # what is added to an array is one; two of which nothing is known may be tuples
+        trees = isinstance(op, ast.Add) and all(isinstance(one, AnyTree | Unknown) for one in (left, right))
+        left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (left, right))
+        left, right = (Layout() if isinstance(one, Unknown) else one for one in (left, right))
+        if trees:
+            return AnyTree(library(run, "jax.numpy.add", (left, right), place))
     if isinstance(left, Layout) or isinstance(right, Layout):
         on_host = all(
             isinstance(one, int | float) or (isinstance(one, Layout) and one.host) for one in (left, right)
@@ -508,7 +525,8 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
     opened = False
     for one in node.args:
         if isinstance(one, ast.Starred):
-            more = items(run, run.value(one.value))
+            given = run.value(one.value)
+            more = [given] * _missing(function, args, keywords) if isinstance(given, AnyTree) else items(run, given)
             if more is None:
                 opened = True
             elif not opened:
@@ -521,6 +539,8 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
         value = run.value(keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = value
+        elif isinstance(value, AnyTree):
+            args += [value] * _missing(function, args, keywords)
         elif isinstance(value, DictValue) and not value.open:
             keywords.update({key: one for key, one in value.entries.items() if isinstance(key, str)})
         else:
@@ -529,6 +549,17 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
     if getattr(node.func, "attr", "") in ("enter_context", "__enter__"):
         run.mesh, run.mesh_known = None, False
     return found
+
+
+def _missing(function: Value, args: list[Value], keywords: dict[str, Value]) -> int:
+    """How many arguments a function requires beside some."""
+    found = function_of(function)
+    if found is None or (function is not found and not isinstance(function, Transformed)):
+        return 0
+    given = found.node.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args)]
+    required = names[: len(names) - len(given.defaults)][len(args) :]
+    return sum(name not in keywords for name in required)
 
 
 def as_load(target: ast.expr) -> ast.expr:
@@ -592,9 +623,9 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
                 Native(name, lambda call: found_method(value, call)) if found_method else Unknown("a method")
             )
         case AnyTree(leaf=leaf):
-            if isinstance(leaf, Layout) and name in ("shape", "dtype", "T", "astype"):
+            if isinstance(leaf, Layout) and name in ("shape", "dtype", "T", "astype", "at", "ndim", "size"):
                 return _of_array(run, leaf, name, place)
-            return value
+            return Field(leaf, name)
         case FunctionValue() if name == "__name__":
             return value.name
     if isinstance(value, slice) and name in ("start", "stop", "step"):
@@ -633,6 +664,11 @@ _BY_NAME = frozenset(
     "sum mean max min prod any all std var argmax argmin cumsum sort reshape transpose squeeze ravel swapaxes dot "
     "take repeat flatten".split()
 )
+
+
+def is_array_method(name: str) -> bool:
+    """Whether arrays have a method of a name, whose result is followed."""
+    return name in _BY_NAME or name in _SAME_SHAPE
 
 
 def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
@@ -706,7 +742,14 @@ class _At:
         axes = self._split_axes(array, call.interpreter.traced > 0)
         if axes and "out_sharding" not in call.keywords:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
-        return array
+        if not call.interpreter.axes:
+            return array
+        keys = self.index if isinstance(self.index, tuple) else (self.index,)
+        parts = [one for one in (*keys, *call.args) if isinstance(one, Layout | AnyTree | Unknown)]
+        varying = library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place) if parts else array
+        for one in parts[1:]:
+            varying = library(call.interpreter, "jax.numpy.add", (varying, one), call.place)
+        return array.along(varying)
 
     def _split_axes(self, array: Layout, traced: bool) -> list[str]:
         """The Explicit axes that an update cannot keep: those of all dimensions, or traced of the indexed ones."""

@@ -15,14 +15,25 @@ from shardlint.model import Program
 from shardlint.syntax import FileFacts
 
 _PACKAGES = ("jax", "flax", "equinox")
+_FILES = 12
+"""How many files are asked what they run of one."""
+Run = tuple[tuple[Violation, ...], Mapping[ast.AST, Value], tuple[Violation, ...]]
+"""What a run found in its file, what the expressions of that came to, and what it found in mapped bodies elsewhere."""
 
 
 def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[Violation, ...]:
     """The contracts of libraries that a file breaks, in text order.
 
     One that is broken in another file, which this one calls, stands at the last call of this file that leads there.
+    A function that shard_map or pmap maps is judged in its own file, also for files that map it or call what maps it.
     """
-    return _run(program, file, targets)[0]
+    found = [one for one in _run(program, file, targets)[0] if not _is_told_there(program, one, file)]
+    for path in program.project.runners(file.path)[:_FILES]:
+        other = program.project.facts(path)
+        if other is not None:
+            found += (one for one in _run(program, other, targets)[2] if one.place.file is file)
+    placed = {(one.kind, one.place): one for one in reversed(found)}
+    return tuple(sorted(placed.values(), key=_order))
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
@@ -30,13 +41,11 @@ def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[a
     return _run(program, file, targets)[1]
 
 
-def _run(
-    program: Program, file: FileFacts, targets: Targets
-) -> tuple[tuple[Violation, ...], Mapping[ast.AST, Value]]:
+def _run(program: Program, file: FileFacts, targets: Targets) -> Run:
     chosen = {name: targets.release(name) for name in _PACKAGES}
     key = tuple(chosen.items())
 
-    def run() -> tuple[tuple[Violation, ...], Mapping[ast.AST, Value]]:
+    def run() -> Run:
         modules = program.of_node(
             ("modules", key), lambda: program.learning(Modules(program.project, FUNCTIONS, chosen))
         )
@@ -50,11 +59,24 @@ def _run(
             for where, one in supposed.violations.items():
                 broken.setdefault(where, replace(one, certain=False, by_default=True))
             supposed.release()
-        made.release()
         placed = [_in_file(one, file) for one in broken.values()]
-        return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays
+        bodies = tuple(one for one in broken.values() if one.place.file is not file and _is_in_its_body(one))
+        made.release()
+        return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays, bodies
 
     return program.of_node(("layouts", file.path, key), run)
+
+
+def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
+    """Whether what breaks a contract in a mapped body of another file is told in that file."""
+    if not found.inside or not _is_in_its_body(replace(found, place=found.inside[-1])):
+        return False
+    return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
+
+
+def _is_in_its_body(found: Violation) -> bool:
+    """Whether what breaks a contract stands in the file of the function that is mapped."""
+    return found.body is not None and found.body.file is found.place.file
 
 
 def _is_array(value: Value) -> bool:

@@ -11,7 +11,6 @@ more is known.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -22,6 +21,7 @@ from typing import Literal, TypeVar
 
 from shardlint.layouts import expressions
 from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.uncalled import OutOfWork, run_uncalled
 from shardlint.layouts.values import (
     MISSING,
     AxisTypeValue,
@@ -31,6 +31,7 @@ from shardlint.layouts.values import (
     Device,
     Devices,
     DictValue,
+    Field,
     Frame,
     FunctionValue,
     Instance,
@@ -43,6 +44,7 @@ from shardlint.layouts.values import (
     Partial,
     PartitionSpec,
     Sharding,
+    Transformed,
     Unknown,
     Value,
     forget_objects,
@@ -59,9 +61,8 @@ from shardlint.syntax import FileFacts
 __all__ = ["Interpreter", "Modules", "Violation"]
 
 _WORK = 60_000
-# A module that is imported may take so many steps, and a function that nothing calls.
+# A module that is imported may take so many steps.
 _MODULE_WORK = 20_000
-_ALONE_WORK = 6_000
 _DEPTH = 40
 _TURNS = 16
 _ROUNDS = 2
@@ -79,14 +80,6 @@ absl builtins chex collections contextlib copy dataclasses einops enum functools
 logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
 """.split()
 )
-# A function that nothing calls is run for itself where its own text makes something known and places it.
-_MAKES = re.compile(
-    r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
-)
-_PLACES = re.compile(
-    r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
-)
-
 ContainerType = TypeVar("ContainerType", bound=Container)
 Flow = Literal["next", "leave", "break", "continue"]
 """How a block ends: `leave` is a return or a raise."""
@@ -106,22 +99,31 @@ class Violation:
     place: Place
     said: Mapping[str, str] = field(default_factory=dict)
     calls: tuple[Place, ...] = ()
-    inside: tuple[Place, ...] = ()
-    """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
+    mapped: int | None = None
+    """In what shard_map or pmap runs on each device, how many of the calls lead to that."""
+    body: Place | None = None
+    """The function that shard_map or pmap maps there."""
+    root: Place | None = None
+    """The function that ran by itself, as nothing calls it here."""
+    assumed: bool = False
+    """Whether it rests on a default, which a caller that is not in sight may replace."""
     certain: bool = True
     """Whether the place surely runs once the program comes to the first of the calls: no condition that is not known
     stands between, and no option is taken for its default."""
     by_default: bool = False
     """Whether it is broken where the options of the program have their defaults."""
+    inside: tuple[Place, ...] = ()
+    """Where the place is a call: the calls that it leads to in other files, and what breaks the contract there."""
+
+    @property
+    def way(self) -> tuple[Place, ...]:
+        """The calls and the place, from the function on that shard_map or pmap maps, if one does."""
+        return (*self.calls, self.place, *self.inside)[self.mapped or 0 :]
 
     @property
     def quoted(self) -> dict[str, str]:
         """What was said, each as code in a message."""
         return {name: f"`{text}`" for name, text in self.said.items()}
-
-
-class OutOfWork(Exception):
-    """The budget is spent."""
 
 
 class Modules:
@@ -255,9 +257,24 @@ class Interpreter:
         self._unplaced: dict[Place, tuple[Violation, tuple[str, ...]]] = {}
         self.manual: Place | None = None
         """The function that shard_map maps here."""
-        self._ran: set[ast.AST] = set()
+        self.ran: set[ast.AST] = set()
+        """The functions that ran."""
+        self.uncalled: dict[Transformed, None] = {}
+        """What transforms made of functions, and nothing called so far, in the order in which it was made."""
         self.rooted = False
         """Whether all calls that lead here are known."""
+        self.mapped_at: int | None = None
+        """How many calls lead to the function that is mapped here."""
+        self.body: Place | None = None
+        """The function that is mapped here."""
+        self.root: Place | None = None
+        """The function that runs by itself, as nothing calls it."""
+        self.assumed = False
+        """Whether that function takes a default for granted."""
+        self.decided: frozenset[str] = frozenset()
+        """The manual axes along which devices may come here or not: by values of their own."""
+        self.binder = ""
+        """What binds the axes here, and no other than those of `axes`; "" where that is not known."""
 
     # running
 
@@ -266,14 +283,11 @@ class Interpreter:
         self.file.looked.whole()
         frame = self.frame = self._framed(Frame({"__name__": "__main__"}, None, self.file))
         try:
-            self.rooted = True
+            self.rooted, self.binder = True, "no shard_map, pmap or vmap"
             self.block(self.file.tree.body)
             self._report_matches()
-            self.rooted = False
-            for node, inside in list(self._definitions(self.file.tree, frame)):
-                text = "" if node in self._ran else self.file.text(node)
-                if _PLACES.search(text) and _MAKES.search(text):
-                    self._run_alone(node, inside)
+            self.rooted, self.binder = False, ""
+            run_uncalled(self, frame)
         except (OutOfWork, RecursionError):
             pass
 
@@ -319,39 +333,22 @@ class Interpreter:
             self.forget_changed(holder.others)
         holder.attributes[name] = self._written(holder, holder.attributes.get(name, MISSING), value)
 
-    def _definitions(self, tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
-        for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef):
-                yield statement, frame.names.get(statement.name)
-            elif isinstance(statement, ast.ClassDef):
-                owner = frame.names.get(statement.name)
-                for inner in statement.body:
-                    if isinstance(inner, ast.FunctionDef) and isinstance(owner, ClassValue):
-                        yield inner, owner.names.get(inner.name)
+    def note_transformed(self, made: Transformed) -> Transformed:
+        """Note that a transform made something of a function, which is called here or at the end of the run."""
+        if isinstance(made.function, Transformed):
+            self.uncalled.pop(made.function, None)  # it is called by what was made of it
+        self.uncalled[made] = None
+        return made
 
-    def _run_alone(self, node: ast.FunctionDef, value: Value) -> None:
-        """Run a function with arguments of which nothing is known."""
-        while not isinstance(value, FunctionValue):
-            inner = getattr(value, "function", None)
-            if inner is None:
-                return
-            value = inner
-        self.mesh, self.mesh_known, self.axes, self.legacy, self.contexts = None, False, {}, None, {}
-        rest, self.work = self.work - _ALONE_WORK, min(self.work, _ALONE_WORK)
-        try:
-            self.call_function(value, (), {}, Place(value.frame.file, node), opened=True)
-        except OutOfWork:
-            self._stop()
-        self.work += max(rest, 0)
-
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Forget where the run was when its budget was spent."""
         self.calls.clear()
         self._active.clear()
         self.traced = self.excused = self.branches = 0
         self.region = None
         self.checks_varying = False
-        self.contexts = {}
+        self.decided = frozenset()
+        self.contexts, self.axes, self.binder, self.manual, self.mapped_at, self.body = {}, {}, "", None, None, None
 
     def module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
@@ -391,10 +388,15 @@ class Interpreter:
             return
         node = place.node
         key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        found = Violation(kind, place, said, tuple(self.calls), certain=not self.branches)
+        way = tuple(self.calls), self.mapped_at, self.body, self.root
+        found = Violation(kind, place, said, *way, self.assumed, not self.branches)
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found
+
+    def place_in_body(self, place: Place) -> Place:
+        """The place in the function that is mapped here which leads to a place."""
+        return self.calls[self.mapped_at] if self.mapped_at is not None and self.mapped_at < len(self.calls) else place
 
     def note_match(self, place: Place, pattern: str, text: str, found: bool, anywhere: bool) -> None:
         """Note what `re.match` made of a pattern at a place, and whether it stands anywhere in the text."""
@@ -661,6 +663,9 @@ class Interpreter:
                 known = False
                 self.mesh = mesh
         self.mesh_known = known
+        if len(frame.returned) > returned:
+            frame.maybe_left += 1
+            self.branches += 1  # up to the end of the function
         self.doubts += len(frame.returned) > returned or bool({"break", "continue"} & set(flows))
         if not ends:
             frame.names = before
@@ -848,24 +853,34 @@ class Interpreter:
             case ClassValue():
                 return self._instance(function, args, keywords, place, opened)
             case Native(name=name, run=run):
+                # What binds the axes of a jit that nothing binds here may be known where it runs by itself.
+                if self.uncalled and isinstance(function, Transformed) and (self.axes or self.binder or name != "jit"):
+                    self.uncalled.pop(function, None)
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
-                known = self.libraries.get(name)
+                known = self.libraries.get(name) or self.libraries.get(_pure(name))
                 if known is not None:
                     return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
-                return self._unknown_function(name, args, keywords, place)
+                return self.call_unknown(name, args, keywords, place)
+            case Field(leaf=Layout() as array, name=name) if expressions.is_array_method(name):
+                return self.call(expressions.attribute(self, array, name, place), args, keywords, place, opened)
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
             case Instance():
                 method = expressions.attribute(self, function, "__call__", place)
                 if not isinstance(method, Unknown):
                     return self.call(method, args, keywords, place, opened)
-        return self._unknown_function("", args, keywords, place)
+        return self.call_unknown("", args, keywords, place)
 
-    def _unknown_function(
+    def call_unknown(
         self, name: str, args: tuple[Value, ...], keywords: dict[str, Value], place: Place
     ) -> Value:
         """A function of which nothing is known: it may change the containers that it is given."""
+        method = getattr(getattr(place.node, "func", None), "attr", "") if not name else ""
+        known = self.libraries.get(f"shardlint.method.{method}")
+        found = known(Call(self, args, keywords, place, method)) if known is not None else None  # type: ignore[operator]
+        if found is not None:
+            return found
         if not _is_harmless(name) or any(isinstance(one, _CALLED) for one in (*args, *keywords.values())):
             self.doubts += 1
         if name.partition(".")[0] not in api.LIBRARIES:
@@ -874,6 +889,9 @@ class Interpreter:
                     self.thaw(one).open = True
         if not _is_harmless(name) or name == "builtins.setattr":
             self.forget_changed((*args, *keywords.values()))
+        unseen = self.libraries.get("shardlint.unseen") if self.axes and not _is_harmless(name) else None
+        if unseen is not None:
+            return unseen(Call(self, args, keywords, place, name))  # type: ignore[operator]
         return Unknown(f"`{name}` is not modelled" if name else "what is called is not known")
 
     def forget_changed(self, values: tuple[Value, ...]) -> None:
@@ -917,9 +935,9 @@ class Interpreter:
             self.branches > 0,
             self.changes,
         )
-        axes = (tuple(self.axes.items()), self.legacy, *map(id, self.contexts.values()))
+        axes = (tuple(self.axes.items()), self.decided, self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
-        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted)
+        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted, self.binder)
 
     def _called(
         self,
@@ -936,7 +954,7 @@ class Interpreter:
         frame = self._framed(
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)
         )
-        self._ran.add(node)
+        self.ran.add(node)
         is_generator = self.modules.is_generator(function)
         if is_generator:
             frame.yielded = ListValue(region=self.region)
@@ -949,6 +967,7 @@ class Interpreter:
                 return self.value(node.body)
             flow = self.block(node.body)
         finally:
+            self.branches = max(self.branches - frame.maybe_left, 0)
             self.frame, *_ = before
             self.calls.pop()
             self._active.pop()
@@ -972,13 +991,9 @@ class Interpreter:
         positional = [one.arg for one in (*given.posonlyargs, *given.args)]
         names: dict[str, Value] = {}
         for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
-            names[name] = Unknown("a default that a caller may replace") if opened else default
-        names.update(
-            {
-                name: Unknown("a default") if opened else value
-                for name, value in function.keyword_defaults.items()
-            }
-        )
+            names[name] = self._assumed(default) if opened else default
+        keyword_defaults = function.keyword_defaults.items()
+        names.update({name: self._assumed(value) if opened else value for name, value in keyword_defaults})
         names.update(zip(positional, args, strict=False))
         rest = dict(keywords)
         for name in (*positional, *(one.arg for one in given.kwonlyargs)):
@@ -992,6 +1007,19 @@ class Interpreter:
         if given.kwarg is not None:
             names[given.kwarg.arg] = DictValue(rest, opened, region=self.region)
         return names
+
+    def _assumed(self, default: Value) -> Value:
+        """What a default is for an unknown caller: names of axes are assumed to be those that it gives."""
+        match default:
+            case str() | PartitionSpec():
+                self.assumed = True
+                return default
+            case tuple() if default and all(isinstance(one, str) for one in default):
+                self.assumed = True
+                return default
+            case Instance(attributes=attributes) if default.of is not None and not default.registered:
+                return default.with_parts({name: self._assumed(one) for name, one in attributes.items()})
+        return Unknown("a default that a caller may replace")
 
     def _instance(
         self,
@@ -1024,8 +1052,10 @@ class Interpreter:
         for name in fields:
             if name not in made.attributes:
                 default = made_of.find(name)
-                known = not opened and (_is_plain(default) or isinstance(default, _FUNCTIONS))
-                made.attributes[name] = default if known else Unknown("a field")
+                known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
+                made.attributes[name] = default if known and not opened else Unknown("a field")
+                if opened:
+                    made.attributes[name] = self._assumed(default)
         made.open = made.open or opened
         after = made_of.find("__post_init__")
         if after is not MISSING:
@@ -1039,6 +1069,11 @@ def _is_plain(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _pure(name: str) -> str:
+    """What stands for functions of a module that are not modelled one by one, but only compute."""
+    return f"{name.rpartition('.')[0]}.*"
 
 
 def _is_harmless(name: str) -> bool:

@@ -35,7 +35,7 @@ AxisType = Literal["auto", "explicit", "manual"]
 Order = tuple[int, ...] | Literal["all", "arranged"]
 
 __all__ = [
-    "Axes", "AxisType", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide_size",
+    "Axes", "AxisType", "Figure", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide_size",
     "multiply_size", "surely_differ",
 ]  # fmt: skip
 
@@ -120,6 +120,23 @@ class Mesh:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """What an array of a mapped body is a figure of, by which contracts tell what may be done with it.
+
+    kind: "copies" of a sum over devices that had equal values; "sum" of a sum or mean over devices; "gradient" of one
+        that each device took of its own data; "term" of parts that differ to which each device added the same array,
+        and "counted" of a sum over devices of these; "unseen" of what code that is not in sight made of data that
+        differ; "repeated" of an array of equal rows, one for each device.
+    axes: the manual axes of which it is.
+    place: where it was taken.
+    """
+
+    kind: Literal["copies", "sum", "gradient", "term", "counted", "unseen", "repeated"]
+    axes: frozenset[str]
+    place: Hashable
+
+
+@dataclass(frozen=True)
 class Layout:
     """What is known of an array.
 
@@ -129,7 +146,12 @@ class Layout:
     committed: whether the array must stay where it is.
     memory: the memory kind.
     host: whether it is an array of numpy.
-    varying: the manual axes along which its values differ.
+    varying: the manual axes along which its values may differ, as jax types them.
+    equal: the axes of `varying` along which its values are equal in fact, as those of a gather are.
+    differs: the manual axes along which its values surely differ, as the parts of one array do.
+    exchanged: the manual axes along which devices handed each other what it is made of, and may have come to be equal.
+    reduced: the manual axes over which a collective reduced or gathered what it is made of.
+    figure: of an array of a mapped body, what it is a figure of.
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
@@ -156,6 +178,16 @@ class Layout:
     drawn: Hashable = None
     unplaced: Hashable = None
     sources: frozenset[int] = frozenset()
+    equal: frozenset[str] = frozenset()
+    differs: frozenset[str] = frozenset()
+    exchanged: frozenset[str] = frozenset()
+    reduced: frozenset[str] = frozenset()
+    figure: Figure | None = None
+
+    @property
+    def may_differ(self) -> frozenset[str] | None:
+        """The manual axes along which its values may differ in fact; None where that is not known."""
+        return None if self.varying is None else self.varying - self.equal
 
     @property
     def rank(self) -> int | None:
@@ -176,6 +208,13 @@ class Layout:
     def typed_spec(self) -> Spec | None:
         """The spec that is part of its type; None where it has none, or it is not known."""
         return self.spec if self.explicit else None
+
+    def along(self, other: Layout) -> Layout:
+        """The same array, equal and differing along manual axes as another one does."""
+        return replace(
+            self, varying=other.varying, equal=other.equal, differs=other.differs, exchanged=other.exchanged,
+            reduced=other.reduced,
+        )  # fmt: skip
 
     def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""

@@ -213,6 +213,13 @@ class AnyTree:
     leaf: Layout | Unknown
 
 
+@dataclass(frozen=True)
+class Field(AnyTree):
+    """What stands under a name in such a tree: a field of it, or a method where it is an array."""
+
+    name: str = ""
+
+
 @dataclass(eq=False)
 class Frame:
     """The names of one call, of a module or of a class body."""
@@ -225,6 +232,8 @@ class Frame:
     globals_: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
     is_class: bool = False
+    maybe_left: int = 0
+    """How many `return` statements stand behind conditions that are not known, so far."""
 
     def release(self) -> None:
         """Forget everything: functions and the frames around them know each other."""
@@ -338,6 +347,22 @@ class Native:
 
     name: str
     run: Callable[[Call], Value]
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed(Native):
+    """What a transform at a place makes of a function; `takes` is the number of its arguments, where specs give it."""
+
+    function: Value = None
+    place: Place | None = None
+    takes: int | None = None
+
+
+def function_of(value: Value) -> FunctionValue | None:
+    """The function of the project that something runs."""
+    while isinstance(value, Partial | Method | Transformed):
+        value = value.function
+    return value if isinstance(value, FunctionValue) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -519,7 +544,7 @@ def map_spread(
     parts = children(tree)
     inside = children(prefix) is not None
     if parts is not None and _is_open(tree):
-        return map_tree(lambda leaf: function(path, Unknown(), Unknown()), tree)
+        return map_tree(lambda leaf: function(path, Unknown(), Unknown() if inside else prefix), tree)
     if parts is not None:
         return rebuilt(
             tree,
@@ -543,6 +568,9 @@ def join(one: Value, two: Value) -> Value:
         return one
     if isinstance(one, Layout) and isinstance(two, Layout):
         return _join_layouts(one, two)
+    if isinstance(one, AnyTree) and isinstance(two, AnyTree):
+        leaf = join(one.leaf, two.leaf)
+        return AnyTree(leaf if isinstance(leaf, Layout) else Unknown())
     if isinstance(one, PartitionSpec) and isinstance(two, PartitionSpec):
         return _join_specs(one, two)
     if isinstance(one, tuple) and isinstance(two, tuple) and len(one) == len(two):
@@ -577,9 +605,11 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
     shape = None
     if one.shape is not None and two.shape is not None and len(one.shape) == len(two.shape):
         shape = tuple(a if a == b else None for a, b in zip(one.shape, two.shape, strict=True))
-    same = {
-        name: getattr(one, name)
-        for name in ("dtype", "mesh", "spec", "device", "committed", "memory", "host", "varying")
-        if getattr(one, name) == getattr(two, name)
-    }
-    return Layout(shape, literal=one.literal and two.literal, sources=one.sources | two.sources, **same)
+    names = "dtype mesh spec device committed memory host varying equal reduced figure".split()
+    same = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(two, name)}
+    if one.figure is not None and two.figure is not None and one.figure.kind == two.figure.kind:
+        same["figure"] = one.figure
+    return Layout(
+        shape, literal=one.literal and two.literal, differs=one.differs & two.differs,
+        exchanged=one.exchanged | two.exchanged, sources=one.sources | two.sources, **same,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,
+    jax_collectives,
     jax_initializers,
     jax_manual,
     jax_numpy,
@@ -22,6 +23,7 @@ from shardlint.libraries import (
     optimizers,
     options,
     patterns,
+    unseen,
 )
 from shardlint.libraries.registry import FUNCTIONS
 
@@ -41,6 +43,7 @@ __all__ = [
     "FUNCTIONS",
     "contexts",
     "equinox_nn",
+    "jax_collectives",
     "jax_initializers",
     "jax_manual",
     "jax_numpy",
@@ -55,4 +58,5 @@ __all__ = [
     "optimizers",
     "options",
     "patterns",
+    "unseen",
 ]

@@ -1,28 +1,43 @@
-"""shard_map, pmap and collectives: code that each device runs on its own part."""
+"""shard_map and pmap: code that each device runs on its own part."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import Figure, Layout, Mesh, Shape, Size, Symbol, surely_differ
 from shardlint.layouts.values import (
     AnyTree,
     Call,
     ListValue,
-    Native,
     PartitionSpec,
+    Transformed,
     Unknown,
     Value,
+    children,
+    function_of,
+    known_items,
     leaves,
     map_spread,
     map_tree,
 )
-from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
+from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec, is_recent
+from shardlint.libraries.mapped_results import check_results, check_summed
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    check_devices,
+    explicit_spec,
+    is_recent,
+)
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
@@ -31,6 +46,8 @@ _PMAP_CONTEXT = (0, 8, 3)
 _PMAP_SETTINGS = frozenset(
     "fun axis_name in_axes out_axes static_broadcasted_argnums devices backend axis_size donate_argnums".split()
 )
+# Parameters of what pmap maps that hold what each device has a copy of.
+_COPIED = re.compile(r"(?i)state|param|variables|opt|model|ema|weights|step|lr|config|replica|key|rng")
 _DEVICE_COUNTS = ("jax.device_count()", "jax.local_device_count()")
 
 
@@ -38,46 +55,76 @@ def _shard_map(call: Call, given: Value) -> Value:
     mesh, in_specs, out_specs = (
         call.get(place, name, None) for place, name in ((1, "mesh"), (2, "in_specs"), (3, "out_specs"))
     )
-    some_axes = call.keywords.get("axis_names") is not None
+    names = call.keywords.get("axis_names")
+    checking = call.keywords.get("check_vma", call.keywords.get("check_rep", True))
+    takes = len(known_items(in_specs) or ()) if isinstance(in_specs, tuple) else None
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
-        on = (
-            mesh
-            if isinstance(mesh, Mesh)
-            else interpreter.mesh
-            if mesh is None and interpreter.mesh_known
-            else None
-        )
-        if on is None or some_axes or again.open or in_specs is None:
+        found_mesh = mesh if mesh is not None or not interpreter.mesh_known else interpreter.mesh
+        on, is_known = _bound_mesh(found_mesh, names, (in_specs, out_specs))
+        refused = isinstance(found_mesh, Mesh) and is_known and names is not None
+        if refused and not set(on.names) <= set(known_items(names) or ()):
+            return Unknown("jax raises: a spec names an axis that is not manual")
+        is_whole = on is found_mesh
+        if again.open and takes is not None:
+            more = (Unknown("a star argument"),) * (takes - len(again.args))
+            again = replace(again, args=(*again.args, *more), open=False)
+        if again.open or in_specs is None:
             return _unknown_map(again, given)
-        declared = call.keywords.get("check_vma", call.keywords.get("check_rep", True)) is True
+        declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
-        if not interpreter.traced:
+        if not interpreter.traced and is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
-        before = interpreter.axes, interpreter.checks_varying, interpreter.manual
+        before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
+        entered = _enter_body(interpreter, given)
+        interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
+            check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
+            check_results(again, given, out_specs, found, check, place_of(call, 3, "out_specs"))
         finally:
-            interpreter.axes, interpreter.checks_varying, interpreter.manual = before
-        return _leave(call, again, on, out_specs, found, declared)
+            interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
+            interpreter.mapped_at, interpreter.body = entered
+        left = _leave(call, again, on, out_specs, found, declared)
+        return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return Native("shard_map", run)
+    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+
+
+def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
+    """Note which function is mapped, and how many calls lead to it; what held before."""
+    before, function_ = (run.mapped_at, run.body), function_of(given)
+    run.mapped_at = len(run.calls) + 1
+    run.body = Place(function_.frame.file, function_.node) if function_ is not None else None
+    return before
+
+
+def _bound_mesh(mesh: Value, names: Value, specs: Value) -> tuple[Mesh, bool]:
+    """The axes that shard_map binds, as a mesh of them, and whether it surely binds no others."""
+    if isinstance(mesh, Mesh) and names is None:
+        return mesh, True
+    manual = known_items(names) or ()
+    said = [one for _, spec in leaves(specs) if isinstance(spec, PartitionSpec) for one in spec.axes()]
+    given = [one for one in manual if isinstance(one, str)]
+    bound = tuple(dict.fromkeys([*given, *(axis for axes in said for axis in axes or ())]))
+    sizes = tuple(mesh.size((axis,)) if isinstance(mesh, Mesh) else None for axis in bound)
+    return Mesh(bound, sizes, (None,) * len(bound)), bool(given) and len(given) == len(manual)
 
 
 def _unknown_map(call: Call, given: Value) -> Value:
     run = call.interpreter
-    before = run.axes, run.checks_varying, run.rooted
-    run.rooted, run.checks_varying = False, False
+    before = run.axes, run.checks_varying, run.rooted, run.binder
+    run.rooted, run.checks_varying, run.binder = False, False, ""
     try:
         traced(call, given, tuple(Unknown() for _ in call.args), {}, call.open)
     finally:
-        run.axes, run.checks_varying, run.rooted = before
+        run.axes, run.checks_varying, run.rooted, run.binder = before
     return Unknown("what shard_map returns")
 
 
@@ -87,13 +134,13 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec)))
+            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
-            return replace(array, shape=unknown, mesh=None, spec=None, varying=None)
+            return replace(array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec))
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
@@ -102,15 +149,33 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             own = (axes or () for axes in padded(array, spec))
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
         # The memory of an argument is no part of its type in the body.
-        return replace(array, shape=shape, mesh=None, spec=None, varying=_axes_of(spec), memory=None)
+        along, split = _axes_of(spec), _split_axes(spec)
+        return replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
 
-    found: tuple[Value, ...] = map_spread(part, specs, call.args)
+    given = call.args
+    said = known_items(specs) or ()
+    if len(said) == len(given):  # what is not known has the structure of its specs
+        given = tuple(_with_structure(one, spec) for one, spec in zip(given, said, strict=True))
+    found: tuple[Value, ...] = map_spread(part, specs, given)
     return found
+
+
+def _with_structure(argument: Value, spec: Value) -> Value:
+    """An argument of which nothing is known as a tree like its specs."""
+    if not isinstance(argument, Unknown) or children(spec) is None:
+        return argument
+    return map_tree(lambda _: argument, spec)
 
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     axes = spec.axes()
     return None if None in axes else frozenset(axis for one in axes for axis in one or ())
+
+
+def _split_axes(spec: Value) -> frozenset[str]:
+    """The axes that a spec surely names."""
+    axes = spec.axes() if isinstance(spec, PartitionSpec) else ()
+    return frozenset(axis for one in axes for axis in one or ())
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
@@ -151,7 +216,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         elif checked and array.varying is not None:
             named = {axis for one in axes for axis in one}
             left = array.varying.intersection(mesh.names) - named
-            if left and None not in spec.axes():
+            if left and None not in spec.axes() and named <= set(mesh.names):
                 again.interpreter.violate(
                     "varying.declared-equal",
                     where,
@@ -159,7 +224,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
                     result=path,
                     shape=str(array),
                 )
-        _check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
+        check_summed(again, array, tuple(axis for one in axes for axis in one), "out_specs")
         known = Layout(
             None, array.dtype, mesh, committed=True, memory="device", host=False, varying=frozenset(),
             sources=array.sources,
@@ -176,15 +241,6 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         if isinstance(found, Unknown)
         else map_spread(whole, out_specs, found)
     )
-
-
-def _check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> None:
-    """Record a gradient that is summed over an axis, and reduced over it again or returned as one for each device."""
-    if array.summed is None or use not in ("psum", "pmean", "out_specs"):
-        return
-    again, where = array.summed[0].intersection(axes), array.summed[1]
-    if again and isinstance(where, Place):
-        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use)
 
 
 def _whole(size: Size, parts: Size) -> Size:
@@ -222,7 +278,7 @@ def _pmap(call: Call, given: Value) -> Value:
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
             if not isinstance(at, int) or array.shape is None:
-                return Layout(varying=None)
+                return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
             if len(array.shape) <= at:
                 shape, rank = str(replace(array, literal=False)), str(len(array.shape))
                 interpreter.violate(
@@ -238,24 +294,38 @@ def _pmap(call: Call, given: Value) -> Value:
                     interpreter.violate("pmap.sizes", where, array=path, size=str(own), other=other)
                 return Layout()
             size = own if size is None else size
-            return replace(without(tracer(array), at), mesh=None, spec=None, varying=frozenset((str(name),)))
+            along = frozenset((_axis_of(name),))
+            repeats = array.figure is not None and array.figure.kind == "repeated"
+            differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
+            return replace(
+                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None,
+                equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
+            )  # fmt: skip
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
+            if isinstance(one, Unknown) and place not in numbers and isinstance(axis, int | None):
+                parts.append(AnyTree(_unknown_part(axis, name, _parameter(given, place))))
+                continue
             stays = place in numbers or isinstance(one, Unknown)
             parts.append(one if stays else map_spread(partial(local, place), axis, one))
-        before = interpreter.axes, interpreter.checks_varying
-        interpreter.axes = {**interpreter.axes, **({name: size} if isinstance(name, str) else {})}
+        before = interpreter.axes, interpreter.checks_varying, interpreter.binder
+        entered = _enter_body(interpreter, given)
+        named = isinstance(name, str | None) and (before[2] or not before[0])
+        interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
+        interpreter.axes = {**interpreter.axes, _axis_of(name): size}
         interpreter.checks_varying = False
         try:
             result = traced(
                 again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
             )
+            check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
-            interpreter.axes, interpreter.checks_varying = before
+            interpreter.axes, interpreter.checks_varying, interpreter.binder = before
+            interpreter.mapped_at, interpreter.body = entered
 
         def out(_: str, leaf: Value, at: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None:
@@ -268,87 +338,32 @@ def _pmap(call: Call, given: Value) -> Value:
             Unknown("what pmap returns") if isinstance(result, Unknown) else map_spread(out, out_axes, result)
         )
 
-    return Native("pmap", run)
+    return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
+
+
+def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
+    """What a device gets of an argument of which nothing is known but the parameter of the function."""
+    if at is None:
+        return Layout(varying=frozenset())
+    along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
+    return Layout(varying=along or None, differs=frozenset() if _COPIED.search(parameter) else along)
+
+
+def _parameter(function: Value, place: int) -> str:
+    """The name of a positional parameter of the function that something runs."""
+    inner = function_of(function)
+    arguments = inner.node.args if inner is not None else None
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
+    place += names[:1] == ["self"]
+    return names[place] if place < len(names) else ""
+
+
+def _axis_of(name: Value) -> str:
+    """The axis of a pmap in `varying`: "" where it has no name, or one that is not known."""
+    return name if isinstance(name, str) else ""
 
 
 function("jax.pmap")(decorator(_pmap))
-
-
-# collectives
-
-
-def _bound(call: Call, axes: tuple[str, ...]) -> bool:
-    """Record an axis that nothing binds where all calls that lead here are known."""
-    run = call.interpreter
-    for axis in axes:
-        if axis not in run.axes:
-            if run.rooted:
-                run.violate("collective.unbound", call.place, axis=axis, operation=call.function_name)
-            return False
-    return True
-
-
-@function("jax.lax psum pmean pmax pmin")
-def all_reduce(call: Call) -> Value:
-    """The same on all devices of the axis."""
-    axes = axis_names(call.get(1, "axis_name"))
-    if axes is None:
-        return map_tree(lambda leaf: replace(as_array(leaf), varying=None, literal=False), call.get(0, "x"))
-    known = _bound(call, axes)
-
-    def reduced(leaf: Value) -> Value:
-        array = as_array(leaf)
-        if isinstance(leaf, int) and not isinstance(leaf, bool):
-            return Unknown("the size of an axis")
-        varying = array.varying - set(axes) if array.varying is not None and known else None
-        _check_summed(call, array, axes, call.function_name)
-        dtype = None if array.dtype == "bool" else array.dtype  # they are counted
-        return replace(array, varying=varying, literal=False, summed=None, dtype=dtype)
-
-    tree = call.get(0, "x")
-    return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
-
-
-@function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
-def moved(call: Call) -> Value:
-    """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
-    axes = axis_names(call.get(1, "axis_name"))
-    last = call.function_name
-    if axes is not None and last not in ("pvary", "pcast"):
-        _bound(call, axes)
-
-    def change(leaf: Value) -> Value:
-        array = as_array(leaf)
-        varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
-        if last == "pcast" and call.get(-1, "to", None) != "varying":
-            varying = None
-        keeps = last in ("ppermute", "pshuffle", "pvary", "pcast")
-        return replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
-
-    tree = call.get(0, "x")
-    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
-
-
-@function("jax.lax axis_index")
-def axis_index(call: Call) -> Value:
-    """The number of the device along an axis."""
-    axes = axis_names(call.get(0, "axis_name"))
-    if axes is None:
-        return Layout((), "int32")
-    known = _bound(call, axes)
-    return Layout(
-        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None
-    )
-
-
-@function("jax.lax axis_size")
-def axis_size(call: Call) -> Value:
-    """The size of an axis."""
-    axes = axis_names(call.get(0, "axis_name"))
-    if axes is None or not _bound(call, axes):
-        return Unknown("the size of an axis")
-    size = call.interpreter.axes[axes[0]]
-    return size if size is not None else Symbol(f"size of {axes[0]}")
 
 
 @function("flax.jax_utils.replicate")
@@ -358,11 +373,11 @@ def replicate(call: Call) -> Value:
 
     def each(leaf: Value) -> Value:
         array = as_array(leaf)
-        return (
-            Layout((None, *array.shape), array.dtype, committed=True, host=False, memory="device")
-            if array.shape is not None
-            else Layout()
-        )
+        if not isinstance(leaf, Layout | int | float):
+            return Layout()
+        shape = (None, *array.shape) if array.shape is not None else None
+        rows = Figure("repeated", frozenset(), call.place)
+        return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=rows)
 
     return map_tree(each, tree) if not isinstance(tree, Unknown) else Unknown()
 

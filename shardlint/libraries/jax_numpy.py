@@ -10,7 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Shape, Size, Spec, Symbol, count_entries, divide_size
+from shardlint.layouts.layout import (
+    Axes,
+    Figure,
+    Layout,
+    Mesh,
+    Shape,
+    Size,
+    Spec,
+    Symbol,
+    count_entries,
+    divide_size,
+)
 from shardlint.layouts.values import (
     Call,
     Library,
@@ -126,6 +137,8 @@ def unary(call: Call) -> Value:
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
     if call.function_name == "imag":
         base = replace(base, committed=None, memory=None, mesh=None, spec=None)  # zeros, which are made anew
+    if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
+        base = replace(base, figure=None)
     return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
@@ -165,6 +178,8 @@ def reduce(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
     last = call.function_name
+    if base.figure is not None and base.figure.kind == "term" and last != "sum":
+        base = replace(base, figure=None)
     if last in _COUNTING:
         base = replace(base, dtype="int32")
         if last != "count_nonzero":
@@ -254,6 +269,8 @@ def along(call: Call) -> Value:
 def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, str]) -> Layout:
     """A contraction: each letter is a dimension, those of the third part stay."""
     base = meet(call, [left, right])
+    if base.figure is not None and base.figure.kind == "term":
+        base = replace(base, figure=None)
     if (
         left.shape is None
         or right.shape is None
@@ -569,7 +586,7 @@ def expand(call: Call) -> Value:
     array, axis = as_array(call.get(0, "a")), call.get(1, "axis")
     if isinstance(axis, tuple) and len(axis) == 1:
         axis = axis[0]
-    base = replace(meet(call, [array]), summed=array.summed)
+    base = replace(meet(call, [array]), summed=array.summed, reduced=frozenset())
     if array.shape is None or not isinstance(axis, int):
         return of_module(call, base.shaped(None))
     place = axis % (len(array.shape) + 1)
@@ -665,6 +682,7 @@ def stack(call: Call) -> Value:
     place = axis % (len(shape) + 1)
     spec = _agreed(call, arrays, base)
     kept = (*spec[:place], NO_AXES, *spec[place:]) if spec is not None else None
+    base = replace(base, reduced=frozenset())
     return of_module(call, base.shaped((*shape[:place], len(arrays), *shape[place:]), kept))
 
 
@@ -678,7 +696,8 @@ def constructed(call: Call) -> Value:
     position = 2 if call.name.endswith("full") else 1
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
     found = _fresh(call, shape, dtype)
-    return replace(found, built="filled" if found.built else None)
+    rows = Figure("repeated", frozenset(), call.place)
+    return replace(found, built="filled" if found.built else None, figure=rows)
 
 
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
@@ -717,6 +736,7 @@ def like(call: Call) -> Value:
         memory="device" if array.memory == "device" else None,
         host=False,
         varying=array.varying if call.interpreter.releases.get("jax", (99,)) >= _VARYING else frozenset(),
+        figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
 
 

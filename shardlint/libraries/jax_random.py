@@ -38,9 +38,8 @@ def split(call: Call) -> Value:
     """Keys along a new first dimension."""
     base, count = as_array(call.get(0, "key")), sizes_of(call.get(1, "num", 2))
     shape = (*count, *base.shape) if base.shape is not None and count is not None else None
-    return replace(
-        base, shape=shape, spec=(((),) * len(shape) if shape is not None and base.mesh is not None else None)
-    )
+    spec = ((),) * len(shape) if shape is not None and base.mesh is not None else None
+    return replace(base, dtype="key", shape=shape, spec=spec)
 
 
 def _drawn(position: int, call: Call) -> Value:

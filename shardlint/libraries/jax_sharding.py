@@ -341,9 +341,13 @@ def constraint(call: Call) -> Value:
     for path, leaf, one in spread(target, tree):
         mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
         spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
+        named = [axis for axes in spec.axes() for axis in axes or ()] if isinstance(spec, PartitionSpec) else []
+        manual = [axis for axis in named if axis in call.interpreter.axes]
+        if manual and call.interpreter.manual is not None:
+            call.interpreter.violate("constraint.manual", call.place, axes=", ".join(manual))
+            continue
         if not isinstance(mesh_, Mesh) or not isinstance(spec, PartitionSpec) or spec.open:
             continue
-        named = [axis for axes in spec.axes() for axis in axes or ()]
         explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
         array = as_array(leaf)
         if (
@@ -370,15 +374,6 @@ def constraint(call: Call) -> Value:
                 line=str(mesh_.line),
             )
             return Unknown("what raises")
-        manual = [
-            axis
-            for axis in named
-            if axis in call.interpreter.axes
-            and mesh_.type_of(axis) is not None
-            and call.interpreter.checks_varying
-        ]
-        if manual:
-            continue
         if isinstance(leaf, Layout):
             check_fits(call, array, spec, mesh_, where, path, raises=not call.interpreter.traced)
     if call.interpreter.traced:  # what a jit returns may be committed by it

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Size, Spec
-from shardlint.layouts.values import Call, ListValue, Value
+from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
     as_array,
     check_memory,
+    common,
     explicit_spec,
     fresh,
     is_recent,
@@ -32,10 +33,14 @@ _ROWS = 64
 def index(call: Call) -> Value:
     """`array[index]` with numbers, slices, None and Ellipsis; of any other index the shape is not followed."""
     array, key = as_array(call.args[0]), call.args[1]
+    keys = key if isinstance(key, tuple) else (key,)
     base = replace(meet(call, [array]), summed=array.summed)
+    if None in keys:
+        base = replace(base, reduced=frozenset())  # a dimension for the devices
+    if any(isinstance(one, Unknown | AnyTree) for one in keys) and not base.differs:
+        base = replace(base, varying=None)
     if not call.interpreter.traced and array.memory is not None and not array.host:
         check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
-    keys = key if isinstance(key, tuple) else (key,)
     if (
         array.shape is None
         or any(not isinstance(one, int | slice | None) and one is not ... for one in keys)
@@ -173,6 +178,15 @@ def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout
     return _of(call, array).shaped(shape, spec)
 
 
+def _chosen_by(call: Call, found: Value) -> Value:
+    """A part of an array that other arrays choose: it differs along their axes too."""
+    starts = [as_array(one) for one in call.args[1:] if isinstance(one, Layout | AnyTree | Unknown)]
+    if not call.interpreter.axes or not starts:
+        return found
+    both = common([as_array(found), *starts])
+    return replace(as_array(found).along(both), figure=None)
+
+
 @function("jax.lax dynamic_slice_in_dim slice_in_dim dynamic_index_in_dim index_in_dim")
 def slice_in_dimension(call: Call) -> Value:
     """A part of one dimension; with `index` one row, which stays a dimension unless `keepdims` says otherwise."""
@@ -181,17 +195,17 @@ def slice_in_dimension(call: Call) -> Value:
         place = _dimension(call, array, 2, 0)
         kept = _resized(call, array, place, 1)
         if call.get(3, "keepdims", True) is True or kept.shape is None or place is None:
-            return kept
+            return _chosen_by(call, kept)
         spec = kept.typed_spec
         rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
-        return kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest)
+        return _chosen_by(call, kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest))
     if call.function_name.startswith("dynamic"):
         sized, place = call.get(2, "slice_size"), _dimension(call, array, 3, 0)
-        return _resized(call, array, place, sized if isinstance(sized, int) else None)
+        return _chosen_by(call, _resized(call, array, place, sized if isinstance(sized, int) else None))
     place = _dimension(call, array, 4, 0)
     size = array.shape[place] if array.shape is not None and place is not None else None
     part = slice(call.get(1, "start_index"), call.get(2, "limit_index"), call.get(3, "stride", 1))
-    return _resized(call, array, place, _length(size, part))
+    return _chosen_by(call, _resized(call, array, place, _length(size, part)))
 
 
 @function("jax.lax.dynamic_slice")
@@ -199,13 +213,13 @@ def dynamic_slice(call: Call) -> Value:
     """A block of the sizes given."""
     array, sizes = as_array(call.get(0, "operand")), sizes_of(call.get(2, "slice_sizes"))
     if array.shape is None or sizes is None or len(sizes) != len(array.shape):
-        return replace(_of(call, array), mesh=None).shaped(sizes)
+        return _chosen_by(call, replace(_of(call, array), mesh=None).shaped(sizes))
     for place, size in enumerate(sizes):
         if size is None or size != array.shape[place]:
             array = _resized(call, array, place, size)
             if array.shape is None:
-                return array
-    return array
+                return _chosen_by(call, array)
+    return _chosen_by(call, array)
 
 
 @function("jax.lax dynamic_update_slice dynamic_update_slice_in_dim dynamic_update_index_in_dim")
@@ -216,7 +230,7 @@ def dynamic_update(call: Call) -> Value:
     specs = [explicit_spec(array), explicit_spec(update)] if array.explicit else []
     if specs and None not in specs and len({len(one or ()) for one in specs}) == 1 and _differ(*specs):
         call.interpreter.violate("update.conflict", call.place, left=str(array), right=str(update))
-    return base.shaped(array.shape, array.typed_spec)
+    return _chosen_by(call, base.shaped(array.shape, array.typed_spec))
 
 
 @function("jax.lax top_k approx_max_k approx_min_k")

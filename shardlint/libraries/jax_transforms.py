@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial as bind
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Size
+from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Size
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -15,8 +17,10 @@ from shardlint.layouts.values import (
     Partial,
     PartitionSpec,
     Sharding,
+    Transformed,
     Unknown,
     Value,
+    function_of,
     join,
     leaves,
     map_spread,
@@ -34,6 +38,7 @@ from shardlint.libraries.compiled_calls import (
 from shardlint.libraries.jax_numpy import concatenate, ravel
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
 from shardlint.libraries.jax_trees import ordered_leaves
+from shardlint.libraries.mapped_results import reads_parameter
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -69,6 +74,17 @@ def decorator(make: Callable[[Call, Value], Value]) -> Callable[[Call], Value]:
     return run
 
 
+@contextmanager
+def deciding(call: Call, predicate: Value) -> Iterator[None]:
+    """What runs by a predicate, which may differ on devices."""
+    run, before = call.interpreter, call.interpreter.decided
+    run.decided = before | as_array(predicate).differs
+    try:
+        yield
+    finally:
+        run.decided = before
+
+
 def traced(
     call: Call, function_: Value, args: tuple[Value, ...], keywords: dict[str, Value], opened: bool = False
 ) -> Value:
@@ -81,8 +97,11 @@ def traced(
         run.traced -= 1
 
 
-def tracer(value: Value) -> Value:
-    """An argument as the traced function sees it: of its sharding, Explicit axes alone."""
+def tracer(value: Value, mapped: bool = False) -> Value:
+    """An argument as the traced function sees it: of its sharding, Explicit axes alone.
+
+    `mapped`: in what shard_map or pmap runs, so that it may vary where nothing is said of that.
+    """
     array = as_array(value)
     if not isinstance(value, Layout | int | float):
         return value
@@ -99,7 +118,7 @@ def tracer(value: Value) -> Value:
     return replace(
         array, mesh=array.mesh if keeps else None, spec=array.spec if keeps else None, device=None, host=False,
         memory="device" if array.host else array.memory,
-        varying=array.varying if array.varying is not None else frozenset(),
+        varying=array.varying if array.varying is not None or mapped else frozenset(),
     )  # fmt: skip
 
 
@@ -134,9 +153,11 @@ def _jit(call: Call, given: Value) -> Value:
         given_args = again.args
         if placing_in is not None and not again.interpreter.traced:
             given_args = map_tree(_committed, again.args)
-        lent = Lent(again, (*again.args, *again.keywords.values()), tracer) if changing else None
         numbered: dict[int, Layout] = {}
-        trace = _numbering(again, numbered)
+        mapped = bool(again.interpreter.axes)
+        trace = _numbering(again, numbered, mapped)
+        given_all = (*again.args, *again.keywords.values())
+        lent = Lent(again, given_all, bind(tracer, mapped=mapped)) if changing else None
         args = tuple(
             one if place in numbers else _map_kept(trace, one, changing) for place, one in enumerate(given_args)
         )
@@ -144,9 +165,11 @@ def _jit(call: Call, given: Value) -> Value:
             name: one if name in names else _map_kept(trace, one, changing)
             for name, one in again.keywords.items()
         }
+        binder = again.interpreter.binder
         try:
             found = traced(again, given, args, keywords, again.open)
         finally:
+            again.interpreter.binder = binder
             if lent is not None:
                 lent.restore(_freed(again, common(arrays) if arrays else Layout()))
         if again.interpreter.traced:
@@ -169,14 +192,14 @@ def _jit(call: Call, given: Value) -> Value:
         check_carried(again, results)
         return results
 
-    return _Compiled("jit", run, given)
+    return call.interpreter.note_transformed(_Compiled("jit", run, given, call.place))
 
 
-def _numbering(call: Call, arrays: dict[int, Layout]) -> Callable[[Value], Value]:
+def _numbering(call: Call, arrays: dict[int, Layout], mapped: bool) -> Callable[[Value], Value]:
     """What makes tracers of arguments, each with a number of its own, by which the arguments are entered."""
 
     def trace(leaf: Value) -> Value:
-        made = tracer(leaf)
+        made = tracer(leaf, mapped=mapped)
         if not isinstance(made, Layout) or not isinstance(leaf, Layout):
             return made
         call.interpreter.arguments += 1
@@ -208,12 +231,8 @@ def _committed(value: Value) -> Value:
     return replace(value, committed=True) if isinstance(value, Layout) else value
 
 
-class _Compiled(Native):
-    """A jitted function; `function` is what it was made from."""
-
-    def __init__(self, name: str, run: Callable[[Call], Value], function_: Value) -> None:
-        super().__init__(name, run)
-        object.__setattr__(self, "function", function_)
+class _Compiled(Transformed):
+    """A jitted function."""
 
     @property
     def attributes(self) -> dict[str, Value]:
@@ -405,13 +424,16 @@ def _gradient(call: Call, given: Value) -> Value:
         committed = False if all(one.committed is False for one in arrays) else None
 
         def gradient_of(leaf: Value) -> Value:
+            if not reads:
+                return leaf
             if not isinstance(leaf, Layout | float):
                 return Layout()
             # It may depend on other arguments alone.
             array = replace(as_array(leaf), committed=committed) if isinstance(leaf, Layout) else as_array(leaf)
-            return _sum_over_devices(again, array, loss.varying)
+            return _along_devices(again, array, loss)
 
         for one in wanted:
+            reads = not isinstance(one, int) or reads_parameter(function_of(given), one)
             argument = again.args[one] if isinstance(one, int) and one < len(again.args) else Unknown()
             if call.name.startswith("flax.nnx") and is_object(argument):  # of its Params
                 argument = (chosen_of(state_of(again.interpreter, argument), (chosen,)) or [Unknown()])[0]
@@ -424,21 +446,35 @@ def _gradient(call: Call, given: Value) -> Value:
             return (found, gradient)
         return (gradient, aux) if has_aux is True else gradient
 
-    return Native(call.name, run)
+    return Transformed(call.name, run, given, call.place)
 
 
-def _sum_over_devices(call: Call, gradient: Layout, varying: frozenset[str] | None) -> Layout:
-    """A gradient that jax sums over the axes along which the function varies, and its argument does not."""
+def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
+    """A gradient in a mapped body: jax sums it over the axes along which the loss varies, and its argument does not.
+
+    Without the check, and in pmap, each device has that of its own data, also of a loss that is summed over devices.
+    """
     run = call.interpreter
-    if (
-        not run.checks_varying
-        or gradient.varying is None
-        or not varying
-        or run.releases.get("jax", (99,)) < _SUMS
-    ):
+    figure = loss.figure
+    unseen = figure if figure is not None and figure.kind == "unseen" else None
+    if run.checks_varying:
+        along = loss.varying or (unseen.axes if unseen is not None else None)
+        if gradient.varying is None or not along or run.releases.get("jax", (99,)) < _SUMS:
+            return gradient
+        axes = along - gradient.varying
+        return replace(gradient, summed=(axes, call.place), figure=unseen) if axes else gradient
+    if not run.axes:
         return gradient
-    axes = varying - gradient.varying
-    return replace(gradient, summed=(axes, call.place)) if axes else gradient
+    summed = figure.axes if figure is not None and figure.kind in ("sum", "unseen") else frozenset[str]()
+    own = (loss.differs | summed) - gradient.differs
+    varying = None
+    if loss.varying is not None and gradient.varying is not None:
+        varying = gradient.varying | loss.varying | own
+    figure = Figure("gradient", own, call.place) if own else None
+    return replace(
+        gradient, varying=varying, equal=gradient.equal - own, differs=gradient.differs | own, reduced=loss.reduced,
+        figure=figure,
+    )  # fmt: skip
 
 
 function(
@@ -493,7 +529,7 @@ def _vmap(call: Call, given: Value) -> Value:
                 return leaf
             shape = leaf.shape if isinstance(leaf, Layout) else None
             if not shape or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-                return Layout(dtype=getattr(leaf, "dtype", None))
+                return _row_of_any(leaf)
             at = axis % len(shape)
             size = shape[at] if size is None else size
             own = _explicit_axes(leaf, at, on_explicit)
@@ -520,7 +556,7 @@ def _vmap(call: Call, given: Value) -> Value:
 
         def out(leaf: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None or out_axes != 0:
-                return Layout()
+                return _row_of_any(leaf)
             spec = (
                 (axes, *leaf.spec)
                 if leaf.spec is not None
@@ -530,7 +566,7 @@ def _vmap(call: Call, given: Value) -> Value:
 
         return map_tree(out, result) if not isinstance(result, Unknown) else Unknown("what vmap returns")
 
-    return Native(call.name, run)
+    return call.interpreter.note_transformed(Transformed("vmap", run, given, call.place))
 
 
 def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
@@ -579,9 +615,10 @@ def ravel_pytree(call: Call) -> Value:
 # lax
 
 
-def _carry(value: Value) -> Value:
+def _carry(call: Call, value: Value) -> Value:
     """A carry as the body of a loop sees it."""
-    return map_tree(lambda leaf: tracer(leaf) if isinstance(leaf, Layout | int | float) else leaf, value)
+    mapped = bool(call.interpreter.axes)
+    return map_tree(lambda leaf: tracer(leaf, mapped) if isinstance(leaf, Layout | int | float) else leaf, value)
 
 
 def _check_carry(call: Call, before: Value, after: Value) -> Value:
@@ -633,9 +670,15 @@ def _row(call: Call, rows: Value) -> tuple[Value, Size]:
     arrays = [leaf for _, leaf in leaves(rows) if isinstance(leaf, Layout) and leaf.shape]
 
     def first(leaf: Value) -> Value:
-        return without(tracer(leaf), 0) if isinstance(leaf, Layout) and leaf.shape else Layout()
+        mapped = bool(call.interpreter.axes)
+        return without(tracer(leaf, mapped), 0) if isinstance(leaf, Layout) and leaf.shape else _row_of_any(leaf)
 
     return map_tree(first, rows), arrays[0].shape[0] if arrays and arrays[0].shape else None
+
+
+def _row_of_any(leaf: Value) -> Layout:
+    """A row of an array of which little is known."""
+    return leaf.shaped(None) if isinstance(leaf, Layout) else Layout()
 
 
 def _stacked(tree: Value, count: Size) -> Value:
@@ -643,7 +686,7 @@ def _stacked(tree: Value, count: Size) -> Value:
 
     def one(leaf: Value) -> Value:
         if not isinstance(leaf, Layout) or leaf.shape is None:
-            return Layout()
+            return _row_of_any(leaf)
         return leaf.shaped((count, *leaf.shape), (NO_AXES, *leaf.spec) if leaf.spec is not None else None)
 
     return map_tree(one, tree)
@@ -662,7 +705,7 @@ def _compiled(call: Call, found: Value, given: Value) -> Value:
 def scan(call: Call) -> Value:
     """The body runs for each row of `xs`; the carry keeps its type."""
     body, init, rows = call.get(0, "f"), call.get(1, "init"), call.get(2, "xs", None)
-    carry = _carry(init)
+    carry = _carry(call, init)
     row, count = _row(call, rows)
     length = call.get(3, "length", None)
     found = traced(call, body, (carry, row), {})
@@ -685,7 +728,7 @@ def lax_map(call: Call) -> Value:
 def fori_loop(call: Call) -> Value:
     """The body runs with a counter and the carry."""
     init = call.get(3, "init_val")
-    carry = _carry(init)
+    carry = _carry(call, init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
     found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
     return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
@@ -695,9 +738,12 @@ def fori_loop(call: Call) -> Value:
 def while_loop(call: Call) -> Value:
     """Condition and body run with the carry."""
     init = call.get(2, "init_val")
-    carry = _carry(init)
-    traced(call, call.get(0, "cond_fun"), (carry,), {})
-    found = traced(call, call.get(1, "body_fun"), (carry,), {})
+    carry = _carry(call, init)
+    predicate = traced(call, call.get(0, "cond_fun"), (carry,), {})
+    with deciding(call, predicate):
+        if call.interpreter.decided:
+            traced(call, call.get(0, "cond_fun"), (carry,), {})
+        found = traced(call, call.get(1, "body_fun"), (carry,), {})
     return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
 
 
@@ -715,19 +761,28 @@ def cond(call: Call) -> Value:
         operands = call.args[2:]
     found: list[Value] = []
     for one in branches:
-        with call.interpreter.uncertain():
-            found.append(traced(call, one, tuple(_carry(each) for each in operands), {}))
+        with call.interpreter.uncertain(), deciding(call, call.get(0, "pred")):
+            found.append(traced(call, one, tuple(_carry(call, each) for each in operands), {}))
     if not found:
         return Unknown("a branch")
     _check_branches(call, found)
     result = found[0]
     for one in found[1:]:
         result = join(result, one)
+    own = as_array(call.get(0, "pred")).differs
+    result = map_tree(lambda leaf: _decided_by(leaf, own), result) if own else result
     if call.interpreter.traced:
         return result
     return map_tree(
         lambda leaf: replace(leaf, memory=settled_memory(call, leaf)) if isinstance(leaf, Layout) else leaf, result
     )
+
+
+def _decided_by(leaf: Value, axes: frozenset[str]) -> Value:
+    """A result of branches that devices take by values of their own."""
+    if not isinstance(leaf, Layout):
+        return leaf
+    return replace(leaf, differs=leaf.differs | axes, equal=leaf.equal - axes)
 
 
 def _check_branches(call: Call, found: Sequence[Value]) -> None:

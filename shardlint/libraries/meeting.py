@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Axes, Layout, Mesh, Order, Shape, Size, Spec
+from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
 from shardlint.model.values import Place
 
@@ -21,6 +21,7 @@ LATE_CHANGE: Change = ((0, 10, 3), (0, 12))
 # By what a dtype, or a number of Python, counts in promotion.
 _RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "complex": 3}
 _LITERALS = {bool: "bool", int: "int32", float: "float32", complex: "complex64"}
+_SCALING = ("divide", "true_divide", "multiply", "div", "mul", "floor_divide")
 # What is computed under `with mesh:` alone stays on one device; that was tried from here on.
 _LEGACY_PLACES_NOTHING = (0, 6, 2)
 
@@ -89,6 +90,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         mesh, device = None, None
     known = {one.committed for one in arrays}
     committed = True if True in known else None if None in known else False
+    exchanged = frozenset[str]().union(*(one.exchanged for one in arrays))
     return Layout(
         dtype=_promoted(operands),
         mesh=mesh,
@@ -97,6 +99,11 @@ def common(operands: Sequence[Layout]) -> Layout:
         memory=next(iter(memories)) if len(memories) == 1 else None,
         host=_all_or_none(one.host for one in arrays),
         varying=varying,
+        equal=_still_equal(arrays),
+        differs=frozenset[str]().union(*(one.differs for one in arrays)) - exchanged,
+        exchanged=exchanged,
+        reduced=frozenset[str]().union(*(one.reduced for one in arrays)),
+        figure=_figure_of(arrays),
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
         sources=frozenset[int]().union(*(one.sources for one in arrays)),
@@ -123,6 +130,21 @@ def is_recent(call: Call, change: Change = _EXPLICIT) -> bool | None:
     """Whether Explicit axes follow the rules after a change of jax; None for a release that was not tried."""
     release = call.interpreter.releases.get("jax", (99,))
     return True if release >= change[1] else False if release < change[0] else None
+
+
+def _figure_of(arrays: Sequence[Layout]) -> Figure | None:
+    """What an array is a figure of that is computed of others."""
+    found = [one.figure for one in arrays if one.figure is not None]
+    if len(arrays) > 1:
+        found = [one for one in found if one.kind != "repeated"]
+    first = ("gradient", "copies", "counted", "term")
+    return min(found, key=lambda one: (*first, one.kind, "unseen").index(one.kind), default=None)
+
+
+def _still_equal(arrays: Sequence[Layout]) -> frozenset[str]:
+    """The axes along which some of the arrays are equal in fact though jax says that they vary, and none differs."""
+    equal = frozenset[str]().union(*(one.equal for one in arrays))
+    return equal - frozenset[str]().union(*(one.may_differ or () for one in arrays)) if equal else equal
 
 
 def _all_or_none(values: Iterable[bool | None]) -> bool | None:
@@ -249,6 +271,8 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     operands = [as_array(one) for one in values]
     shape = broadcast_shapes([one.shape for one in operands])
     base = replace(meet(call, operands), drawn=_drawn(call, operands))
+    if call.interpreter.axes:
+        base = replace(base, figure=_figure_of_operation(call, operands, base.figure))
     if not base.explicit:
         return base.shaped(shape)
     rank = len(shape) if shape is not None else None
@@ -278,6 +302,23 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
         )  # fmt: skip
         return replace(base, mesh=None).shaped(shape)
     return base.shaped(shape, tuple(spec))
+
+
+def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure | None) -> Figure | None:
+    """What the result of an elementwise operation is a figure of."""
+    adds = call.function_name in ("add", "subtract")
+    if figure is not None and figure.kind in ("copies", "counted") and call.function_name in _SCALING:
+        return None
+    if figure is not None and figure.kind == "term" and not adds:
+        return None
+    if call.function_name != "add" or len(operands) != 2 or (figure is not None and figure.kind != "unseen"):
+        return figure
+    for one, other in (operands, reversed(operands)):
+        same = None if other.literal or other.is_new or other.figure is not None else other.may_differ
+        axes = one.differs - same if same is not None else None
+        if axes:
+            return Figure("term", axes, call.interpreter.place_in_body(call.place))
+    return figure
 
 
 def _drawn(call: Call, operands: Sequence[Layout]) -> Place | None:

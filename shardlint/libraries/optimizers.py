@@ -21,7 +21,7 @@ from shardlint.layouts.values import (
     children,
     map_tree,
 )
-from shardlint.libraries.meeting import as_array, broadcast, meet, spec_entry
+from shardlint.libraries.meeting import as_array, broadcast, common, meet, spec_entry
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -114,7 +114,7 @@ def _transform(init: Init) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
         for moments in _moments(state):
             map_tree(lambda *pair: broadcast(call, pair), moments, updates)
-        return (updates, state)
+        return (map_tree(partial(apply_at, call), updates), state)
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
 
@@ -212,8 +212,37 @@ def state(call: Call) -> Value:
 
 @function("optax.apply_updates", "equinox.apply_updates")
 def apply_updates(call: Call) -> Value:
-    """Parameters like before."""
-    return call.get(0, "params")
+    """Parameters like before, that differ on devices as the updates do."""
+    params, updates = call.get(0, "params"), call.get(1, "updates")
+    gradients = gradients_in(updates)
+    if not gradients:
+        return params
+    along = common([as_array(gradients[0])])
+
+    def updated(leaf: Value) -> Value:
+        array = as_array(leaf)
+        return replace(array, varying=along.varying, differs=array.differs | along.differs, figure=along.figure)
+
+    return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
+
+
+def gradients_in(tree: Value) -> list[Layout]:
+    """The gradients in a tree of which all or some parts are known."""
+    parts = children(tree)
+    if parts is None:
+        leaf = tree.leaf if isinstance(tree, AnyTree) else tree
+        return [as_array(leaf)] if is_gradient(leaf) else []
+    return [one for _, part in parts for one in gradients_in(part)]
+
+
+def is_gradient(leaf: Value) -> bool:
+    """Whether an array is a gradient that each device took of its own data."""
+    return isinstance(leaf, Layout) and leaf.figure is not None and leaf.figure.kind == "gradient"
+
+
+def apply_at(call: Call, leaf: Value) -> Value:
+    """An update that an optimizer makes of a gradient here."""
+    return replace(leaf, figure=replace(leaf.figure, place=call.place)) if is_gradient(leaf) else leaf
 
 
 _TRAIN_STATE = "flax.training.train_state.TrainState"
@@ -290,6 +319,8 @@ def loss(call: Call) -> Value:
             call.interpreter.violate("index.split", call.place, array=str(logits), axes="/".join(axes))
             found = replace(found, mesh=None, spec=None)
     found = replace(found, dtype=logits.dtype)
+    if call.interpreter.axes:
+        found = replace(found.along(common([logits, labels])), figure=None)
     if "softmax" not in last or not found.shape:
         return found
     return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)

@@ -237,6 +237,13 @@ class Project:
         """The files that import one and hold `shard_map` or `pmap`, tests aside; none of one that does not name jax."""
         return self._mappers.get(path, lambda: self._found_mappers(path))
 
+    def runners(self, path: Path) -> list[Path]:
+        """The files that map functions of one, or where it maps some, that may call what it maps; tests aside."""
+        if not any(Texts(self.bytes_of(path))[text] for text in (b"shard_map", b"pmap")):
+            return self.mappers(path)
+        others = self._near(path, self._whole(("holding", "jax")))
+        return [one for one in others if one != path and not self.is_test(one)]
+
     def _found_mappers(self, path: Path) -> list[Path]:
         others = self.mapping(path)
         near = [one for one in others if self.graph.imports_itself(str(one), str(path))] if others else []

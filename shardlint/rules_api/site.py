@@ -226,7 +226,7 @@ class Site:
         options = "the options of the program keep their defaults" if found.by_default else ""
         called = f"called at {', '.join(led)}" if led else ""
         why = "; ".join(filter(None, (why, called, self._inside(found), options)))
-        form = form or ("" if found.certain else "on-a-way")
+        form = form or ("on-a-way" if not found.certain else "defaults" if found.assumed else "")
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         return self.finding(
             found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix

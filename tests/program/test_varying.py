@@ -210,7 +210,6 @@ def test_what_varies_beside_code_that_is_not_seen(ask: Ask, result: str, sure: s
         ("lax.pmean((x * x).sum() / jnp.maximum(x.sum(), 1), 'data')", {"mean of masked", "collective"}),
         ("lax.psum((x * x).sum(), 'data') / lax.psum(x.sum(), 'data')", {"collective"}),
         ("lax.psum(jnp.mean(x), 'data')", {"sum of means", "collective"}),
-        ("opt.update(jax.grad(lambda p: jnp.mean(x * p))(w), w)", {"unreduced gradient"}),
     ],
 )
 def test_events(ask: Ask, body: str, kinds: set[str]) -> None:

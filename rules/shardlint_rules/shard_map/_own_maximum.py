@@ -8,7 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function, api_name, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.shard_map.returned import returned
+from shardlint_rules.shard_map._returned import returned
 
 _DEPTH = 6
 _SUMS = ("jax.numpy.sum",)

@@ -6,12 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.manual.varying import leaves
 from shardlint.model.reach import lookup
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.shard_map.runs import IN_BODIES, describe_location, events, join_reasons, shown
 
 _BIAS = regex(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", 2)
 _OTHER = regex(r"grad|local|scaled|partial|shard", 2)
@@ -48,14 +46,14 @@ class BiasBeforeSum(Rule):
         "term": "The sum is meant to count the term once.",
     }
     assumes = True
-    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), *IN_BODIES)
-    forms = ("call", "partial", "keyword")
+    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"), Violates("term.counted"))
+    forms = ("call", "violation")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each addition."""
-        if not site.api.startswith("jax.lax."):
-            yield from self._terms(site)
+        if site.form == "violation":
+            yield from self._term(site)
             return
         if site.form != "call":
             return
@@ -75,29 +73,17 @@ class BiasBeforeSum(Rule):
                 why=f"line {site.call.lineno} sums over the devices, and each of them adds the full bias",
             )
 
-    def _terms(self, site: Site) -> Iterator[Finding]:
-        """Terms without the name of a bias that the specs leave replicated."""
-        done: set[ast.AST] = set()
-        for ran, event, node in events(site, "counted for each") if site.wants("term") else ():
-            number = ran.events.index(event)
-            if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
-                continue
-            done.add(node)
-            sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []
-            if isinstance(node, ast.AugAssign):
-                sides = [node.value]
-            if any(_BIAS.search(_named(site, one)) for one in sides):
-                continue  # reported at the sum
-            yield site.finding(
-                node,
-                f"A replicated term counts once per device: it is added before `psum` over {shown(event.axes)}.",
-                label="adds a replicated term",
+    def _term(self, site: Site) -> Iterator[Finding]:
+        """A term without the name of a bias that the specs leave replicated."""
+        node = site.violation.place.node
+        sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+        if site.wants("term") and not any(_BIAS.search(_named(site, one)) for one in sides):  # reported at the sum
+            yield site.report_violation(
+                "A replicated term counts once per device: it is added before `psum` over "
+                f"`{site.violation.said['axes']}`.",
                 help="psum the sharded operand alone, and add the replicated one to the result",
                 form="term",
-                why=join_reasons(
-                    f"line {event.note} sums; the term is replicated by its in spec or by a collective",
-                    describe_location(site, event),
-                ),
+                why="the term is replicated by its in spec or by a collective",
             )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
-from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Finding, Harm, Mapped, Rule
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.runs import describe_location, events, join_reasons, shown
 
 
 class MetBySome(Rule):
@@ -21,6 +19,7 @@ class MetBySome(Rule):
     ## Reports
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
       `jax.lax.while_loop`, if the predicate is computed from shards or `axis_index` and so differs along the axis.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with
@@ -30,22 +29,19 @@ class MetBySome(Rule):
     code = "SL429"
     name = "met-by-some"
     harm = Harm.CRASH
-    triggers = (*MAPPING, Mapped(calling=(("cond(", "while_loop(", "switch("),)))
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    triggers = (Violates("collective.some"),)
     fixes = "none"
     by_hand = "the code does not show which devices take part"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each collective."""
-        done: set[ast.AST] = set()
-        for ran, event, node in events(site, "met by some", inside=None):
-            if node in done or not set(event.axes) <= ran.manual:
-                continue
-            done.add(node)
-            yield site.finding(
-                node,
-                f"`{event.note}` in a branch or loop: if the predicate differs along {shown(event.axes)}, "
-                "this deadlocks.",
-                help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
-                "select with jnp.where",
-                why=join_reasons("the predicate rests on values of each device", describe_location(site, event)),
-            )
+        """The finding of the collective."""
+        said = site.violation.said
+        yield site.report_violation(
+            f"`{said['operation']}` in a branch or loop: if the predicate differs along `{said['axes']}`, "
+            "this deadlocks.",
+            help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
+            "select with jnp.where",
+            why="the predicate rests on values of each device",
+        )

@@ -9,14 +9,11 @@ from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.manual import elsewhere as model
 from shardlint.model.manual.mapped import Ran, definition
 from shardlint.model.manual.varying import Axis, Event
-from shardlint.model.values import Api, Function, Place, Transformed, options
-from shardlint.rules_api.mapping import MAPPING
+from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Mapped
 from shardlint.rules_api.site import Site
 
 _LONGEST_SHOWN = 30
-IN_BODIES = (*MAPPING, Mapped())
-"""For rules that report what happens in mapped functions where these are written, in whatever file."""
 
 
 def runs(site: Site) -> tuple[Ran, ...]:
@@ -169,15 +166,6 @@ def operand(event: Event, before: str) -> str:
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
     text = event.place.file.text(given) if given is not None else ""
     return f"{before}`{text}`" if 0 < len(text) <= _LONGEST_SHOWN and "\n" not in text else ""
-
-
-def function_name(ran: Ran) -> str:
-    """The mapped function, quoted."""
-    inner = ran.mapped.inner
-    while isinstance(inner, Transformed):
-        inner = inner.inner
-    name = getattr(inner.node, "name", "") if isinstance(inner, Function) else ""
-    return f"`{name}`" if name else "the mapped function"
 
 
 def too_large(ran: Ran, axes: Iterable[Axis]) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.manual.mapped import Mapped, mapped
-from shardlint.model.manual.varying import Local, Record, Tree
 from shardlint.model.signatures import Parameters, parameters_of
-from shardlint.model.values import Function, Items, Table, Transformed, Value
+from shardlint.model.values import Function, Items, Transformed, Value
 from shardlint.rules_api.mapping import BY_JAX
-from shardlint.rules_api.rule import Finding, Harm, Rule
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map._keys import keys_not_told
-from shardlint_rules.shard_map._seen import Seen, returns_one_array, seen_calls
-from shardlint_rules.shard_map.runs import mapping_call, runs
+from shardlint_rules.shard_map._seen import Seen, seen_calls
+from shardlint_rules.shard_map.runs import mapping_call
 
 _ONE_ENTRY = "a tuple of in_specs has one entry for each argument"
 _ONE_FOR_EACH = "pass one spec for each {0}, or a single spec for all"
@@ -30,6 +30,7 @@ class ShardMapArity(Rule):
       `partial` and defaults counted), or than a call passes.
     - proven: a dict of specs without a key that the function reads of that argument.
     - proven: `out_specs` with another length, or with other keys, than the function returns or a call unpacks.
+    - `on-a-way` (likely): the same under a condition that the text does not decide.
 
     ## Limits
     One spec for all arguments or results is legal. Functions with `*args` are not reported.
@@ -38,14 +39,19 @@ class ShardMapArity(Rule):
     code = "SL405"
     name = "shard-map-arity"
     harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
     assumes = True
     blames_calls = True
-    triggers = BY_JAX
+    triggers = (*BY_JAX, Violates("specs.results"))
     fixes = "none"
     by_hand = "the code does not show which spec belongs to which value"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for in_specs, one for out_specs."""
+        if site.form == "violation":
+            yield self._results(site)
+            return
         found = mapping_call(site)
         if found is None:
             return
@@ -53,11 +59,6 @@ class ShardMapArity(Rule):
         for one in mapped(site.program, site.file, *found):
             if one.api == "jax.shard_map":
                 wrong = [*self._inputs(site, one)]
-                done = done or bool(wrong)
-                yield from wrong
-        for ran in runs(site):
-            if ran.mapped.api == "jax.shard_map":
-                wrong = [*self._outputs(site, ran.mapped, ran.result)]
                 done = done or bool(wrong)
                 yield from wrong
         if not done and site.api == "jax.shard_map":
@@ -136,27 +137,10 @@ class ShardMapArity(Rule):
             why=_ONE_ENTRY,
         )
 
-    def _outputs(self, site: Site, one: Mapped, result: Local) -> Iterator[Finding]:
-        specs = one.out_specs
-        node = _node(site, one, "out_specs")
-        if isinstance(specs, Items) and not specs.open and specs.kind in ("tuple", "list"):
-            if isinstance(result, Tree | Record):
-                count = len(result.items) if isinstance(result, Tree) else None
-                if count != len(specs.items):
-                    returned = f"a tuple of {count}" if count is not None else "a dict"
-                    yield self._wrong(site, node, f"{_several(len(specs.items), 'out spec')} for {returned}")
-            elif specs.items and returns_one_array(site.program, one.inner):
-                yield self._wrong(site, node, f"{_several(len(specs.items), 'out spec')} for a single array")
-        elif isinstance(specs, Table) and not specs.open and isinstance(result, Record):
-            missing = {key for key, _ in specs.entries} ^ {key for key, _ in result.entries}
-            if missing:
-                names = ", ".join(sorted(repr(key) for key in missing))
-                yield self._wrong(site, node, f"the keys differ ({names})")
-
-    def _wrong(self, site: Site, node: ast.AST, mismatch: str) -> Finding:
-        return site.finding(
-            node,
-            f"The call raises ValueError: `out_specs` does not match the result: {mismatch}.",
+    def _results(self, site: Site) -> Finding:
+        """The finding of `out_specs` that the results do not match."""
+        return site.report_violation(
+            f"The call raises ValueError: `out_specs` does not match the result: {site.violation.said['mismatch']}.",
             help=_ONE_FOR_EACH.format("result"),
             why="out_specs is a tree prefix of what the function returns",
         )

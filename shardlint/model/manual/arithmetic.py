@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
-    ADDED,
     ALONG,
     BY_OWN,
     COLUMN_SUM,
@@ -79,7 +78,6 @@ class Arithmetic(ABC):
         """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
         self.of_means: set[ast.AST] = set()
         """The gradients of what is a mean over the data of a device, by the call that takes them."""
-        self.added: list[tuple[Place, Axes, Leaf, tuple[Place, ...]]] = []
         """What was added on every device: where, along which axes it is replicated, what, and the calls to there."""
 
     def arithmetic(self, op: ast.operator, left: Local, right: Local, place: Place) -> Local:
@@ -109,8 +107,6 @@ class Arithmetic(ABC):
             self._placed(left, right, place)
         if isinstance(op, ast.MatMult):
             self.multiplied(left, right)
-        if isinstance(op, ast.Add):
-            kind = self._added(left, right, place) or kind
         self._met_again(op, left, right)
         self._scaled(left, right)
         if isinstance(op, ast.Add) and any(isinstance(one, Leaf) and is_count(one) for one in (left, right)):
@@ -176,17 +172,6 @@ class Arithmetic(ABC):
             for number in marks
             if self.events[number].kind != OWN_SUM or (over is not None and not over & set(self.events[number].axes))
         )
-
-    def _added(self, left: Local, right: Local, place: Place) -> str:
-        """The kind of a sum of what differs along some axes and of what all devices hold, if it is one."""
-        for one, other in ((left, right), (right, left)):
-            if not isinstance(one, Leaf) or not isinstance(other, Leaf) or not other.traced:
-                continue
-            axes = frozenset(axis for axis in one.sure if isinstance(axis, str) and other.same_over(axis))
-            if axes and one.traced:
-                self.added.append((place, axes, other, tuple(self.calls.body.chain)))
-                return f"{ADDED} {len(self.added) - 1}"
-        return ""
 
     def _placed(self, left: Local, right: Local, place: Place) -> None:
         """Note an index along some axes by which parts of a dimension are counted that is split over others."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
-    ADDED,
     ALONG,
     CURVED,
     HIDDEN,
@@ -41,7 +40,6 @@ AXIS_AT = {
     "axis_size": 0,
 }
 # What brings devices together with nobody.
-_TOLD_APART = ("axis_index", "pvary", "pcast", "pbroadcast")
 COLLECTIVES = frozenset(f"jax.lax.{name}" for name in AXIS_AT)
 
 
@@ -74,10 +72,6 @@ class Collectives:
         self.calls.note(
             "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
         )
-        if name not in _TOLD_APART:
-            for apart in self.calls.body.apart:
-                if apart & over:
-                    self.calls.note("met by some", place, tuple(apart & over), NOTHING, name)
         if name == "axis_index":
             return Leaf(over, traced=True, origin=place, kind="index")
         value = named.get("x") or (given[0] if given else HIDDEN)
@@ -92,7 +86,6 @@ class Collectives:
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
             return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
-        marks = frozenset(self._counted(value, over, place) if name == "psum_scatter" else ())
         kind = SCATTERED if name == "psum_scatter" else ""
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
@@ -100,11 +93,9 @@ class Collectives:
             lambda leaf: replace(
                 leaf.plain(),
                 kind=kind,
-                marks=self.calls.body.but_own_sums(leaf.marks, over) | marks,
+                marks=self.calls.body.but_own_sums(leaf.marks, over),
                 over=leaf.over - over,
                 firm=leaf.firm - over,
-                own_gradient=NONE,
-                may_be_reduced=leaf.may_be_reduced | leaf.own_gradient,
                 maybe=leaf.maybe | over,
                 reduced=leaf.reduced | over,
             ),
@@ -139,15 +130,6 @@ class Collectives:
                 break
         if name == "psum" and (found := self._of_a_mean(value, over)) is not None:
             marks.append(self.calls.note("sum of gradients", place, tuple(found.over & over), found))
-        if name == "psum":
-            marks += self._counted(value, over, place)
-        for leaf in leaves(value):
-            if name == "psum" and leaf.traced and leaf.kind != "gradient":
-                twice = tuple(axis for axis in over if leaf.same_over(axis))
-                if twice:
-                    again = "again" if any(axis in leaf.reduced for axis in twice) else "copies"
-                    marks.append(self.calls.note("equal copies", place, twice, leaf, again))
-                    break
         added = frozenset(marks)
         return each(
             value,
@@ -164,18 +146,6 @@ class Collectives:
                 if leaf.origin.node in self.calls.body.of_means:
                     return leaf
         return None
-
-    def _counted(self, value: Local, over: Axes, place: Place) -> list[int]:
-        """Note replicated terms that were added before the sum, at the call if another function adds them."""
-        marks: list[int] = []
-        depth = len(self.calls.body.chain)
-        for leaf in leaves(value):
-            if leaf.kind.startswith(ADDED):
-                at, axes, of, chain = self.calls.body.added[int(leaf.kind.removeprefix(ADDED))]
-                at = chain[depth] if chain[:depth] == tuple(self.calls.body.chain) and len(chain) > depth else at
-                if axes & over:
-                    marks.append(self.calls.note("counted for each", at, tuple(axes & over), of, str(place.line)))
-        return marks
 
     def _mean_along(self, leaf: Leaf, over: Axes) -> bool:
         """Whether a value is still a mean that dropped a dimension which is split over some of these axes."""
@@ -194,32 +164,21 @@ class Collectives:
 
     def _note(self, name: str, value: Local, over: Axes, place: Place) -> None:
         for leaf in leaves(value):
-            if name in ("psum", "pmean") and leaf.kind == "gradient" and leaf.reduced & over:
-                # The gradient was summed already, and whoever reduces it takes it for that of one device.
-                self.calls.note(
-                    "reduced gradient", leaf.origin or place, tuple(leaf.reduced & over), leaf, name
-                )
             if name == "pmean" and leaf.kind in ("std", "masked", CURVED) and leaf.over & over:
                 self.calls.note(f"mean of {leaf.kind}", place, tuple(leaf.over & over), leaf)
 
 
 def _unknown(leaf: Leaf) -> Leaf:
     """A leaf after a collective over nobody knows which devices."""
-    settled = leaf.may_be_reduced | leaf.own_gradient
-    return replace(leaf, open=True, firm=NONE, own_gradient=NONE, may_be_reduced=settled)
+    return replace(leaf, open=True, firm=NONE)
 
 
 def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
     unsure = frozenset(axis for axis in leaf.over - over if any(_may_be(axis, one) for one in over))
-    settled = frozenset(
-        axis for axis in leaf.own_gradient if axis in over or any(_may_be(axis, one) for one in over)
-    )
     return replace(
         leaf.plain(),
         over=leaf.over - over - unsure,
         firm=leaf.firm - over - unsure,
-        own_gradient=leaf.own_gradient - settled,
-        may_be_reduced=leaf.may_be_reduced | settled,
         maybe=(leaf.maybe - over) | unsure,
         reduced=leaf.reduced | over,
         kind=kind,

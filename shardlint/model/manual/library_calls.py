@@ -81,7 +81,6 @@ _FRESH = (
 _MEANS = ("mean", "nanmean")
 _SUMS = ("sum", "nansum")
 _SPREADS = ("std", "var", "nanstd", "nanvar")
-_CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard")
 _KEEPING = (
     "jax.lax.stop_gradient",
     "jax.ad_checkpoint.checkpoint_name",
@@ -91,7 +90,8 @@ _KEEPING = (
     "builtins.float",
     "jax.block_until_ready",
     "jax.lax.convert_element_type",
-    *_CONSTRAINTS,
+    "jax.lax.with_sharding_constraint",
+    "equinox.filter_shard",
 )
 _KEYS = ("PRNGKey", "key", "split", "fold_in", "clone", "wrap_key_data")
 # What draws by probabilities that it is given, with one random number for each of them.
@@ -158,8 +158,6 @@ class LibraryCalls:
             rest = {k: v for k, v in named.items() if k != "f"}
             return Through(name, given[0] if given else named["f"], tuple(given[1:]), rest)
         values = [*given, *named.values()]
-        if name in _CONSTRAINTS:
-            self.calls.note("constraint", place, (), combined(given[:1]))
         if name == "builtins.len" and len(given) == 1:
             first = given[0]
             if isinstance(first, Leaf) and first.spec and not first.kind and not isinstance(first.spec, Columns):

@@ -307,20 +307,10 @@ class LocalCalls:
         return combined([*values, HIDDEN])
 
     def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
-        """What an optimizer makes of gradients: where they were never reduced, that is here."""
+        """What an optimizer makes of gradients."""
         # What is accumulated in a field is no update.
         every = [leaf for value in values for leaf in leaves(without_fields(value))]
         gradients = [leaf for leaf in every if leaf.kind == "gradient" and leaf.over]
-        own = [leaf for leaf in gradients or every if leaf.own_gradient]
-        # Where some of a tree were reduced, the others were left by design: those of experts come back summed.
-        settled = NONE.union(*(leaf.may_be_reduced for leaf in every))
-        settled |= NONE.union(*(leaf.reduced for leaf in every if leaf.kind == "gradient"))
-        axes = NONE.union(*(leaf.sure - leaf.reduced for leaf in gradients)) - settled
-        own = [leaf for leaf in own if leaf.own_gradient - settled]
-        if axes:
-            self.note("unreduced gradient", place, tuple(axes), gradients[0])
-        elif own:
-            self.note("own gradient", place, tuple(NONE.union(*(leaf.own_gradient for leaf in own))), own[0])
         return replace(result, origin=place, kind="updated") if gradients else result
 
     def replace_fields(self, base: Local, given: list[Local], named: Named, place: Place) -> Local:
@@ -329,8 +319,6 @@ class LocalCalls:
             return combined([base, *given, *named.values()])
         trained = self.body.trained
         updates = {name: one for name, one in named.items() if not trained or "*" in trained or name in trained}
-        if any(leaf.kind == "gradient" or leaf.own_gradient for one in updates.values() for leaf in leaves(one)):
-            self._optimized(combined(updates.values()), [base, *updates.values()], place)
         made = {name: each(one, lambda leaf: _as_updated(leaf, place)) for name, one in updates.items()}
         return with_fields(base, {**named, **made})
 

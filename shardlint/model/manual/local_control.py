@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
     HIDDEN,
-    NONE,
     NOTHING,
-    Axes,
     Known,
     Local,
     Tree,
@@ -63,31 +59,19 @@ class LocalControl:
         asked = given[0] if given else named.get("cond_fun", HIDDEN)
         function = given[1] if len(given) > 1 else named.get("body_fun", HIDDEN)
         carry = given[2] if len(given) > 2 else named.get("init_val", HIDDEN)
-        after, apart = carry, NONE
+        after = carry
         for _ in range(2):
-            with self._apart(apart):
-                apart |= combined([self._apply(asked, [after], place)]).sure
-            with self._apart(apart):
-                after = self._apply(function, [carry], place)
+            self._apply(asked, [after], place)
+            after = self._apply(function, [carry], place)
             carry = either(carry, after)
         return carry
-
-    @contextmanager
-    def _apart(self, axes: Axes) -> Iterator[None]:
-        """While devices go different ways along some axes."""
-        self.calls.body.apart.append(axes)
-        try:
-            yield
-        finally:
-            self.calls.body.apart.pop()
 
     def cond(self, given: list[Local], named: Named, place: Place) -> Local:
         """`jax.lax.cond`: one branch or the other."""
         if len(given) < 3:
             return combined([*given, *named.values(), HIDDEN])
         operands = given[3:]
-        with self._apart(combined(given[:1]).sure):
-            one, two = (self._apply(function, operands, place) for function in given[1:3])
+        one, two = (self._apply(function, operands, place) for function in given[1:3])
         return _chosen(given[0], either(one, two))
 
     def switch(self, given: list[Local], named: Named, place: Place) -> Local:
@@ -95,8 +79,7 @@ class LocalControl:
         branches = given[1] if len(given) > 1 else HIDDEN
         if not isinstance(branches, Tree) or not branches.items:
             return combined([*given, *named.values(), HIDDEN])
-        with self._apart(combined(given[:1]).sure):
-            found = [self._apply(function, given[2:], place) for function in branches.items]
+        found = [self._apply(function, given[2:], place) for function in branches.items]
         result = found[0]
         for other in found[1:]:
             result = either(result, other)

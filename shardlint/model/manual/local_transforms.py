@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
@@ -129,12 +128,8 @@ class LocalTransforms:
         unseen = loss.open or before.open
         marks = self.calls.body.but_own_sums(loss.marks)
         leaf = Leaf(over, maybe, unseen, summed, "gradient", True, marks, place, firm=firm)
-        leaf = replace(leaf, own_gradient=over | (maybe & self.calls.body.split - loss.reduced))
         if kind == "mean" and not before.over and not unseen:
             self.calls.body.of_means.add(place.node)
-        if summed:
-            number = self.calls.note("summed gradient", place, tuple(summed), leaf, kind)
-            leaf = replace(leaf, marks=marks | {number})
         return leaf
 
     def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:

@@ -85,7 +85,6 @@ class LocalValues(Arithmetic):
         self.calls = LocalCalls(self)
         self.branches = 0
         """How many branches that may not be taken are open."""
-        self.apart: list[Axes] = []
         """The axes along which devices go different ways here, by what a `cond` or a `while_loop` asks."""
         self.batched: list[str] = []
         """The axes that a `vmap` binds around here, on one device."""

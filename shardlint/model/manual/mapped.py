@@ -193,19 +193,6 @@ def _same_key(leaf: Leaf) -> bool:
     return leaf.kind != "key" or not leaf.over
 
 
-def collectives(program: Program, function: Value) -> tuple[Event, ...]:
-    """The collectives that running a function comes to, with no axis bound around it."""
-    takes, written = parameters_of(function, program.evaluator), definition(program, function)
-    if takes is None or written is None:
-        return ()
-    body = Body(program.evaluator, program.followed, NONE, False)
-    given = [Leaf(open=True, traced=True) for _ in takes.positional]
-    body.calls.apply(Known(function), given, {}, written)
-    found = tuple(event for event in body.events if event.kind == "collective")
-    body.end()
-    return found
-
-
 def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
     """The arguments, with the objects that the first call in sight of the mapped function gives, and what is copies."""
     inner, split = one.inner, one.api == "jax.pmap"

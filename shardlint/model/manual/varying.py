@@ -20,7 +20,6 @@ Axes = frozenset[Axis]
 NONE: Axes = frozenset()
 ALONG = "along"
 SUMMED = "summed"
-ADDED = "added"
 ROWS = "rows"
 COPIES = "copies"
 COLUMNS = "columns"
@@ -76,11 +75,6 @@ class Leaf(Local):
     value: Value | None = field(default=None, compare=False)
     """What object it is a tree of, where a call in sight tells."""
     firm: Axes = NONE
-    own_gradient: Axes = NONE
-    """The axes along which it is made of gradients that each device took of its own data, and that nothing reduced: of
-    what the loss calls and is not seen it is taken that it does not either; what is not seen after it may."""
-    may_be_reduced: Axes = NONE
-    """The axes over which such gradients in it were reduced, or were given to what is not seen."""
 
     @property
     def sure(self) -> Axes:
@@ -266,8 +260,6 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
     over = frozenset().union(*(leaf.over for leaf in found)) if found else NONE
     maybe = frozenset().union(*(leaf.maybe for leaf in found)) - over if found else NONE
     hidden = any(leaf is HIDDEN for leaf in found)
-    own = NONE.union(*(leaf.own_gradient for leaf in found))
-    settled = NONE.union(*(leaf.may_be_reduced for leaf in found))
     return Leaf(
         over,
         maybe,
@@ -278,8 +270,6 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
         frozenset().union(*(leaf.marks for leaf in found)) if found else frozenset(),
         _origin(found),
         firm=NONE if hidden else NONE.union(*(leaf.sure for leaf in found)),
-        own_gradient=NONE if hidden else own,
-        may_be_reduced=settled | own if hidden else settled - own,
     )
 
 
@@ -346,8 +336,6 @@ def either(one: Local, two: Local) -> Local:
         a.marks | b.marks,
         a.origin or b.origin,
         firm=a.sure & b.sure,
-        own_gradient=(a.own_gradient | b.own_gradient) - a.may_be_reduced - b.may_be_reduced,
-        may_be_reduced=a.may_be_reduced | b.may_be_reduced,
     )
 
 

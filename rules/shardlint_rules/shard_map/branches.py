@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.manual.varying import Event
+from shardlint.layouts.interpreter import Violation
 from shardlint.model.values import Place
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk
@@ -20,12 +20,10 @@ _OF_AXES = regex(
 _BRANCHES = ast.If | ast.IfExp | ast.While | ast.match_case | ast.BoolOp | ast.comprehension
 
 
-def on_a_way(event: Event) -> bool:
-    """Whether a collective over written names is left out by plain flags alone."""
-    if event.note != "maybe" or not event.axes or not all(isinstance(axis, str) for axis in event.axes):
-        return False
-    tests = [test for place in (event.place, *event.chain) for test in _asked(place)]
-    return bool(tests) and all(_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
+def rests_on_plain_flags(found: Violation) -> bool:
+    """Whether plain flags alone decide that a program comes to a broken contract."""
+    tests = [test for place in found.way for test in _asked(place)]
+    return all(_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
 
 
 def _asked(place: Place) -> Iterator[ast.expr]:

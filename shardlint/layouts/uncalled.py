@@ -1,0 +1,159 @@
+"""Functions that nothing in a file calls: they run at the end, with arguments of which nothing is known.
+
+What shard_map and pmap map is called somewhere, though not in sight: such a body runs too, with arguments that vary as
+its specs say.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from shardlint.layouts.values import (
+    ClassValue,
+    Frame,
+    FunctionValue,
+    Instance,
+    Method,
+    Partial,
+    Transformed,
+    Unknown,
+    Value,
+)
+from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
+
+# How many steps each may take.
+_WORK = 6_000
+# A function runs where its own text makes something known and places it, or maps something.
+_MAKES = re.compile(
+    r"zeros|ones|full|arange|normal|uniform|randint|eye|make_mesh|Mesh\(|Axis\(|device_put|jnp\.array|init\("
+)
+_PLACES = re.compile(
+    r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
+)
+_MAPS = re.compile(r"shard_map|pmap|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
+_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|in_specs|jit\b")
+# A file says one of these if what it compiles may come to a collective.
+_COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all ppermute axis_index".split())
+# The objects of these classes are made by their `__init__`, or of their fields.
+_PLAIN_BASES = frozenset(("equinox.Module", "typing.NamedTuple", "flax.struct.PyTreeNode"))
+
+
+class OutOfWork(Exception):
+    """The budget is spent."""
+
+
+def run_uncalled(run: Interpreter, frame: Frame) -> None:
+    """Run what the module mapped, then the functions of a file that place or map arrays, and what they map."""
+    objects: dict[ClassValue, Value] = {}
+    _run_mapped(run, objects)
+    makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
+    for node, value in list(_definitions(run.file.tree, frame)):
+        text = "" if node in run.ran else run.file.text(node)
+        if makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
+            while not isinstance(value, FunctionValue) and value not in run.uncalled:
+                value = getattr(value, "function", None)
+                if value is None:
+                    break
+            if isinstance(value, FunctionValue):
+                _run_alone(run, value, value, (), objects, opened=True)
+    _run_mapped(run, objects)
+
+
+def _run_mapped(run: Interpreter, objects: dict[ClassValue, Value]) -> None:
+    while run.uncalled:
+        made, _ = run.uncalled.popitem()  # the outermost, which calls those inside of it
+        _run_transformed(run, made, objects)
+
+
+def _definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionDef, Value]]:
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement, frame.names.get(statement.name)
+        elif isinstance(statement, ast.ClassDef):
+            owner = frame.names.get(statement.name)
+            for inner in statement.body:
+                if isinstance(inner, ast.FunctionDef) and isinstance(owner, ClassValue):
+                    yield inner, owner.names.get(inner.name)
+
+
+def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassValue, Value]) -> None:
+    function, given = made.function, 0
+    while function is not None and not isinstance(function, FunctionValue):
+        given += len(function.args) if isinstance(function, Partial) else isinstance(function, Method)
+        function = getattr(function, "function", None)
+    files = [run.file, *([function.frame.file] if function is not None else [])]
+    if made.name == "jit" and not any(file.says(name) for file in files for name in _COLLECTIVES):
+        return
+    names = _parameters(function)
+    optional = len(function.node.args.defaults) if function is not None else 0
+    count = len(names) - optional - given if made.takes is None else made.takes
+    args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
+    args += [Unknown("an argument")] * (count - len(args))
+    _run_alone(run, made, function, tuple(args), objects, bound=given > 0)
+
+
+def _run_alone(
+    run: Interpreter,
+    value: Value,
+    function: FunctionValue | None,
+    args: tuple[Value, ...],
+    objects: dict[ClassValue, Value],
+    bound: bool = False,
+    opened: bool = False,
+) -> None:
+    """Call a function, or what was made of it, where nothing is known of what is around the call."""
+    run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
+    rest, run.work = run.work - _WORK, min(run.work, _WORK)
+    run.binder = "jax.jit" if isinstance(value, Transformed) and value.name == "jit" else ""
+    run.root = Place(function.frame.file, function.node) if function is not None else None
+    place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)
+    try:
+        if function is not None and function.owner is not None and not bound and _parameters(function)[:1] == ["self"]:
+            args = (_object_of(run, function.owner, place, objects), *args[1:])
+        run.call(value, args, {}, place, opened)
+    except OutOfWork:
+        run.stop()
+    run.binder, run.root, run.assumed = "", None, False
+    run.work += max(rest, 0)
+
+
+def _parameters(function: FunctionValue | None) -> list[str]:
+    arguments = function.node.args if function is not None else None
+    return [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
+
+
+def _object_of(run: Interpreter, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:
+    """An object of a class, of which nothing is known but what its `__init__` says and no method changes."""
+    bases = [base for one in owner.order for base in one.bases]
+    if not all(isinstance(one, ClassValue) or getattr(one, "name", "") in _PLAIN_BASES for one in bases):
+        return Unknown("the parameter `self`")
+    if owner not in objects:
+        objects[owner] = Unknown("an object that is being made")
+        made = run.call(owner, (), {}, place, opened=True)
+        if isinstance(made, Instance):
+            for name in _changed_attributes(owner).intersection(made.attributes):
+                made.attributes[name] = Unknown("a method changes it")
+        objects[owner] = made
+    return objects[owner]
+
+
+def _changed_attributes(owner: ClassValue) -> set[str]:
+    """The attributes that methods other than `__init__` write."""
+    methods = (
+        one
+        for each in owner.order
+        for one in each.node.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name != "__init__"
+    )
+    return {
+        node.attr
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    }

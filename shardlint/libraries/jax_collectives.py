@@ -1,0 +1,134 @@
+"""Collectives: what devices along manual axes make of their values together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shardlint.layouts.layout import Figure, Layout, Symbol
+from shardlint.layouts.values import Call, Unknown, Value, map_tree
+from shardlint.libraries.jax_sharding import axis_names
+from shardlint.libraries.mapped_results import check_summed
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function
+
+
+def _bound(call: Call, axes: tuple[str, ...]) -> bool:
+    """Record an axis that nothing binds, where it is known what does; whether the axes are bound, else taken to be."""
+    run = call.interpreter
+    for axis in axes:
+        if axis not in run.axes:
+            if not run.binder:
+                return bool(run.axes)
+            said = {"axis": axis, "operation": call.function_name, "under": run.binder}
+            run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
+            run.binder = ""  # it raises: what follows does not run
+            return False
+    some = run.decided.intersection(axes)
+    if some and call.function_name not in ("axis_index", "axis_size"):
+        said = {"axes": ", ".join(sorted(filter(None, some))) or "the axis", "operation": call.function_name}
+        run.violate("collective.some", call.place, **said)
+    return True
+
+
+@function("jax.lax psum pmean pmax pmin")
+def all_reduce(call: Call) -> Value:
+    """The same on all devices of the axis."""
+    axes = axis_names(call.get(1, "axis_name"))
+    if axes is None:
+        return map_tree(_lose_track, call.get(0, "x"))
+    known = _bound(call, axes)
+
+    def reduced(leaf: Value) -> Value:
+        array = as_array(leaf)
+        if isinstance(leaf, int) and not isinstance(leaf, bool):
+            return Unknown("the size of an axis")
+        varying = array.varying - set(axes) if array.varying is not None and known else None
+        check_summed(call, array, axes, call.function_name)
+        return replace(
+            array,
+            varying=varying,
+            equal=array.equal.difference(axes),
+            differs=array.differs.difference(axes),
+            reduced=array.reduced.union(axes),
+            literal=False,
+            summed=None,
+            figure=_figure_of_sum(call, array, frozenset(axes)),
+            dtype=None if array.dtype == "bool" else array.dtype,  # they are counted
+        )
+
+    tree = call.get(0, "x")
+    return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+def _lose_track(leaf: Value) -> Layout:
+    """What a collective leaves whose axes are not known."""
+    return replace(as_array(leaf), varying=None, equal=frozenset(), differs=frozenset(), literal=False, figure=None)
+
+
+def _figure_of_sum(call: Call, array: Layout, axes: frozenset[str]) -> Figure | None:
+    """That a sum is one of copies: of values that a collective made equal along one of its axes."""
+    if array.figure is not None and array.figure.kind in ("copies", "counted"):
+        return array.figure
+    if array.figure is not None and array.figure.kind == "term" and call.function_name == "psum":
+        return replace(array.figure, kind="counted", axes=array.figure.axes & axes)
+    equal = array.reduced.intersection(axes) - array.may_differ if array.may_differ is not None else None
+    if call.function_name == "psum" and equal:
+        return Figure("copies", equal, call.place)
+    return Figure("sum", axes, call.place) if call.function_name in ("psum", "pmean") else None
+
+
+@function("jax.lax all_gather psum_scatter all_to_all ppermute pshuffle pvary pcast")
+def moved(call: Call) -> Value:
+    """Values that vary along the axis as before; shapes change but for `ppermute` and `pvary`."""
+    axes = axis_names(call.get(1, "axis_name"))
+    last = call.function_name
+    if axes is not None and last not in ("pvary", "pcast"):
+        _bound(call, axes)
+
+    def change(leaf: Value) -> Value:
+        array = as_array(leaf) if axes is not None else _lose_track(leaf)
+        varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
+        if last == "pcast" and call.get(-1, "to", None) != "varying":
+            varying = None
+        keeps = last in ("ppermute", "pshuffle", "pvary", "pcast")
+        array = replace(array, shape=array.shape if keeps else None, spec=None, varying=varying, literal=False)
+        if axes is None or last in ("pvary", "pcast"):
+            return array
+        if last in ("ppermute", "pshuffle", "all_to_all"):  # what is handed round may come to be equal
+            return replace(
+                array, differs=array.differs.difference(axes), exchanged=array.exchanged.union(axes), figure=None
+            )
+        gathers = last == "all_gather"
+        reduced = array.reduced.union(axes) if gathers or last == "psum_scatter" else array.reduced
+        equal = array.equal.union(axes) if gathers else array.equal.difference(axes)
+        differs = array.differs.difference(axes) if gathers else array.differs.union(axes)
+        figure = array.figure
+        if figure is not None and figure.kind == "term":
+            figure = replace(figure, kind="counted", axes=figure.axes.intersection(axes))
+        return replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
+
+    tree = call.get(0, "x")
+    return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("jax.lax axis_index")
+def axis_index(call: Call) -> Value:
+    """The number of the device along an axis."""
+    axes = axis_names(call.get(0, "axis_name"))
+    if axes is None:
+        return Layout((), "int32")
+    known = _bound(call, axes)
+    return Layout(
+        (), "int32", committed=False, memory="device", host=False, varying=frozenset(axes) if known else None,
+        differs=frozenset(axes),
+    )  # fmt: skip
+
+
+@function("jax.lax axis_size")
+def axis_size(call: Call) -> Value:
+    """The size of an axis."""
+    axes = axis_names(call.get(0, "axis_name"))
+    if axes is None or not _bound(call, axes):
+        return Unknown("the size of an axis")
+    size = call.interpreter.axes.get(axes[0])
+    return size if size is not None else Symbol(f"size of {axes[0]}")

@@ -1,0 +1,187 @@
+"""Contracts of the results of what shard_map and pmap map: equal where they are declared equal, and only there.
+
+Facts of jax, each tried: without its check, and with `out_axes=None`, the value of the first device is returned; an
+axis that an out spec names concatenates the values of all devices, equal or not.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    DictValue,
+    FunctionValue,
+    PartitionSpec,
+    Unknown,
+    Value,
+    children,
+    function_of,
+    item_of,
+    known_items,
+    path_step,
+)
+from shardlint.model.values import Place
+
+# Parts of a state that hold gradients.
+_SUMS = re.compile(r"(?i)grad|accum")
+
+
+def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
+    """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
+
+    if check:
+        _check_structure(call, specs, results, where)
+    for path, leaf, spec in _pairs(results, specs, ""):
+        axes = spec.axes() if isinstance(spec, PartitionSpec) and not spec.open else None
+        if spec is None:
+            axes = ()
+        elif isinstance(spec, int):
+            axes = (tuple(call.interpreter.axes),)
+        if isinstance(leaf, Layout) and axes is not None and None not in axes:
+            named = frozenset(one for each in axes for one in each or ())
+            _check_result(call, given, path, leaf, named, check, where)
+
+
+def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> None:
+    """Record `out_specs` that are no prefix of what the function returns."""
+    wanted, found = known_items(specs), known_items(results)
+    said = ""
+    if wanted is not None and (found is not None or isinstance(results, Layout | DictValue)):
+        returned = "a single array" if isinstance(results, Layout) else "a dict"
+        returned = returned if found is None else f"a tuple of {len(found)}"
+        if found is None or len(found) != len(wanted):
+            said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'} for {returned}"
+    if isinstance(specs, DictValue) and isinstance(results, DictValue) and not (specs.open or results.open):
+        missing = specs.entries.keys() ^ results.entries.keys()
+        said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
+    if said:
+        call.interpreter.violate("specs.results", where, mismatch=said)
+
+
+def _pairs(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
+    """The leaves of a tree, also of one of which not all parts are known, with what a prefix of it says of each."""
+    parts, inside = children(tree), children(prefix) is not None
+    if parts is None:
+        yield path, tree.leaf if isinstance(tree, AnyTree) else tree, Unknown() if inside else prefix
+    for key, part in parts or ():
+        yield from _pairs(part, item_of(prefix, key) if inside else prefix, path + path_step(tree, key))
+
+
+def _check_result(
+    call: Call, given: Value, path: str, array: Layout, named: frozenset[str], check: str, where: Place
+) -> None:
+    """Record a result that differs along an axis that its spec leaves out, or is equal along one that it names.
+
+    `check`: "on", "off" or in words; "" of pmap, which has none. `where`: where its spec stands.
+    """
+    run = call.interpreter
+    figure = array.figure
+    if figure is not None and figure.kind in ("copies", "counted") and figure.axes and isinstance(figure.place, Place):
+        kind = "copies.summed" if figure.kind == "copies" else "term.counted"
+        axes = ", ".join(sorted(one or "the axis" for one in figure.axes))
+        run.violate(kind, figure.place, axes=axes, factor=_count(call, figure.axes))
+    split = frozenset(axis for axis, size in run.axes.items() if size != 1)
+    left = (array.differs & split) - named
+    said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(given)}
+    if figure is not None and figure.kind == "gradient" and check != "on" and isinstance(figure.place, Place):
+        own = (left if check else array.differs & figure.axes) - {""}
+        if _SUMS.search(path):
+            return  # gradients that are kept to be reduced later
+        if own:
+            run.violate("gradient.own", figure.place, **{**said, "axes": ", ".join(sorted(own))}, check=check)
+        return
+    if not check:
+        if left:
+            run.violate("result.first", where, **said)
+        return
+    if left and check != "on":
+        summed = _summed_at(array)
+        other = array.figure.axes if summed is not None and array.figure is not None else frozenset[str]()
+        returned = place_of_result(given, path) or where
+        if summed is None or not other <= named or summed.file is not returned.file:
+            other = frozenset()
+        place = summed if other and summed is not None else returned
+        said |= {"check": check, "again": ", ".join(sorted(left & array.reduced)), "other": ", ".join(sorted(other))}
+        run.violate("result.differs", place, **said)
+    equal = array.reduced & named & split - (array.may_differ or frozenset())
+    if equal and array.may_differ is not None:
+        summed = _summed_at(array)
+        beyond = array.figure.axes - named if summed is not None and array.figure is not None else frozenset[str]()
+        said |= {"axes": ", ".join(sorted(equal)), "beyond": ", ".join(sorted(beyond))}
+        said |= {"by": "gathered" if equal & array.equal else "reduced"}
+        run.violate("result.repeated", summed if beyond and summed is not None else where, **said)
+
+
+def _summed_at(array: Layout) -> Place | None:
+    """Where a result was summed over devices, if nothing but that makes it equal on them."""
+    figure = array.figure
+    return figure.place if figure is not None and figure.kind == "sum" and isinstance(figure.place, Place) else None
+
+
+def _count(call: Call, axes: frozenset[str]) -> str:
+    """How many devices are along axes; "" where that is not known."""
+    sizes: list[Size] = [call.interpreter.axes.get(axis) for axis in axes]
+    count = 1
+    for one in sizes:
+        if not isinstance(one, int):
+            return ""
+        count *= one
+    return str(count)
+
+
+def reads_parameter(function: FunctionValue | None, place: int) -> bool:
+    """Whether a function reads a positional parameter; so it is taken to be where that is not known."""
+    arguments = function.node.args if function is not None else None
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
+    if function is None or place >= len(names):
+        return True
+    return any(isinstance(one, ast.Name) and one.id == names[place] for one in ast.walk(function.node))
+
+
+def name_of(value: Value) -> str:
+    """The name of the function that something runs; "" of one that has none."""
+    function = function_of(value)
+    return getattr(function.node, "name", "") if function is not None else ""
+
+
+def place_of_result(value: Value, path: str) -> Place | None:
+    """Where a function gives a part of its result back, by its path; None where it returns at several places."""
+    function = function_of(value)
+    if function is None:
+        return None
+    node, file = function.node, function.frame.file
+    if isinstance(node, ast.Lambda):
+        returned: list[ast.expr | None] = [node.body]
+    else:
+        found = file.walked(file.scope(node)).returns
+        returned = [one.value if isinstance(one, ast.Return) else None for one in found]
+    if len(returned) != 1 or returned[0] is None:
+        return None
+    return Place(file, _part(returned[0], path))
+
+
+def _part(node: ast.expr, path: str) -> ast.expr:
+    step, _, rest = path.removeprefix("[").partition("]")
+    match node:
+        case ast.Tuple(elts=parts) if step.isdigit() and int(step) < len(parts):
+            return _part(parts[int(step)], rest)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and repr(key.value) == step:
+                    return _part(value, rest)
+    return node
+
+
+def check_summed(call: Call, array: Layout, axes: tuple[str, ...], use: str) -> None:
+    """Record a gradient that is summed over an axis, and reduced over it again or returned as one for each device."""
+    if array.summed is None or use not in ("psum", "pmean", "out_specs"):
+        return
+    again, where = array.summed[0].intersection(axes), array.summed[1]
+    if again and isinstance(where, Place):
+        unseen = "yes" if array.figure is not None and array.figure.kind == "unseen" else ""
+        call.interpreter.violate("gradient.summed", where, axes=", ".join(sorted(again)), use=use, unseen=unseen)

@@ -1,0 +1,58 @@
+"""Functions that are not modelled one by one, and code that is not in sight, in what shard_map and pmap run.
+
+What they compute has no known shape, but it is known along which manual axes it differs.
+"""
+
+from __future__ import annotations
+
+from shardlint.layouts.layout import Figure, Layout
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    FunctionValue,
+    Instance,
+    Method,
+    Native,
+    Partial,
+    Unknown,
+    Value,
+    leaves,
+)
+from shardlint.libraries.meeting import as_array, common
+from shardlint.libraries.optimizers import apply_at, gradients_in
+from shardlint.libraries.registry import function
+
+
+@function("jax.numpy.*", "jax.numpy.linalg.*", "jax.nn.*", "jax.scipy.special.*", "optax.*", "optax.losses.*")
+def compute(call: Call) -> Value:
+    """A function of a library that only computes: the result differs as its arguments do."""
+    given = [leaf for one in (*call.args, *call.keywords.values()) for _, leaf in leaves(one)]
+    arrays = [as_array(one) for one in given if isinstance(one, Layout | AnyTree | Unknown)]
+    calls = any(isinstance(one, FunctionValue | Native | Partial | Method) for one in given)
+    if not call.interpreter.axes or calls or not any(one.differs or one.varying for one in arrays):
+        return call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
+    return AnyTree(Layout().along(common(arrays)))
+
+
+@function("shardlint.unseen")
+def compute_unseen(call: Call) -> Value:
+    """What code that is not in sight makes of its arguments in a mapped body; it may reduce what differs."""
+    arrays = [leaf for _, leaf in leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)]
+    axes = frozenset[str]().union(*(one.differs for one in arrays))
+    if not axes:
+        return Unknown("what is called is not known")
+    return AnyTree(Layout(figure=Figure("unseen", axes, call.place)))
+
+
+@function("shardlint.method update apply_gradients replace")
+def apply_unseen(call: Call) -> Value:
+    """An optimizer or training state that is not seen, and is given gradients; None where it is given none."""
+    if call.name == "replace":
+        return Instance(None, dict(call.keywords), open=True) if call.keywords and call.interpreter.axes else None
+    first = call.args[:1] if call.name == "update" else call.args  # what optax updates by comes first
+    given = gradients_in((*first, *call.keywords.values()))
+    if not given:
+        return None
+    array = apply_at(call, given[0])
+    updated = AnyTree(Layout(varying=array.varying, differs=array.differs, figure=array.figure))
+    return (updated, Unknown("the state of an optimizer")) if call.name == "update" else updated
