@@ -20,7 +20,14 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_sharding import argument_place, axis_names, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.meeting import NO_AXES, as_array, check_devices, explicit_spec, is_recent
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    check_devices,
+    explicit_spec,
+    is_recent,
+    typed_sharding,
+)
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -169,7 +176,11 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         axes += [NO_AXES] * (len(array.shape) - len(axes))
         sizes = zip(array.shape, axes, strict=False)
         shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
-        return replace(known, shape=shape, spec=tuple(axes))
+        placed = replace(known, shape=shape, spec=tuple(axes))
+        if mesh.mixed and again.interpreter.traced:
+            on, spec = typed_sharding(placed)
+            return replace(placed, mesh=on, spec=spec)
+        return placed
 
     return (
         Unknown("what shard_map returns")

@@ -86,6 +86,11 @@ def triangle(call: Call) -> Value:
     split = any(array.typed_spec or (None,)) if array.explicit else False
     mask_is_typed = in_context and is_recent(call) is not True  # the mask has a type of its own there
     if split and mask_is_typed:
+        if call.interpreter.mesh is not None and is_recent(call) is False:
+            axes = "/".join(axis for one in array.typed_spec or () for axis in one or ())
+            call.interpreter.violate(
+                "elementwise.conflict", call.place, left="the mask", right=str(array), axes=axes, dimension=""
+            )
         return _given(call, array, array.shape, None)
     return _given(call, array, array.shape, array.typed_spec)
 
