@@ -165,7 +165,10 @@ class Observer:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(texts) + "\n")
         self._process.stdin.flush()
-        found: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the process that runs the programs has ended, or one of them has no end")
+        found: list[dict[str, Any]] = json.loads(answer)
         return found
 
     def close(self) -> None:
