@@ -31,6 +31,11 @@ def _state(call: Call, names: tuple[str, ...], params: Value) -> Value:
     return Instance(None, {"count": count, **{name: map_tree(fresh, params) for name in names}})
 
 
+def _maybe_committed(leaf: Value) -> Value:
+    """An update, which depends on the state and the parameters too."""
+    return replace(leaf, committed=leaf.committed or None) if isinstance(leaf, Layout) else leaf
+
+
 def _transform(names: tuple[str, ...], call: Call) -> Value:
     direct = call.name.startswith("optax.scale_by")
 
@@ -47,7 +52,7 @@ def _transform(names: tuple[str, ...], call: Call) -> Value:
         if isinstance(inner, Instance):
             for name in names:
                 map_tree(lambda *pair: broadcast(again, pair), inner.attributes.get(name, Unknown()), updates)
-        return (updates, state)
+        return (map_tree(_maybe_committed, updates), state)
 
     return Instance(None, {"init": Native("init", init), "update": Native("update", update)})
 
