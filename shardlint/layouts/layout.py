@@ -87,6 +87,8 @@ class Mesh:
     types: tuple[AxisType | None, ...]
     devices: Order | None = None
     line: int = 0
+    partial: bool = False
+    """Whether it is the Explicit part of a mesh that has other axes too."""
 
     def size(self, axes: Iterable[str]) -> Size:
         """How many parts the axes make together; None where a size is not known, or an axis is not of the mesh."""
@@ -108,6 +110,19 @@ class Mesh:
     def automatic(self) -> bool:
         """Whether all its axes are Auto."""
         return all(one == "auto" for one in self.types)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether only some of its axes are Explicit."""
+        return "explicit" in self.types and not self.explicit
+
+    @property
+    def typed(self) -> Mesh:
+        """The mesh of its Explicit axes: those that a traced function sees."""
+        kept = [place for place, one in enumerate(self.types) if one == "explicit"]
+        types = tuple(self.types[place] for place in kept)
+        names = tuple(self.names[place] for place in kept)
+        return Mesh(names, tuple(self.sizes[place] for place in kept), types, None, self.line, partial=True)
 
     @property
     def count(self) -> Size:

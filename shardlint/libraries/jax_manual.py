@@ -32,6 +32,7 @@ from shardlint.libraries.meeting import (
     check_devices,
     explicit_spec,
     is_recent,
+    typed_sharding,
 )
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
@@ -234,7 +235,11 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         axes += [NO_AXES] * (len(array.shape) - len(axes))
         sizes = zip(array.shape, axes, strict=False)
         shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
-        return replace(known, shape=shape, spec=tuple(axes))
+        placed = replace(known, shape=shape, spec=tuple(axes))
+        if mesh.mixed and again.interpreter.traced:
+            on, spec = typed_sharding(placed)
+            return replace(placed, mesh=on, spec=spec)
+        return placed
 
     return (
         Unknown("what shard_map returns")

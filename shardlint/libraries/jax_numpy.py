@@ -728,6 +728,8 @@ def like(call: Call) -> Value:
     )
     if call.name.startswith("numpy."):
         return host_array(array.shape, dtype)
+    if array.mesh is not None and array.mesh.partial:
+        return replace(array, dtype=dtype, mesh=None, spec=None, committed=None, sources=frozenset())
     keeps = array.explicit
     placed = keeps and not call.interpreter.traced and array.memory == "device" and is_recent(call)
     return Layout(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from shardlint.layouts.layout import Axes, Layout, Shape, Size, Spec, multiply_size
+from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
 from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet, spec_entry
@@ -18,14 +18,14 @@ from shardlint.libraries.registry import function
 _BOTH = ("jax.numpy", "numpy")
 
 
-def _base(call: Call, array: Layout) -> Layout:
-    """What the result has of the array, but for shape and spec."""
-    return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
+def _base(call: Call, array: Layout, *chosen: Layout) -> Layout:
+    """What the result has of the array, and of those that choose parts of it, but for shape and spec."""
+    return replace(meet(call, [array, *chosen]), dtype=array.dtype, summed=array.summed, reduced=frozenset())
 
 
-def _given(call: Call, array: Layout, shape: Shape | None, spec: Spec | None) -> Layout:
+def _given(call: Call, array: Layout, shape: Shape | None, spec: Spec | None, *chosen: Layout) -> Layout:
     """The result; without a mesh where its spec is not known."""
-    base = _base(call, array)
+    base = _base(call, array, *chosen)
     if array.explicit and spec is None:
         base = replace(base, mesh=None)
     return of_module(call, base.shaped(shape, spec))
@@ -62,6 +62,12 @@ def resize(call: Call, array: Layout, place: int, size: Size) -> Layout:
 def broadcast(call: Call) -> Value:
     """An array with further dimensions, or with one of size 1 repeated."""
     array, sizes = as_array(call.get(0, "a")), sizes_of(call.get(1, "shape"))
+    found = _broadcast(call, array, sizes)
+    grown = found.rank is None or found.rank != array.rank
+    return replace(found, figure=Figure("repeated", frozenset(), call.place)) if grown else found
+
+
+def _broadcast(call: Call, array: Layout, sizes: Shape | None) -> Layout:
     if array.shape is None or sizes is None:
         return _given(call, array, sizes if call.function_name != "broadcast" else None, None)
     spec = array.typed_spec
@@ -86,6 +92,11 @@ def triangle(call: Call) -> Value:
     split = any(array.typed_spec or (None,)) if array.explicit else False
     mask_is_typed = in_context and is_recent(call) is not True  # the mask has a type of its own there
     if split and mask_is_typed:
+        if call.interpreter.mesh is not None and is_recent(call) is False:
+            axes = "/".join(axis for one in array.typed_spec or () for axis in one or ())
+            call.interpreter.violate(
+                "elementwise.conflict", call.place, left="the mask", right=str(array), axes=axes, dimension=""
+            )
         return _given(call, array, array.shape, None)
     return _given(call, array, array.shape, array.typed_spec)
 
@@ -184,13 +195,14 @@ def take(call: Call) -> Value:
     array, index = as_array(call.get(0, "a")), as_array(call.get(1, "indices"))
     place = dimension(call, array, 2, None)
     if array.shape is None or index.shape is None or place is None:
-        return _given(call, array, None, None)
+        return _given(call, array, None, None, index)
     _check_gathered(call, array, place)
     shape = (*array.shape[:place], *index.shape, *array.shape[place + 1 :])
     spec = array.typed_spec
     if spec is None or any(index.typed_spec or ()):
-        return _given(call, array, shape, None)
-    return _given(call, array, shape, (*spec[:place], *((NO_AXES,) * len(index.shape)), *spec[place + 1 :]))
+        return _given(call, array, shape, None, index)
+    entries = (*spec[:place], *((NO_AXES,) * len(index.shape)), *spec[place + 1 :])
+    return _given(call, array, shape, entries, index)
 
 
 @function(*(f"{module} take_along_axis" for module in _BOTH))
@@ -199,12 +211,13 @@ def take_along(call: Call) -> Value:
     array, index = as_array(call.get(0, "arr")), as_array(call.get(1, "indices"))
     place = dimension(call, array, 2, -1)
     if array.shape is None or index.shape is None or place is None or len(index.shape) != len(array.shape):
-        return _given(call, array, None, None)
+        return _given(call, array, None, None, index)
     _check_gathered(call, array, place)
     spec, other = array.typed_spec, index.typed_spec
     same = spec is not None and other is not None and _others(spec, place) == _others(other, place)
     shape = _with_size(array, place, index.shape[place])
-    return _given(call, array, shape, (*spec[:place], NO_AXES, *spec[place + 1 :]) if same and spec else None)
+    entries = (*spec[:place], NO_AXES, *spec[place + 1 :]) if same and spec else None
+    return _given(call, array, shape, entries, index)
 
 
 def _others(spec: Spec, place: int) -> Spec:

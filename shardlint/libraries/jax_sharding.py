@@ -26,7 +26,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.jax_numpy import sizes_of
-from shardlint.libraries.meeting import NO_AXES, as_array, fresh
+from shardlint.libraries.meeting import NO_AXES, as_array, fresh, typed_sharding
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -327,8 +327,10 @@ def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path:
     fits = check_fits(call, array, target.spec, mesh_, where, path)
     if mesh_ is None or mesh_.automatic:
         return moved
-    known = fits and mesh_.explicit and array.shape is not None
-    return replace(moved, mesh=mesh_ if known else None, spec=padded(array, target.spec) if known else None)
+    known = fits and array.shape is not None
+    placed_ = replace(moved, mesh=mesh_, spec=padded(array, target.spec) if known else None)
+    on, spec = typed_sharding(placed_)
+    return replace(placed_, mesh=on, spec=spec, committed=moved.committed if on is not None else None)
 
 
 @function("jax.lax.with_sharding_constraint", "equinox.filter_shard")
@@ -361,6 +363,7 @@ def constraint(call: Call) -> Value:
         array = as_array(leaf)
         if (
             explicit
+            and not mesh_.mixed
             and mesh_ == call.interpreter.mesh
             and (array.spec is None or padded(array, spec) == array.spec)
         ):
@@ -436,7 +439,16 @@ def reshard(call: Call) -> Value:
     memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
-    return place_tree(call, tree, target, where)
+    found = place_tree(call, tree, target, where)
+    return map_tree(_as_typed, found) if call.interpreter.traced else found
+
+
+def _as_typed(leaf: Value) -> Value:
+    """An array with what its type says of its sharding."""
+    if not isinstance(leaf, Layout) or leaf.mesh is None:
+        return leaf
+    mesh, spec = typed_sharding(leaf)
+    return replace(leaf, mesh=mesh, spec=spec, committed=leaf.committed if mesh is not None else None)
 
 
 @function("jax.ShapeDtypeStruct")

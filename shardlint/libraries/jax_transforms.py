@@ -47,6 +47,7 @@ from shardlint.libraries.meeting import (
     context_commits,
     is_whole,
     settled_memory,
+    typed_sharding,
 )
 from shardlint.libraries.nnx_lent import Lent
 from shardlint.libraries.nnx_objects import VariableShardings, chosen_of, is_object, state_of
@@ -114,9 +115,9 @@ def tracer(value: Value, mapped: bool = False) -> Value:
             host=False,
             varying=frozenset(),
         )
-    keeps = array.explicit
+    mesh, spec = typed_sharding(array)
     return replace(
-        array, mesh=array.mesh if keeps else None, spec=array.spec if keeps else None, device=None, host=False,
+        array, mesh=mesh, spec=spec, device=None, host=False,
         memory="device" if array.host else array.memory,
         varying=array.varying if array.varying is not None or mapped else frozenset(),
     )  # fmt: skip
@@ -314,7 +315,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
         array = replace(array, memory=settled_memory(call, array), sources=frozenset())
-        if array.explicit:
+        if array.explicit and not (base.mesh is not None and base.mesh.mixed):
             return replace(array, committed=committed or None, literal=False)
         return replace(
             array,

@@ -355,6 +355,17 @@ def spec_entry(array: Layout, place: int) -> Axes | None:
     return array.spec[place] if -len(array.spec) <= place < len(array.spec) else NO_AXES
 
 
+def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
+    """What the type of an array says of its sharding: the Explicit axes of its mesh, and where they are."""
+    mesh, spec = array.mesh, array.spec
+    if mesh is None or mesh.automatic or mesh.explicit:
+        return (mesh, spec) if array.explicit else (None, None)
+    if not mesh.mixed or None in mesh.types or spec is None or None in spec:
+        return None, None
+    names = mesh.typed.names
+    return mesh.typed, tuple(tuple(axis for axis in axes or () if axis in names) for axes in spec)
+
+
 def is_whole(array: Layout) -> bool:
     """Whether an array counts as replicated beside arrays on a mesh: a number, one of the host, or one on no mesh."""
     return array.literal or bool(array.host) or (array.mesh is None and array.committed is False)

@@ -114,9 +114,14 @@ def _transform(init: Init) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
         for moments in _moments(state):
             map_tree(lambda *pair: broadcast(call, pair), moments, updates)
-        return (map_tree(partial(apply_at, call), updates), state)
+        return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), state)
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
+
+
+def _maybe_committed(leaf: Value) -> Value:
+    """An update, which depends on the state and the parameters too."""
+    return replace(leaf, committed=leaf.committed or None) if isinstance(leaf, Layout) else leaf
 
 
 def _moments(state: Value) -> Iterator[Value]:

@@ -37,7 +37,9 @@ _SAYS = ("incompatible devices", "memory_space", "sharding", "shard_map", "rank 
 
 # Contracts whose breach raises nothing: arrays are padded, memory is not reused, numbers repeat.
 _SILENT = frozenset(
-    "spec.padded spec.odd made.whole donation.unused random.same gradient.summed statistics.single".split()
+    """spec.padded spec.odd made.whole donation.unused random.same gradient.summed gradient.own statistics.single
+    result.differs result.first result.repeated copies.summed term.counted collective.some carried.memory carried.whole
+    pattern.anchored""".split()
 )
 
 
@@ -166,7 +168,10 @@ class Observer:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(texts) + "\n")
         self._process.stdin.flush()
-        found: list[dict[str, Any]] = json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the process that runs the programs has ended, or one of them has no end")
+        found: list[dict[str, Any]] = json.loads(answer)
         return found
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def test_what_is_predicted_is_what_jax_does(first: int, seeds: int) -> None:
     outcome = compare(range(first, first + seeds), (*release("jax"), 0))
     assert not outcome.wrong, outcome.wrong[0]
     assert outcome.errors > seeds // 4 and outcome.predicted >= 0.7 * outcome.errors, outcome.missed
-    assert outcome.known >= 0.8 * outcome.arrays, str(outcome)
+    assert outcome.known >= 0.75 * outcome.arrays, str(outcome)
 
 
 def test_programs_are_the_same_for_a_seed_and_differ_between_seeds() -> None:

@@ -436,7 +436,7 @@ len(s) >= 0 | jax.lax.scan(lambda c, _: (c * 2.0, c.sum()), {0}, None, length=3)
 len(s) >= 0 | jax.lax.scan(lambda c, _: (c * 2.0, c.sum()), {0}, None, length=3)[1] | (3,)
 len(s) >= 0 | jax.lax.fori_loop(0, 3, lambda i, c: c + 1.0, {0}) | s
 s == t | jax.lax.fori_loop(0, 3, lambda i, c: c + {1}, {0}) | s
-len(s) >= 0 | jax.lax.while_loop(lambda c: c.sum() < 0, lambda c: c * 2.0, {0}) | s
+len(s) >= 0 | jax.lax.while_loop(lambda c: c.sum() < 0, lambda c: jnp.abs(c), {0}) | s
 len(s) >= 0 | jax.lax.cond({0}.sum() > 0, lambda v: v * 2.0, lambda v: -v, {0}) | s
 s == t | jax.lax.cond(True, lambda: {0}, lambda: {1}) | s
 len(s) >= 0 | jax.lax.switch(1, [jnp.sin, jnp.cos, jnp.tanh], {0}) | s
