@@ -526,7 +526,10 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
     for one in node.args:
         if isinstance(one, ast.Starred):
             given = run.value(one.value)
-            more = [given] * _missing(function, args, keywords) if isinstance(given, AnyTree) else items(run, given)
+            if isinstance(given, AnyTree):
+                more: list[Value] | None = [given] * _count_missing(function, args, keywords)
+            else:
+                more = items(run, given)
             if more is None:
                 opened = True
             elif not opened:
@@ -540,7 +543,7 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
         if keyword.arg is not None:
             keywords[keyword.arg] = value
         elif isinstance(value, AnyTree):
-            args += [value] * _missing(function, args, keywords)
+            args += [value] * _count_missing(function, args, keywords)
         elif isinstance(value, DictValue) and not value.open:
             keywords.update({key: one for key, one in value.entries.items() if isinstance(key, str)})
         else:
@@ -551,14 +554,13 @@ def _call(run: Interpreter, node: ast.Call) -> Value:
     return found
 
 
-def _missing(function: Value, args: list[Value], keywords: dict[str, Value]) -> int:
+def _count_missing(function: Value, args: list[Value], keywords: dict[str, Value]) -> int:
     """How many arguments a function requires beside some."""
     found = function_of(function)
     if found is None or (function is not found and not isinstance(function, Transformed)):
         return 0
-    given = found.node.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args)]
-    required = names[: len(names) - len(given.defaults)][len(args) :]
+    names = found.positional
+    required = names[: len(names) - len(found.node.args.defaults)][len(args) :]
     return sum(name not in keywords for name in required)
 
 
@@ -1230,7 +1232,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
     return run
 
 
-def _summed(call: Call) -> Value:
+def _add_values(call: Call) -> Value:
     """The sum of numbers, or of arrays one after the other."""
     found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
     if found is None or not any(isinstance(one, Layout) for one in found):
@@ -1308,7 +1310,7 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "builtins.super": _super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
     **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, bool, round)},
-    "builtins.sum": _summed,
+    "builtins.sum": _add_values,
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))
         for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")

@@ -27,13 +27,17 @@ def violations_of(program: Program, file: FileFacts, targets: Targets) -> tuple[
     One that is broken in another file, which this one calls, stands at the last call of this file that leads there.
     A function that shard_map or pmap maps is judged in its own file, also for files that map it or call what maps it.
     """
-    found = [one for one in _run(program, file, targets)[0] if not _is_told_there(program, one, file)]
-    for path in program.project.runners(file.path)[:_FILES]:
-        other = program.project.facts(path)
-        if other is not None:
-            found += (one for one in _run(program, other, targets)[2] if one.place.file is file)
-    placed = {(one.kind, one.place): one for one in reversed(found)}
-    return tuple(sorted(placed.values(), key=_order))
+
+    def find() -> tuple[Violation, ...]:
+        found = [one for one in _run(program, file, targets)[0] if not _is_told_there(program, one, file)]
+        for path in program.project.runners(file.path)[:_FILES]:
+            other = program.project.facts(path)
+            if other is not None:
+                found += (one for one in _run(program, other, targets)[2] if one.place.file is file)
+        placed = {(one.kind, one.place): one for one in reversed(found)}
+        return tuple(sorted(placed.values(), key=_order))
+
+    return program.of_node(("violations", file.path, _releases(targets)), find)
 
 
 def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[ast.AST, Value]:
@@ -42,12 +46,11 @@ def layouts_of(program: Program, file: FileFacts, targets: Targets) -> Mapping[a
 
 
 def _run(program: Program, file: FileFacts, targets: Targets) -> Run:
-    chosen = {name: targets.release(name) for name in _PACKAGES}
-    key = tuple(chosen.items())
+    key = _releases(targets)
 
     def run() -> Run:
         modules = program.of_node(
-            ("modules", key), lambda: program.learning(Modules(program.project, FUNCTIONS, chosen))
+            ("modules", key), lambda: program.learning(Modules(program.project, FUNCTIONS, dict(key)))
         )
         made = Interpreter(modules, file)
         made.run()
@@ -65,6 +68,11 @@ def _run(program: Program, file: FileFacts, targets: Targets) -> Run:
         return tuple(sorted((one for one in placed if one is not None), key=_order)), arrays, bodies
 
     return program.of_node(("layouts", file.path, key), run)
+
+
+def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The releases on which what a run finds depends."""
+    return tuple((name, targets.release(name)) for name in _PACKAGES)
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:

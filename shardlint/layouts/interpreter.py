@@ -988,7 +988,7 @@ class Interpreter:
     ) -> dict[str, Value]:
         """The parameters of a function in a call."""
         given = function.node.args
-        positional = [one.arg for one in (*given.posonlyargs, *given.args)]
+        positional = function.positional
         names: dict[str, Value] = {}
         for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
             names[name] = self._assumed(default) if opened else default

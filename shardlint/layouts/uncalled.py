@@ -90,7 +90,7 @@ def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassVal
     files = [run.file, *([function.frame.file] if function is not None else [])]
     if made.name == "jit" and not any(file.says(name) for file in files for name in _COLLECTIVES):
         return
-    names = _parameters(function)
+    names = function.positional if function is not None else []
     optional = len(function.node.args.defaults) if function is not None else 0
     count = len(names) - optional - given if made.takes is None else made.takes
     args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
@@ -114,18 +114,13 @@ def _run_alone(
     run.root = Place(function.frame.file, function.node) if function is not None else None
     place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)
     try:
-        if function is not None and function.owner is not None and not bound and _parameters(function)[:1] == ["self"]:
+        if function is not None and function.owner is not None and not bound and function.positional[:1] == ["self"]:
             args = (_object_of(run, function.owner, place, objects), *args[1:])
         run.call(value, args, {}, place, opened)
     except OutOfWork:
         run.stop()
     run.binder, run.root, run.assumed = "", None, False
     run.work += max(rest, 0)
-
-
-def _parameters(function: FunctionValue | None) -> list[str]:
-    arguments = function.node.args if function is not None else None
-    return [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
 
 
 def _object_of(run: Interpreter, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:

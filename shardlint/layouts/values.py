@@ -265,6 +265,11 @@ class FunctionValue:
         """Its name."""
         return getattr(self.node, "name", "<lambda>")
 
+    @property
+    def positional(self) -> list[str]:
+        """The names of the parameters that can be given by position."""
+        return [one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args)]
+
 
 @dataclass(eq=False)
 class ClassValue:

@@ -34,13 +34,7 @@ def numbers_of(value: Value) -> tuple[int, ...]:
 
 def listed(value: Value) -> tuple[Value, ...]:
     """The items of a tuple or list, or the value itself."""
-    return (
-        tuple(value.items)
-        if isinstance(value, ListValue)
-        else value
-        if isinstance(value, tuple)
-        else (value,)
-    )
+    return tuple(value.items) if isinstance(value, ListValue) else value if isinstance(value, tuple) else (value,)
 
 
 def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
@@ -56,9 +50,7 @@ def check_shared(call: Call, donated: tuple[int, ...], found: Value) -> None:
                 for _, leaf in leaves(tree)
             )  # fmt: skip
             if first is not path and taken:
-                call.interpreter.violate(
-                    "donation.twice", call.place, first=first.lstrip("."), second=path.lstrip(".")
-                )
+                call.interpreter.violate("donation.twice", call.place, first=first.lstrip("."), second=path.lstrip("."))
                 return
 
 
@@ -68,26 +60,21 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
     counts = [count_entries(one.shape) for one in split]
     for one in arrays:
         count = count_entries(one.shape)
-        if (
-            not isinstance(one.built, Place)
-            or not isinstance(count, int)
-            or not split
-            or one.mesh is not None
-        ):
+        if not isinstance(one.built, Place) or not isinstance(count, int) or not split or one.mesh is not None:
             continue
         if all(isinstance(other, int) and other <= count for other in counts):
             axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
             call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
 
 
-def check_reused(call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place) -> None:
+def check_reused(
+    call: Call, given: Value, donated: tuple[int, ...], found: Value, where: Place
+) -> None:
     """Record a donated argument whose memory no result can take, next to one that fits a result and is not donated."""
     results = [leaf for _, leaf in leaves(found)]
-    if not isinstance(given, FunctionValue) or not all(
-        isinstance(one, Layout) and one.shape for one in results
-    ):
+    if not isinstance(given, FunctionValue) or not all(isinstance(one, Layout) and one.shape for one in results):
         return
-    names = [one.arg for one in (*given.node.args.posonlyargs, *given.node.args.args)]
+    names = given.positional
     fits: dict[int, bool | None] = {}
     for place, argument in enumerate(call.args[: len(names)]):
         arrays = [leaf for _, leaf in leaves(argument)]
@@ -107,11 +94,7 @@ def _may_reuse(one: Value, other: Value) -> bool | None:
         return False
     if one.dtype is not None and other.dtype is not None and one.dtype != other.dtype:
         return False
-    return (
-        True
-        if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape
-        else None
-    )
+    return True if one.dtype == other.dtype is not None and one.shape == other.shape and None not in one.shape else None
 
 
 def check_carried(call: Call, found: Value) -> None:

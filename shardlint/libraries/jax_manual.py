@@ -169,8 +169,7 @@ def _with_structure(argument: Value, spec: Value) -> Value:
 
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
-    axes = spec.axes()
-    return None if None in axes else frozenset(axis for one in axes for axis in one or ())
+    return None if None in spec.axes() else _split_axes(spec)
 
 
 def _split_axes(spec: Value) -> frozenset[str]:
@@ -357,8 +356,7 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
 def _parameter(function: Value, place: int) -> str:
     """The name of a positional parameter of the function that something runs."""
     inner = function_of(function)
-    arguments = inner.node.args if inner is not None else None
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
+    names = inner.positional if inner is not None else []
     place += names[:1] == ["self"]
     return names[place] if place < len(names) else ""
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from shardlint.layouts.layout import Axes, Figure, Layout, Shape, Size, Spec, multiply_size
 from shardlint.layouts.values import Call, ListValue, Unknown, Value, known_items
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
+from shardlint.libraries.jax_slices import dimension_of, gather, resized_spec
 from shardlint.libraries.meeting import NO_AXES, as_array, is_recent, meet, spec_entry
 from shardlint.libraries.registry import function
 
@@ -31,31 +32,14 @@ def _given(call: Call, array: Layout, shape: Shape | None, spec: Spec | None, *c
     return of_module(call, base.shaped(shape, spec))
 
 
-def dimension(call: Call, array: Layout, position: int, default: Value = 0) -> int | None:
-    """The dimension that an `axis` argument names; None where it is not known."""
-    axis = call.get(position, "axis", default)
-    rank = array.rank
-    if rank is None or not isinstance(axis, int) or not -rank <= axis < rank:
-        return None
-    return axis % rank
-
-
 def _with_size(array: Layout, place: int, size: Size) -> Shape:
     shape = array.shape or ()
     return (*shape[:place], size, *shape[place + 1 :])
 
 
-def resize(call: Call, array: Layout, place: int, size: Size) -> Layout:
+def _resized(call: Call, array: Layout, place: int, size: Size) -> Layout:
     """The array with another size of a dimension, which keeps its axes where they divide it."""
-    axes = spec_entry(array, place) if array.explicit else NO_AXES
-    spec = array.typed_spec
-    if axes or axes is None:
-        parts = array.mesh.size(axes) if array.mesh is not None and axes else None
-        divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
-        if divides is False:
-            call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
-        spec = spec if divides else None
-    return _given(call, array, _with_size(array, place, size), spec)
+    return _given(call, array, _with_size(array, place, size), resized_spec(call, array, place, size))
 
 
 @function(*(f"{module} broadcast_to" for module in _BOTH), "jax.lax broadcast broadcast_in_dim")
@@ -124,7 +108,7 @@ def tile(call: Call) -> Value:
 def repeat(call: Call) -> Value:
     """Each entry several times along a dimension. With a mesh in context it raises where that is split."""
     array, count = as_array(call.get(0, "a")), call.get(1, "repeats")
-    place = dimension(call, array, 2, None)
+    place = dimension_of(call, array, 2, None)
     if array.shape is None or place is None or not isinstance(count, int):
         return _given(call, array, None, None)
     spec = array.typed_spec
@@ -148,7 +132,7 @@ def pad(call: Call) -> Value:
     found = array
     for place, (size, more) in enumerate(zip(array.shape, widths, strict=True)):
         if more:
-            found = resize(call, found, place, size + more if isinstance(size, int) else None)
+            found = _resized(call, found, place, size + more if isinstance(size, int) else None)
             if found.shape is None or (array.explicit and found.mesh is None):
                 pairs = zip(array.shape, widths, strict=True)
                 wider = tuple(one + two if isinstance(one, int) else None for one, two in pairs)
@@ -173,7 +157,7 @@ def _widths(value: Value) -> tuple[int, ...] | None:
 def split(call: Call) -> Value:
     """The parts of an array along a dimension."""
     array, sections = as_array(call.get(0, "ary")), call.get(1, "indices_or_sections")
-    place = dimension(call, array, 2)
+    place = dimension_of(call, array, 2)
     size = array.shape[place] if array.shape is not None and place is not None else None
     if place is None or not isinstance(size, int):
         return Unknown("pieces of an array")
@@ -186,14 +170,14 @@ def split(call: Call) -> Value:
         sizes = [max(last - first, 0) for first, last in pairwise(bounds)]
     else:
         return Unknown("pieces of an array")
-    return ListValue([resize(call, array, place, one) for one in sizes], region=call.interpreter.region)
+    return ListValue([_resized(call, array, place, one) for one in sizes], region=call.interpreter.region)
 
 
 @function(*(f"{module} take" for module in _BOTH))
 def take(call: Call) -> Value:
     """The entries of a dimension that an array of numbers chooses."""
     array, index = as_array(call.get(0, "a")), as_array(call.get(1, "indices"))
-    place = dimension(call, array, 2, None)
+    place = dimension_of(call, array, 2, None)
     if array.shape is None or index.shape is None or place is None:
         return _given(call, array, None, None, index)
     _check_gathered(call, array, place)
@@ -209,7 +193,7 @@ def take(call: Call) -> Value:
 def take_along(call: Call) -> Value:
     """Entries that an array of numbers of the same rank chooses along a dimension."""
     array, index = as_array(call.get(0, "arr")), as_array(call.get(1, "indices"))
-    place = dimension(call, array, 2, -1)
+    place = dimension_of(call, array, 2, -1)
     if array.shape is None or index.shape is None or place is None or len(index.shape) != len(array.shape):
         return _given(call, array, None, None, index)
     _check_gathered(call, array, place)
@@ -248,7 +232,7 @@ def diagonal(call: Call) -> Value:
 def _check_gathered(call: Call, array: Layout, place: int) -> None:
     axes = spec_entry(array, place) if array.explicit else NO_AXES
     if axes:
-        call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes))
+        gather(call, array, axes)
 
 
 @function("jax.numpy atleast_1d atleast_2d atleast_3d", "numpy atleast_1d atleast_2d atleast_3d")

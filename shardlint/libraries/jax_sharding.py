@@ -171,6 +171,14 @@ def argument_place(call: Call, path: str) -> tuple[Place, str]:
     return call.place, path
 
 
+def spec_and_mesh(call: Call, target: Value) -> tuple[PartitionSpec | None, Mesh | None]:
+    """The spec of a sharding, and its mesh: of a spec alone that in context. None where it is not known whole."""
+    spec = target if isinstance(target, PartitionSpec) else getattr(target, "spec", None)
+    mesh_ = call.interpreter.mesh if isinstance(target, PartitionSpec) else getattr(target, "mesh", None)
+    known = spec if isinstance(spec, PartitionSpec) and not spec.open else None
+    return known, mesh_ if isinstance(mesh_, Mesh) else None
+
+
 def check_fits(
     call: Call,
     array: Layout,

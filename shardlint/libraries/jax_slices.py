@@ -91,16 +91,16 @@ def index(call: Call) -> Value:
             cut = _length(size, one) if isinstance(one, slice) else 1
             parts = array.mesh.size(axes) if array.mesh is not None else None
             if cut != size and not call.interpreter.traced:
-                _gather(call, array, axes)
+                gather(call, array, axes)
                 spec = None
             elif not isinstance(cut, int) or not isinstance(parts, int):
                 spec = None
             elif cut % parts:  # within jit a slice keeps its axes where they divide it
-                _gather(call, array, axes)
+                gather(call, array, axes)
                 spec = None
             elif isinstance(one, slice) and one.step not in (None, 1) and is_recent(call) is not True:
                 if is_recent(call) is False:
-                    _gather(call, array, axes)
+                    gather(call, array, axes)
                 spec = None
         if isinstance(one, slice):
             shape.append(size if whole else _length(size, one))
@@ -127,7 +127,7 @@ def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
         return base.shaped(shape)
     split = {axis for axes in index.typed_spec or () for axis in axes or ()} if index.explicit else set()
     if array.explicit and spec_entry(array, 0):
-        _gather(call, array, spec_entry(array, 0))
+        gather(call, array, spec_entry(array, 0))
     elif split:
         call.interpreter.violate("index.by-split", call.place, array=str(index), axes="/".join(sorted(split)))
     elif array.explicit and array.typed_spec is not None:
@@ -135,7 +135,8 @@ def _rows(call: Call, array: Layout, index: Layout, base: Layout) -> Layout:
     return replace(base, mesh=None).shaped(shape)
 
 
-def _gather(call: Call, array: Layout, axes: Axes | None) -> None:
+def gather(call: Call, array: Layout, axes: Axes | None) -> None:
+    """Record that entries are gathered along a dimension that is split over Explicit axes."""
     call.interpreter.violate("index.split", call.place, array=str(array), axes="/".join(axes or ()))
 
 
@@ -154,7 +155,8 @@ def _of(call: Call, array: Layout) -> Layout:
     return replace(meet(call, [array]), dtype=array.dtype, summed=array.summed)
 
 
-def _dimension(call: Call, array: Layout, position: int, default: int) -> int | None:
+def dimension_of(call: Call, array: Layout, position: int, default: Value = 0) -> int | None:
+    """The dimension that an `axis` argument names; None where it is not known."""
     axis = call.get(position, "axis", default)
     if array.shape is None or not isinstance(axis, int) or not -len(array.shape) <= axis < len(array.shape):
         return None
@@ -168,14 +170,19 @@ def _resized(call: Call, array: Layout, place: int | None, size: Size) -> Layout
     shape = (*array.shape[:place], size, *array.shape[place + 1 :])
     if array.rank == 1 and size == 1 and is_recent(call, LATE_CHANGE) is not False:
         return _of(call, array).shaped(shape, (NO_AXES,) if is_recent(call, LATE_CHANGE) else None)
-    spec, axes = array.typed_spec, spec_entry(array, place) if array.explicit else NO_AXES
-    if axes or axes is None:
-        parts = array.mesh.size(axes) if array.mesh is not None and axes else None
-        divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
-        if divides is False:
-            _gather(call, array, axes)
-        spec = spec if divides else None
-    return _of(call, array).shaped(shape, spec)
+    return _of(call, array).shaped(shape, resized_spec(call, array, place, size))
+
+
+def resized_spec(call: Call, array: Layout, place: int, size: Size) -> Spec | None:
+    """The spec of an array with another size of a dimension, which keeps its axes where they divide it."""
+    axes = spec_entry(array, place) if array.explicit else NO_AXES
+    if not axes and axes is not None:
+        return array.typed_spec
+    parts = array.mesh.size(axes) if array.mesh is not None and axes else None
+    divides = size % parts == 0 if isinstance(parts, int) and isinstance(size, int) else None
+    if divides is False:
+        gather(call, array, axes)
+    return array.typed_spec if divides else None
 
 
 def _chosen_by(call: Call, found: Value) -> Value:
@@ -192,7 +199,7 @@ def slice_in_dimension(call: Call) -> Value:
     """A part of one dimension; with `index` one row, which stays a dimension unless `keepdims` says otherwise."""
     array = as_array(call.get(0, "operand"))
     if "index" in call.function_name:
-        place = _dimension(call, array, 2, 0)
+        place = dimension_of(call, array, 2, 0)
         kept = _resized(call, array, place, 1)
         if call.get(3, "keepdims", True) is True or kept.shape is None or place is None:
             return _chosen_by(call, kept)
@@ -200,9 +207,9 @@ def slice_in_dimension(call: Call) -> Value:
         rest = (*spec[:place], *spec[place + 1 :]) if spec is not None else None
         return _chosen_by(call, kept.shaped((*kept.shape[:place], *kept.shape[place + 1 :]), rest))
     if call.function_name.startswith("dynamic"):
-        sized, place = call.get(2, "slice_size"), _dimension(call, array, 3, 0)
+        sized, place = call.get(2, "slice_size"), dimension_of(call, array, 3, 0)
         return _chosen_by(call, _resized(call, array, place, sized if isinstance(sized, int) else None))
-    place = _dimension(call, array, 4, 0)
+    place = dimension_of(call, array, 4, 0)
     size = array.shape[place] if array.shape is not None and place is not None else None
     part = slice(call.get(1, "start_index"), call.get(2, "limit_index"), call.get(3, "stride", 1))
     return _chosen_by(call, _resized(call, array, place, _length(size, part)))
@@ -264,7 +271,7 @@ def one_hot(call: Call) -> Value:
 def unstack(call: Call) -> Value:
     """The rows along a dimension, which must not be split."""
     array = as_array(call.get(0, "x"))
-    place = _dimension(call, array, 1, 0)
+    place = dimension_of(call, array, 1, 0)
     if array.shape is None or place is None:
         return ListValue([], True)
     check_whole_along(call, array, place)

@@ -36,7 +36,14 @@ from shardlint.libraries.compiled_calls import (
     numbers_of,
 )
 from shardlint.libraries.jax_numpy import concatenate, ravel
-from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of, placed
+from shardlint.libraries.jax_sharding import (
+    argument_place,
+    check_fits,
+    padded,
+    place_of,
+    placed,
+    spec_and_mesh,
+)
 from shardlint.libraries.jax_trees import ordered_leaves
 from shardlint.libraries.mapped_results import reads_parameter
 from shardlint.libraries.meeting import (
@@ -259,11 +266,9 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
     ) != len(args):
         return
     for path, leaf, one in spread(target, args):
-        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
-        mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
-        if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
+        spec, on = spec_and_mesh(call, one)
+        if isinstance(leaf, Layout) and spec is not None:
             where, path = argument_place(call, path)
-            on = mesh if isinstance(mesh, Mesh) else None
             if check_fits(call, leaf, spec, on, where, path) and on is not None and not call.interpreter.traced:
                 _check_same(call, leaf, spec, on, where, path)
 
@@ -271,10 +276,9 @@ def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
 def _check_results(call: Call, target: Value, found: Value, where: Place) -> None:
     """Record results that do not fit the `out_shardings` of a jit within another one."""
     for path, leaf, one in spread(target, found) if target is not None else ():
-        spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
-        mesh = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
-        if isinstance(leaf, Layout) and isinstance(spec, PartitionSpec) and not spec.open:
-            check_fits(call, leaf, spec, mesh if isinstance(mesh, Mesh) else None, where, f"result{path}")
+        spec, on = spec_and_mesh(call, one)
+        if isinstance(leaf, Layout) and spec is not None:
+            check_fits(call, leaf, spec, on, where, f"result{path}")
 
 
 def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:

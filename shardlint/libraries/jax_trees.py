@@ -71,11 +71,9 @@ def _is_known(tree: Value) -> bool:
     return all(_is_known(part) for _, part in children(tree) or ())
 
 
-def _flat(call: Call) -> list[Value] | None:
-    """The leaves of the first argument in the order of jax; None where they are not all known."""
-    if not call.args or call.has(1, "is_leaf") or not _is_known(call.args[0]):
-        return None
-    return ordered_leaves(call.args[0])
+def _has_known_leaves(call: Call) -> bool:
+    """Whether all leaves of the first argument are known."""
+    return bool(call.args) and not call.has(1, "is_leaf") and _is_known(call.args[0])
 
 
 def _sorted(tree: Value) -> list[tuple[Value, Value]] | None:
@@ -114,23 +112,19 @@ def _filled(tree: Value, values: Iterator[Value]) -> Value:
 @function("jax.tree leaves", "jax.tree_util tree_leaves")
 def tree_leaves(call: Call) -> Value:
     """The leaves of a tree."""
-    found = _flat(call)
-    return ListValue(found) if found is not None else AnyTree(Unknown())
+    return ListValue(ordered_leaves(call.args[0])) if _has_known_leaves(call) else AnyTree(Unknown())
 
 
 @function("jax.tree flatten", "jax.tree_util tree_flatten")
 def tree_flatten(call: Call) -> Value:
     """The leaves of a tree, and its structure."""
-    found = _flat(call)
-    if found is None:
-        return (AnyTree(Unknown()), Unknown("a structure"))
-    return (ListValue(found), Structure(None, tree=call.args[0]))
+    return (tree_leaves(call), tree_structure(call))
 
 
 @function("jax.tree structure", "jax.tree_util tree_structure")
 def tree_structure(call: Call) -> Value:
     """The structure of a tree."""
-    return Structure(None, tree=call.args[0]) if _flat(call) is not None else Unknown("a structure")
+    return Structure(None, tree=call.args[0]) if _has_known_leaves(call) else Unknown("a structure")
 
 
 @function("jax.tree unflatten", "jax.tree_util tree_unflatten")
@@ -139,7 +133,7 @@ def tree_unflatten(call: Call) -> Value:
     structure, given = call.get(0, "treedef"), known_items(call.get(1, "leaves"))
     if not isinstance(structure, Structure) or given is None:
         return AnyTree(Unknown())
-    if len(given) != sum(1 for _ in _ordered(structure.tree, ())):
+    if len(given) != len(ordered_leaves(structure.tree)):
         return Unknown("a call that raises")
     return _filled(structure.tree, iter(given))
 
@@ -150,14 +144,8 @@ def tree_unflatten(call: Call) -> Value:
 )
 def with_paths(call: Call) -> Value:
     """The leaves of a tree, each with its path."""
-    tree = call.get(0, "tree")
-    if _flat(call) is None:
-        found: Value = AnyTree(Unknown())
-    else:
-        found = ListValue(list(_ordered(tree, ())))
-    if "flatten" not in call.function_name:
-        return found
-    return (found, Structure(None, tree=tree) if isinstance(found, ListValue) else Unknown("a structure"))
+    found = ListValue(list(_ordered(call.args[0], ()))) if _has_known_leaves(call) else AnyTree(Unknown())
+    return (found, tree_structure(call)) if "flatten" in call.function_name else found
 
 
 @function("jax.tree reduce", "jax.tree_util tree_reduce")

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.layout import Layout, count_entries
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -33,7 +33,6 @@ _SUMS = re.compile(r"(?i)grad|accum")
 
 def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
     """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
-
     if check:
         _check_structure(call, specs, results, where)
     for path, leaf, spec in _pairs(results, specs, ""):
@@ -125,22 +124,16 @@ def _summed_at(array: Layout) -> Place | None:
 
 def _count(call: Call, axes: frozenset[str]) -> str:
     """How many devices are along axes; "" where that is not known."""
-    sizes: list[Size] = [call.interpreter.axes.get(axis) for axis in axes]
-    count = 1
-    for one in sizes:
-        if not isinstance(one, int):
-            return ""
-        count *= one
-    return str(count)
+    count = count_entries(tuple(call.interpreter.axes.get(axis) for axis in axes))
+    return str(count) if isinstance(count, int) else ""
 
 
 def reads_parameter(function: FunctionValue | None, place: int) -> bool:
     """Whether a function reads a positional parameter; so it is taken to be where that is not known."""
-    arguments = function.node.args if function is not None else None
-    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
-    if function is None or place >= len(names):
+    if function is None or place >= len(function.positional):
         return True
-    return any(isinstance(one, ast.Name) and one.id == names[place] for one in ast.walk(function.node))
+    name = function.positional[place]
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(function.node))
 
 
 def name_of(value: Value) -> str:

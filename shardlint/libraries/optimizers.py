@@ -14,11 +14,11 @@ from shardlint.layouts.values import (
     ClassValue,
     FunctionValue,
     Instance,
-    ListValue,
     Native,
     Unknown,
     Value,
     children,
+    known_items,
     map_tree,
 )
 from shardlint.libraries.meeting import as_array, broadcast, common, meet, spec_entry
@@ -72,10 +72,12 @@ def _fresh_like(call: Call, params: Value) -> Value:
     return map_tree(fresh, params)
 
 
+_COUNT = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
+
+
 def _fields(names: str, call: Call, params: Value) -> Value:
-    count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
     return Instance(
-        None, {name: count if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
+        None, {name: _COUNT if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
     )
 
 
@@ -97,9 +99,8 @@ def _chain(names: str, call: Call) -> Value:
     """An optimizer by the transforms that it is made of."""
     pieces = dict(_PIECES)
     momentum = call.get(1, "momentum", None)
-    unknown = isinstance(momentum, Unknown)
     pieces["momentum"] = _PIECES["identity" if momentum is None else "trace"]
-    if unknown:
+    if isinstance(momentum, Unknown):
         pieces["momentum"] = lambda again, params: Unknown("momentum")
     pieces["rate"] = _rate(call.get(0, "learning_rate"))
     return _transform(lambda again, params: tuple(pieces[name](again, params) for name in names.split()))
@@ -153,9 +154,7 @@ def _begin(call: Call, inits: list[Value], params: Value) -> tuple[Value, ...]:
 @function("optax chain named_chain")
 def chain(call: Call) -> Value:
     """Transforms one after the other: the state is a tuple of theirs."""
-    given = tuple(call.args)
-    if len(given) == 1 and isinstance(given[0], ListValue | tuple):
-        given = tuple(given[0].items) if isinstance(given[0], ListValue) else given[0]
+    given = (known_items(call.args[0]) if len(call.args) == 1 else None) or call.args
     inits = None if call.open or call.function_name == "named_chain" else _inits(given)
     if inits is None:
         return _transform(lambda again, params: AnyTree(Unknown()))
@@ -168,14 +167,13 @@ def accumulate(call: Call) -> Value:
     inits = _inits((call.get(0, "opt"),))
 
     def init(again: Call, params: Value) -> Value:
-        count = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
         inner = _begin(again, inits, params)[0] if inits is not None else Unknown("the inner state")
         added = _fresh_like(again, params)
         return Instance(
             None,
             {
-                "mini_step": count,
-                "gradient_step": count,
+                "mini_step": _COUNT,
+                "gradient_step": _COUNT,
                 "inner_opt_state": inner,
                 "acc_grads": added,
                 "skip_state": (),
