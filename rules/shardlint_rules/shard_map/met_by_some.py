@@ -19,7 +19,7 @@ class MetBySome(Rule):
     ## Reports
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
       `jax.lax.while_loop`, if the predicate is computed from shards or `axis_index` and so differs along the axis.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with
@@ -30,7 +30,7 @@ class MetBySome(Rule):
     name = "met-by-some"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("collective.some"),)
     fixes = "none"
     by_hand = "the code does not show which devices take part"

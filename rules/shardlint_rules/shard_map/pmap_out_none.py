@@ -17,7 +17,7 @@ class PmapOutNone(Rule):
 
     ## Reports
     - proven: a result with the out axis `None` that varies over the devices, without a collective.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Limits
     Not reported: results of replicated state (`replicate`), and results of code that is not in sight.
@@ -27,7 +27,7 @@ class PmapOutNone(Rule):
     name = "pmap-out-none"
     harm = Harm.SILENT
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("result.first"),)
     fixes = "none"
 

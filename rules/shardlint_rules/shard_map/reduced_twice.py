@@ -18,7 +18,7 @@ class ReducedTwice(Rule):
     ## Reports
     - proven: `psum` of a value that was reduced over the axis before, if the sum reaches a result of the `shard_map`
       or `pmap` and is never divided.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
 
     ## Limits
@@ -32,7 +32,7 @@ class ReducedTwice(Rule):
     likely = ("on-host", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "on-host": "The host has more than one device.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (
         Violates("copies.summed"),
