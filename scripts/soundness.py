@@ -62,15 +62,15 @@ class Figures:
     seconds: float
     observed: int
 
-    def row(self) -> str:
+    def format_row(self) -> str:
         """Its row of the table."""
         one = self.outcome
-        missed, known = share(one.errors - one.predicted, one.errors), share(one.known, one.arrays)
+        missed, known = format_share(one.errors - one.predicted, one.errors), format_share(one.known, one.arrays)
         cells = (self.release, f"{one.programs:,}", len(one.wrong), f"{one.errors:,}", missed, f"{one.arrays:,}", known)
         return f"| {' | '.join(map(str, cells))} |"
 
 
-def share(count: int, total: int) -> str:
+def format_share(count: int, total: int) -> str:
     """A count and its share in percent."""
     return f"{count:,} ({100 * count / total:.1f}%)" if total else "0"
 
@@ -117,7 +117,7 @@ class Source:
             self._observer = None
 
 
-def compare(release: str, first: int, count: int, called: Called) -> Figures:
+def compare_release(release: str, first: int, count: int, called: Called) -> Figures:
     """Compare so many programs on a release."""
     version = tuple(map(int, release.split(".")))
     source, outcome, seconds = Source(release), Outcome(), 0.0
@@ -135,7 +135,7 @@ def compare(release: str, first: int, count: int, called: Called) -> Figures:
     return Figures(release, outcome, seconds, source.observed)
 
 
-def uncalled(called: Called) -> dict[str, list[str]]:
+def find_uncalled(called: Called) -> dict[str, list[str]]:
     """The registered functions of jax, numpy and optax that no program called, by module."""
     found: dict[str, list[str]] = {}
     for name in sorted(set(FUNCTIONS) - called.names):
@@ -145,11 +145,11 @@ def uncalled(called: Called) -> dict[str, list[str]]:
     return found
 
 
-def _plain(text: str) -> str:
+def _without_backticks(text: str) -> str:
     return text.replace("`", "'").strip()
 
 
-def page(all_figures: Sequence[Figures], called: Called) -> str:
+def format_page(all_figures: Sequence[Figures], called: Called) -> str:
     """evaluation/layouts.md."""
     lines = [
         "# Predicted layouts compared with those of jax",
@@ -166,17 +166,18 @@ def page(all_figures: Sequence[Figures], called: Called) -> str:
         "",
         "| jax | programs | wrong predictions | layout errors | of them not predicted | arrays | known |",
         "|---|---|---|---|---|---|---|",
-        *(one.row() for one in all_figures),
+        *(one.format_row() for one in all_figures),
         "",
         "## Errors that are not predicted",
         "",
     ]
     for one in all_figures:
         lines += [f"jax {one.release}:", ""]
-        lines += [f"- {number}: `{_plain(key)}`" for key, number in one.outcome.missed.most_common(10)] or ["- none"]
+        missed = one.outcome.missed.most_common(10)
+        lines += [f"- {number}: `{_without_backticks(key)}`" for key, number in missed] or ["- none"]
         lines += [""]
     lines += ["## Functions that no program calls", ""]
-    lines += [f"- `{module}`: {', '.join(names)}" for module, names in uncalled(called).items()]
+    lines += [f"- `{module}`: {', '.join(names)}" for module, names in find_uncalled(called).items()]
     return "\n".join(lines) + "\n"
 
 
@@ -194,16 +195,16 @@ def main() -> int:
     releases = [asked.only] if asked.only else [OLDEST, MIDDLE, NEWEST]
     all_figures = []
     for release in releases:
-        found = compare(release, asked.first, asked.count, called)
+        found = compare_release(release, asked.first, asked.count, called)
         all_figures.append(found)
         print(f"jax {release}")
         show(found.outcome)
         if found.observed:
             print(f"{found.seconds / found.observed:.3f} s a program in jax")
-    for module, names in uncalled(called).items():
+    for module, names in find_uncalled(called).items():
         print(f"not called: {module}: {' '.join(names)}")
     if asked.write or (not asked.only and asked.count >= 20_000):
-        PAGE.write_text(page(all_figures, called), "utf-8")
+        PAGE.write_text(format_page(all_figures, called), "utf-8")
         print(f"{PAGE.relative_to(matrix.ROOT)} written")
     return 1 if any(one.outcome.wrong for one in all_figures) else 0
 

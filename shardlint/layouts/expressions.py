@@ -751,7 +751,7 @@ class _At:
         varying = library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place) if parts else array
         for one in parts[1:]:
             varying = library(call.interpreter, "jax.numpy.add", (varying, one), call.place)
-        return array.along(varying)
+        return array.varying_like(varying)
 
     def _split_axes(self, array: Layout, traced: bool) -> list[str]:
         """The Explicit axes that an update cannot keep: those of all dimensions, or traced of the indexed ones."""

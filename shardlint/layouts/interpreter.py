@@ -340,7 +340,7 @@ class Interpreter:
         self.uncalled[made] = None
         return made
 
-    def stop(self) -> None:
+    def forget_position(self) -> None:
         """Forget where the run was when its budget was spent."""
         self.calls.clear()
         self._active.clear()
@@ -858,7 +858,7 @@ class Interpreter:
                     self.uncalled.pop(function, None)
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
-                known = self.libraries.get(name) or self.libraries.get(_pure(name))
+                known = self.libraries.get(name) or self.libraries.get(_wildcard_of(name))
                 if known is not None:
                     return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
                 return self.call_unknown(name, args, keywords, place)
@@ -991,9 +991,9 @@ class Interpreter:
         positional = function.positional
         names: dict[str, Value] = {}
         for name, default in zip(reversed(positional), reversed(function.defaults), strict=False):
-            names[name] = self._assumed(default) if opened else default
+            names[name] = self._assume_default(default) if opened else default
         keyword_defaults = function.keyword_defaults.items()
-        names.update({name: self._assumed(value) if opened else value for name, value in keyword_defaults})
+        names.update({name: self._assume_default(value) if opened else value for name, value in keyword_defaults})
         names.update(zip(positional, args, strict=False))
         rest = dict(keywords)
         for name in (*positional, *(one.arg for one in given.kwonlyargs)):
@@ -1008,7 +1008,7 @@ class Interpreter:
             names[given.kwarg.arg] = DictValue(rest, opened, region=self.region)
         return names
 
-    def _assumed(self, default: Value) -> Value:
+    def _assume_default(self, default: Value) -> Value:
         """What a default is for an unknown caller: names of axes are assumed to be those that it gives."""
         match default:
             case str() | PartitionSpec():
@@ -1018,7 +1018,7 @@ class Interpreter:
                 self.assumed = True
                 return default
             case Instance(attributes=attributes) if default.of is not None and not default.registered:
-                return default.with_parts({name: self._assumed(one) for name, one in attributes.items()})
+                return default.with_parts({name: self._assume_default(one) for name, one in attributes.items()})
         return Unknown("a default that a caller may replace")
 
     def _instance(
@@ -1055,7 +1055,7 @@ class Interpreter:
                 known = _is_plain(default) or isinstance(default, (*_FUNCTIONS, Instance))
                 made.attributes[name] = default if known and not opened else Unknown("a field")
                 if opened:
-                    made.attributes[name] = self._assumed(default)
+                    made.attributes[name] = self._assume_default(default)
         made.open = made.open or opened
         after = made_of.find("__post_init__")
         if after is not MISSING:
@@ -1071,7 +1071,7 @@ def _is_plain(value: Value) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _pure(name: str) -> str:
+def _wildcard_of(name: str) -> str:
     """What stands for functions of a module that are not modelled one by one, but only compute."""
     return f"{name.rpartition('.')[0]}.*"
 

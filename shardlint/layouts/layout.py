@@ -112,12 +112,12 @@ class Mesh:
         return all(one == "auto" for one in self.types)
 
     @property
-    def mixed(self) -> bool:
+    def is_mixed(self) -> bool:
         """Whether only some of its axes are Explicit."""
         return "explicit" in self.types and not self.explicit
 
     @property
-    def typed(self) -> Mesh:
+    def explicit_part(self) -> Mesh:
         """The mesh of its Explicit axes: those that a traced function sees."""
         kept = [place for place, one in enumerate(self.types) if one == "explicit"]
         types = tuple(self.types[place] for place in kept)
@@ -224,7 +224,7 @@ class Layout:
         """The spec that is part of its type; None where it has none, or it is not known."""
         return self.spec if self.explicit else None
 
-    def along(self, other: Layout) -> Layout:
+    def varying_like(self, other: Layout) -> Layout:
         """The same array, equal and differing along manual axes as another one does."""
         return replace(
             self, varying=other.varying, equal=other.equal, differs=other.differs, exchanged=other.exchanged,

@@ -118,7 +118,7 @@ def _run_alone(
             args = (_object_of(run, function.owner, place, objects), *args[1:])
         run.call(value, args, {}, place, opened)
     except OutOfWork:
-        run.stop()
+        run.forget_position()
     run.binder, run.root, run.assumed = "", None, False
     run.work += max(rest, 0)
 

@@ -235,7 +235,7 @@ def _leave(call: Call, again: Call, mesh: Mesh, out_specs: Value, found: Value, 
         sizes = zip(array.shape, axes, strict=False)
         shape = tuple(_whole(size, mesh.size(one) if one else 1) for size, one in sizes)
         placed = replace(known, shape=shape, spec=tuple(axes))
-        if mesh.mixed and again.interpreter.traced:
+        if mesh.is_mixed and again.interpreter.traced:
             on, spec = typed_sharding(placed)
             return replace(placed, mesh=on, spec=spec)
         return placed

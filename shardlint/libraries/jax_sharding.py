@@ -371,7 +371,7 @@ def constraint(call: Call) -> Value:
         array = as_array(leaf)
         if (
             explicit
-            and not mesh_.mixed
+            and not mesh_.is_mixed
             and mesh_ == call.interpreter.mesh
             and (array.spec is None or padded(array, spec) == array.spec)
         ):

@@ -191,7 +191,7 @@ def _chosen_by(call: Call, found: Value) -> Value:
     if not call.interpreter.axes or not starts:
         return found
     both = common([as_array(found), *starts])
-    return replace(as_array(found).along(both), figure=None)
+    return replace(as_array(found).varying_like(both), figure=None)
 
 
 @function("jax.lax dynamic_slice_in_dim slice_in_dim dynamic_index_in_dim index_in_dim")

@@ -319,7 +319,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
         array = replace(array, memory=settled_memory(call, array), sources=frozenset())
-        if array.explicit and not (base.mesh is not None and base.mesh.mixed):
+        if array.explicit and not (base.mesh is not None and base.mesh.is_mixed):
             return replace(array, committed=committed or None, literal=False)
         return replace(
             array,

@@ -101,7 +101,7 @@ def _check_result(
     if left and check != "on":
         summed = _summed_at(array)
         other = array.figure.axes if summed is not None and array.figure is not None else frozenset[str]()
-        returned = place_of_result(given, path) or where
+        returned = find_returned_part(given, path) or where
         if summed is None or not other <= named or summed.file is not returned.file:
             other = frozenset()
         place = summed if other and summed is not None else returned
@@ -142,7 +142,7 @@ def name_of(value: Value) -> str:
     return getattr(function.node, "name", "") if function is not None else ""
 
 
-def place_of_result(value: Value, path: str) -> Place | None:
+def find_returned_part(value: Value, path: str) -> Place | None:
     """Where a function gives a part of its result back, by its path; None where it returns at several places."""
     function = function_of(value)
     if function is None:

@@ -360,10 +360,10 @@ def typed_sharding(array: Layout) -> tuple[Mesh | None, Spec | None]:
     mesh, spec = array.mesh, array.spec
     if mesh is None or mesh.automatic or mesh.explicit:
         return (mesh, spec) if array.explicit else (None, None)
-    if not mesh.mixed or None in mesh.types or spec is None or None in spec:
+    if not mesh.is_mixed or None in mesh.types or spec is None or None in spec:
         return None, None
-    names = mesh.typed.names
-    return mesh.typed, tuple(tuple(axis for axis in axes or () if axis in names) for axes in spec)
+    names = mesh.explicit_part.names
+    return mesh.explicit_part, tuple(tuple(axis for axis in axes or () if axis in names) for axes in spec)
 
 
 def is_whole(array: Layout) -> bool:

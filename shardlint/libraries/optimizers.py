@@ -323,7 +323,7 @@ def loss(call: Call) -> Value:
             found = replace(found, mesh=None, spec=None)
     found = replace(found, dtype=logits.dtype)
     if call.interpreter.axes:
-        found = replace(found.along(common([logits, labels])), figure=None)
+        found = replace(found.varying_like(common([logits, labels])), figure=None)
     if "softmax" not in last or not found.shape:
         return found
     return found.shaped(found.shape[:-1], found.typed_spec[:-1] if found.typed_spec is not None else None)

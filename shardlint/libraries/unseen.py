@@ -31,7 +31,7 @@ def compute(call: Call) -> Value:
     calls = any(isinstance(one, FunctionValue | Native | Partial | Method) for one in given)
     if not call.interpreter.axes or calls or not any(one.differs or one.varying for one in arrays):
         return call.interpreter.call_unknown(call.name, call.args, call.keywords, call.place)
-    return AnyTree(Layout().along(common(arrays)))
+    return AnyTree(Layout().varying_like(common(arrays)))
 
 
 @function("shardlint.unseen")

@@ -53,7 +53,7 @@ class BiasBeforeSum(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each addition."""
         if site.form == "violation":
-            yield from self._term(site)
+            yield from self._report_term(site)
             return
         if site.form != "call":
             return
@@ -73,7 +73,7 @@ class BiasBeforeSum(Rule):
                 why=f"line {site.call.lineno} sums over the devices, and each of them adds the full bias",
             )
 
-    def _term(self, site: Site) -> Iterator[Finding]:
+    def _report_term(self, site: Site) -> Iterator[Finding]:
         """A term without the name of a bias that the specs leave replicated."""
         node = site.violation.place.node
         sides = [node.left, node.right] if isinstance(node, ast.BinOp) else []

@@ -22,11 +22,11 @@ _BRANCHES = ast.If | ast.IfExp | ast.While | ast.match_case | ast.BoolOp | ast.c
 
 def rests_on_plain_flags(found: Violation) -> bool:
     """Whether plain flags alone decide that a program comes to a broken contract."""
-    tests = [test for place in found.way for test in _asked(place)]
-    return all(_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
+    tests = [test for place in found.way for test in _find_conditions(place)]
+    return all(_is_plain_flag(test) and not _OF_AXES.search(ast.unparse(test)) for test in tests)
 
 
-def _asked(place: Place) -> Iterator[ast.expr]:
+def _find_conditions(place: Place) -> Iterator[ast.expr]:
     """The tests of the branches that a place is in, up to its function."""
     inner: ast.AST = place.node
     for outer in place.file.ancestors(place.node):
@@ -50,7 +50,7 @@ def _left_by(function: ast.AST, node: ast.AST) -> Iterator[ast.expr]:
                 yield one.test
 
 
-def _flag(test: ast.expr) -> bool:
+def _is_plain_flag(test: ast.expr) -> bool:
     """Whether a test is of a flag: a name or a field, or not one."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand

@@ -28,7 +28,7 @@ class MissingReduction(Rule):
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
     - `pmap-named` (likely): the same, if the axis is named after the batch, the data or the devices.
-    - `on-a-way` (likely): a result as above under a condition that the text does not decide.
+    - `on-a-way` (likely): a result as above on a branch that may not run, or with an option at its default.
     - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits
@@ -46,7 +46,7 @@ class MissingReduction(Rule):
         "gradients": "The model in the loss does not reduce gradients.",
         "other-axis": "The program calls the function as a call site shows.",
         "again": "The shards differ on the devices.",
-        "on-a-way": "The program takes this branch.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("result.differs", "gradient.own"),)
     fixes = "none"
@@ -55,7 +55,7 @@ class MissingReduction(Rule):
         """The finding of the result, or of the gradients."""
         said = site.violation.said
         if site.violation.kind == "gradient.own":
-            yield from self._gradients(site)
+            yield from self._report_gradients(site)
             return
         axes, name = f"`{said['axes']}`", said["function"]
         if said["other"]:
@@ -73,7 +73,7 @@ class MissingReduction(Rule):
             form=form if off else "check-not-known",
         )
 
-    def _gradients(self, site: Site) -> Iterator[Finding]:
+    def _report_gradients(self, site: Site) -> Iterator[Finding]:
         """Gradients that the optimizer is given as each device has them."""
         said = site.violation.said
         found = site.violation

@@ -30,7 +30,7 @@ class ShardMapArity(Rule):
       `partial` and defaults counted), or than a call passes.
     - proven: a dict of specs without a key that the function reads of that argument.
     - proven: `out_specs` with another length, or with other keys, than the function returns or a call unpacks.
-    - `on-a-way` (likely): the same under a condition that the text does not decide.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Limits
     One spec for all arguments or results is legal. Functions with `*args` are not reported.
@@ -40,7 +40,7 @@ class ShardMapArity(Rule):
     name = "shard-map-arity"
     harm = Harm.CRASH
     likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The program takes this branch."}
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     assumes = True
     blames_calls = True
     triggers = (*BY_JAX, Violates("specs.results"))
@@ -50,7 +50,7 @@ class ShardMapArity(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for in_specs, one for out_specs."""
         if site.form == "violation":
-            yield self._results(site)
+            yield self._report_results(site)
             return
         found = mapping_call(site)
         if found is None:
@@ -137,7 +137,7 @@ class ShardMapArity(Rule):
             why=_ONE_ENTRY,
         )
 
-    def _results(self, site: Site) -> Finding:
+    def _report_results(self, site: Site) -> Finding:
         """The finding of `out_specs` that the results do not match."""
         return site.report_violation(
             f"The call raises ValueError: `out_specs` does not match the result: {site.violation.said['mismatch']}.",
