@@ -380,7 +380,7 @@ class Checker:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
         reason = source.told(str(error))
-        if not _IN_A_STRING.search(reason):  # libcst does not look into strings
+        if error.newer and not _IN_A_STRING.search(reason):  # libcst does not look into strings
             reason += newer(source)
         return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
 

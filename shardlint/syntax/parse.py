@@ -16,12 +16,16 @@ _AHEAD: dict[str, ast.Module] = {}
 
 
 class NotParsed(Exception):
-    """A file that this Python cannot parse. The message names the line and what Python says of it."""
+    """A file that this Python cannot parse. The message names the line and what Python says of it.
 
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+    `newer`: a newer Python may be able to.
+    """
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, newer: bool = False) -> None:
         super().__init__(message)
         self.line = line
         self.column = column
+        self.newer = newer
 
 
 def parse(text: str) -> ast.Module:
@@ -40,7 +44,7 @@ def parse(text: str) -> ast.Module:
         version = ".".join(map(str, sys.version_info[:2]))
         line = error.lineno or 1
         raise NotParsed(
-            f"Python {version} cannot parse line {line}: {error.msg}", line, max(1, error.offset or 1)
+            f"Python {version} cannot parse line {line}: {error.msg}", line, max(1, error.offset or 1), newer=True
         ) from None
     except (RecursionError, MemoryError):
         raise NotParsed("the file is nested too deeply to parse") from None

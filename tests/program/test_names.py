@@ -104,6 +104,8 @@ SPEC = "jax.sharding.PartitionSpec"
             "put",
             "None | 2",
         ),
+        ("put = 0\ndef f():\n    global put\n    put += 1\ndef g(): return put", "put", "0 | ?"),
+        ("put = 0\ndef f():\n    global put\n    put = put + 1\ndef g(): return put", "put", "0 | ?"),
         (
             "try:\n    from jax import shard_map\nexcept ImportError:\n"
             "    from jax.experimental.shard_map import shard_map\n"

@@ -343,9 +343,10 @@ class Evaluator:
         return Unknown(f"bound by {binding.kind}")
 
     def _augmented(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
-        """`names += ("model",)`, outside of loops."""
+        """`names += ("model",)`, outside of loops. A function that adds to a name around it may run again and again."""
         statement = file.parent(binding.node)
-        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.BitOr):
+        again = binding.name in file.home(binding.node).outer_names
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.BitOr) and not again:
             if not any(isinstance(outer, ast.For | ast.While) for outer in file.ancestors(statement)):
                 before = self.name(file, binding.node, binding.name, env)
                 more = self.value(Place(file, statement.value), env)
