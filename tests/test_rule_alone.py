@@ -48,14 +48,14 @@ def test_any_two_rules_are_apart_in_one_of_the_groups() -> None:
 @pytest.mark.xdist_group(GROUP)
 @pytest.mark.parametrize("group", divided(), ids=lambda group: f"{group[0]}-{group[-1]}")
 def test_rules_find_the_same_without_others(group: tuple[str, ...]) -> None:
-    """In the folders of these rules, where they find most, and in every fourth of the others."""
+    """In the folders of these rules, where they find most, and in every twelfth of the others."""
     screen = RuleIndex.of(select(group, ())).screen
-    first = divided().index(group) % 4
+    first = divided().index(group) % 12
     folders = [
         folder
         for place, folder in enumerate(sorted(apart().iterdir()))
         if folder.name in group
-        or (place % 4 == first and any(screen.hits(file.read_bytes()) for file in folder.rglob("*.py")))
+        or (place % 12 == first and any(screen.hits(file.read_bytes()) for file in folder.rglob("*.py")))
     ]
     found = told(folders, group)
     there = [one for one in all_told() if any(folder in one.path.parents for folder in folders)]
