@@ -1234,6 +1234,8 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
 
 def _add_values(call: Call) -> Value:
     """The sum of numbers, or of arrays one after the other."""
+    if len(call.args) == 1 and isinstance(call.args[0], Layout) and call.args[0].rows is not None:
+        return library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
     found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
     if found is None or not any(isinstance(one, Layout) for one in found):
         return _plain(sum)(call)

@@ -35,8 +35,8 @@ AxisType = Literal["auto", "explicit", "manual"]
 Order = tuple[int, ...] | Literal["all", "arranged"]
 
 __all__ = [
-    "Axes", "AxisType", "Figure", "Layout", "Mesh", "Shape", "Size", "Spec", "Symbol", "count_entries", "divide_size",
-    "multiply_size", "surely_differ",
+    "Axes", "AxisType", "Figure", "Layout", "Mesh", "Rows", "Shape", "Size", "Spec", "Symbol", "count_entries",
+    "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -152,6 +152,19 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """The entries of an array along its first dimension, one for each device, as pmap and replicate make them.
+
+    kind: "equal" of copies; "reduced" of copies that a collective made equal; "differ" of what each device computed of
+        its own data; "any" where that is not known.
+    place: the call that made them.
+    """
+
+    kind: Literal["equal", "reduced", "differ", "any"]
+    place: Hashable
+
+
+@dataclass(frozen=True)
 class Layout:
     """What is known of an array.
 
@@ -167,6 +180,7 @@ class Layout:
     exchanged: the manual axes along which devices handed each other what it is made of, and may have come to be equal.
     reduced: the manual axes over which a collective reduced or gathered what it is made of.
     figure: of an array of a mapped body, what it is a figure of.
+    rows: of an array with one entry for each device, what these are.
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
@@ -198,6 +212,7 @@ class Layout:
     exchanged: frozenset[str] = frozenset()
     reduced: frozenset[str] = frozenset()
     figure: Figure | None = None
+    rows: Rows | None = None
 
     @property
     def may_differ(self) -> frozenset[str] | None:
@@ -233,7 +248,7 @@ class Layout:
 
     def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""
-        return replace(self, shape=shape, spec=spec, literal=False)
+        return replace(self, shape=shape, spec=spec, literal=False, rows=None)
 
     def __str__(self) -> str:
         """In the words of jax: `float32[64@data, 128]`."""

@@ -21,8 +21,10 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
+    known_items,
 )
 from shardlint.model.values import Place
+from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
     from shardlint.layouts.interpreter import Interpreter
@@ -53,16 +55,39 @@ def run_uncalled(run: Interpreter, frame: Frame) -> None:
     objects: dict[ClassValue, Value] = {}
     _run_mapped(run, objects)
     makes = _MAPS_OR_COMPILES if any(map(run.file.says, _COLLECTIVES)) else _MAPS
+    pmapped = _names_of_pmapped(frame) if run.file.says("pmap") else None
     for node, value in list(_definitions(run.file.tree, frame)):
         text = "" if node in run.ran else run.file.text(node)
-        if makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
+        calls = pmapped is not None and pmapped.search(text)
+        if calls or makes.search(text) or (_PLACES.search(text) and _MAKES.search(text)):
             while not isinstance(value, FunctionValue) and value not in run.uncalled:
                 value = getattr(value, "function", None)
                 if value is None:
                     break
             if isinstance(value, FunctionValue):
-                _run_alone(run, value, value, (), objects, opened=True)
+                made = _run_alone(run, value, value, (), objects, opened=True)
+                for inner in known_items(made) or (made,):  # a function that makes others
+                    if isinstance(inner, FunctionValue) and inner.node not in run.ran:
+                        _run_alone(run, inner, inner, (), objects, opened=True)
     _run_mapped(run, objects)
+
+
+def _names_of_pmapped(frame: Frame) -> re.Pattern[str] | None:
+    """What a function says that calls what the module or a class of it pmaps."""
+    made = {name for name, value in frame.names.items() if isinstance(value, Transformed) and value.name == "pmap"}
+    classes = (value.node for value in frame.names.values() if isinstance(value, ClassValue) and value.frame is frame)
+    attributes = {name for node in classes for name in _pmapped_attributes(node)}
+    said = [*(rf"\b{name}\(" for name in sorted(made)), *(rf"self\.{name}\(" for name in sorted(attributes))]
+    return re.compile("|".join(said)) if said else None
+
+
+def _pmapped_attributes(node: ast.ClassDef) -> Iterator[str]:
+    """The attributes to which a class binds what pmap makes."""
+    for one in ast.walk(node):
+        match one:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call(func=maker)):
+                if last_name(maker) == "pmap":
+                    yield name
 
 
 def _run_mapped(run: Interpreter, objects: dict[ClassValue, Value]) -> None:
@@ -106,21 +131,23 @@ def _run_alone(
     objects: dict[ClassValue, Value],
     bound: bool = False,
     opened: bool = False,
-) -> None:
-    """Call a function, or what was made of it, where nothing is known of what is around the call."""
+) -> Value:
+    """What a call of a function gives, or of what was made of it, where nothing is known of what is around it."""
     run.mesh, run.mesh_known, run.axes, run.legacy, run.contexts = None, False, {}, None, {}
     rest, run.work = run.work - _WORK, min(run.work, _WORK)
     run.binder = "jax.jit" if isinstance(value, Transformed) and value.name == "jit" else ""
     run.root = Place(function.frame.file, function.node) if function is not None else None
     place = getattr(value, "place", None) or run.root or Place(run.file, run.file.tree)
+    found: Value = None
     try:
         if function is not None and function.owner is not None and not bound and function.positional[:1] == ["self"]:
             args = (_object_of(run, function.owner, place, objects), *args[1:])
-        run.call(value, args, {}, place, opened)
+        found = run.call(value, args, {}, place, opened)
     except OutOfWork:
         run.forget_position()
     run.binder, run.root, run.assumed = "", None, False
     run.work += max(rest, 0)
+    return found
 
 
 def _object_of(run: Interpreter, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shardlint.layouts.layout import Figure, Layout, Symbol
-from shardlint.layouts.values import Call, Unknown, Value, map_tree
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.mapped_results import check_summed
 from shardlint.libraries.meeting import as_array
@@ -37,12 +37,15 @@ def all_reduce(call: Call) -> Value:
     if axes is None:
         return map_tree(_lose_track, call.get(0, "x"))
     known = _bound(call, axes)
+    # Along all axes that there are it is equal, whatever it was.
+    everywhere = known and set(axes) >= call.interpreter.axes.keys()
 
     def reduced(leaf: Value) -> Value:
         array = as_array(leaf)
         if isinstance(leaf, int) and not isinstance(leaf, bool):
             return Unknown("the size of an axis")
         varying = array.varying - set(axes) if array.varying is not None and known else None
+        varying = frozenset() if everywhere else varying
         check_summed(call, array, axes, call.function_name)
         return replace(
             array,
@@ -57,7 +60,9 @@ def all_reduce(call: Call) -> Value:
         )
 
     tree = call.get(0, "x")
-    return map_tree(reduced, tree) if not isinstance(tree, Unknown) else Unknown()
+    if isinstance(tree, Unknown):
+        return AnyTree(Layout(varying=frozenset(), reduced=frozenset(axes))) if everywhere else Unknown()
+    return map_tree(reduced, tree)
 
 
 def _lose_track(leaf: Value) -> Layout:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Figure, Layout, Mesh, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -23,6 +23,7 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
+from shardlint.libraries.device_rows import has_copies, rows_of
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
 from shardlint.libraries.mapped_results import check_results, check_summed
@@ -282,7 +283,9 @@ def _pmap(call: Call, given: Value) -> Value:
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
             if not isinstance(at, int) or array.shape is None:
-                return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
+                part = _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
+                equal = part.varying or frozenset()
+                return replace(part, equal=equal, differs=frozenset()) if has_copies(array) else part
             if len(array.shape) <= at:
                 shape, rank = str(replace(array, literal=False)), str(len(array.shape))
                 interpreter.violate(
@@ -299,10 +302,10 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            repeats = array.figure is not None and array.figure.kind == "repeated"
+            repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
             return replace(
-                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None,
+                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None, reduced=frozenset(),
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
             )  # fmt: skip
 
@@ -332,15 +335,14 @@ def _pmap(call: Call, given: Value) -> Value:
             interpreter.mapped_at, interpreter.body = entered
 
         def out(_: str, leaf: Value, at: Value) -> Value:
-            if not isinstance(leaf, Layout) or leaf.shape is None:
-                return Layout()
-            if at is None:
-                return Layout(leaf.shape, leaf.dtype, committed=True, host=False)
-            return Layout((size, *leaf.shape), leaf.dtype, committed=True, host=False, memory="device")
+            array = leaf if isinstance(leaf, Layout) else Layout()
+            rows = rows_of(array, None if name is None else _axis_of(name), again.place) if at == 0 else None
+            if array.shape is None or not isinstance(at, int | None):
+                return Layout(rows=rows)
+            shape = array.shape if at is None else (size, *array.shape)
+            return Layout(shape, array.dtype, committed=True, host=False, memory="device", rows=rows)
 
-        return (
-            Unknown("what pmap returns") if isinstance(result, Unknown) else map_spread(out, out_axes, result)
-        )
+        return map_spread(out, out_axes, AnyTree(Layout()) if isinstance(result, Unknown) else result)
 
     return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
 
@@ -367,48 +369,3 @@ def _axis_of(name: Value) -> str:
 
 
 function("jax.pmap")(decorator(_pmap))
-
-
-@function("flax.jax_utils.replicate")
-def replicate(call: Call) -> Value:
-    """Each leaf once for each device, along a new first dimension."""
-    tree = call.get(0, "tree")
-
-    def each(leaf: Value) -> Value:
-        array = as_array(leaf)
-        if not isinstance(leaf, Layout | int | float):
-            return Layout()
-        shape = (None, *array.shape) if array.shape is not None else None
-        rows = Figure("repeated", frozenset(), call.place)
-        return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=rows)
-
-    return map_tree(each, tree) if not isinstance(tree, Unknown) else Unknown()
-
-
-@function("flax.jax_utils.unreplicate")
-def unreplicate(call: Call) -> Value:
-    """The first entry of each leaf."""
-    tree = call.get(0, "tree")
-    return (
-        map_tree(lambda leaf: without(leaf, 0) if isinstance(leaf, Layout) and leaf.shape else Layout(), tree)
-        if not isinstance(tree, Unknown)
-        else Unknown()
-    )
-
-
-@function("flax.training.common_utils.shard")
-def shard(call: Call) -> Value:
-    """Each leaf divided along a new first dimension."""
-    tree = call.get(0, "xs")
-    return (
-        map_tree(
-            lambda leaf: (
-                Layout((None, None, *leaf.shape[1:]), leaf.dtype, host=leaf.host)
-                if isinstance(leaf, Layout) and leaf.shape
-                else Layout()
-            ),
-            tree,
-        )
-        if not isinstance(tree, Unknown)
-        else Unknown()
-    )

@@ -31,7 +31,9 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     known_items,
+    map_tree,
 )
+from shardlint.libraries.device_rows import check_sum
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
@@ -178,6 +180,8 @@ def reduce(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
     last = call.function_name
+    if array.rows is not None and last == "sum" and call.get(1, "axis", None) in (0, None):
+        check_sum(call, array)
     if base.figure is not None and base.figure.kind == "term" and last != "sum":
         base = replace(base, figure=None)
     if last in _COUNTING:
@@ -775,7 +779,19 @@ def ranged(call: Call) -> Value:
     )
 
 
-@function(*(f"{module} array asarray" for module in _BOTH), "jax.device_get", "numpy copy ascontiguousarray")
+@function("jax.device_get")
+def fetched(call: Call) -> Value:
+    """The arrays of a tree, copied to the host."""
+    tree = call.get(0, "x")
+    return map_tree(_on_host, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+def _on_host(leaf: Value) -> Layout:
+    array = as_array(leaf)
+    return replace(host_array(array.shape, array.dtype), rows=array.rows)
+
+
+@function(*(f"{module} array asarray" for module in _BOTH), "numpy copy ascontiguousarray")
 def from_data(call: Call) -> Value:
     """An array made of numbers, lists or another array."""
     given = call.get(0, "object")
@@ -787,7 +803,7 @@ def from_data(call: Call) -> Value:
             return given
     dtype = dtype_of(call.get(1, "dtype")) if call.has(1, "dtype") else array.dtype
     if not call.name.startswith("jax.numpy."):
-        return host_array(array.shape, dtype)
+        return replace(host_array(array.shape, dtype), rows=array.rows)
     if isinstance(given, Layout) and not array.host:
         return replace(array, dtype=dtype)
     if array.shape is None:

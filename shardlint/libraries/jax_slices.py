@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Layout, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Unknown, Value
+from shardlint.libraries.device_rows import check_first
 from shardlint.libraries.jax_numpy import check_whole_along, of_module, sizes_of
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
@@ -35,6 +36,8 @@ def index(call: Call) -> Value:
     array, key = as_array(call.args[0]), call.args[1]
     keys = key if isinstance(key, tuple) else (key,)
     base = replace(meet(call, [array]), summed=array.summed)
+    if array.rows is not None and isinstance(keys[0], int) and keys[0] == 0:
+        check_first(call, array)
     if None in keys:
         base = replace(base, reduced=frozenset())  # a dimension for the devices
     if any(isinstance(one, Unknown | AnyTree) for one in keys) and not base.differs:

@@ -199,9 +199,14 @@ class Site:
     @cached_property
     def violation(self) -> Violation:
         """The contract that is broken here, for sites of the form "violation"."""
+        return self.violations[self._number]
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The contracts that are broken in the file, in text order."""
         from shardlint.layouts.file_runs import violations_of
 
-        return violations_of(self.program, self.file, self.targets)[self._number]
+        return violations_of(self.program, self.file, self.targets)
 
     def report_violation(
         self,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from shardlint.model.reach import readers
+from shardlint.model.reach import lookup, readers
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map.per_device import called_from_elsewhere, pmapped_calls
 
 # What is one number of all examples, by its name.
 _MEASURE = regex(
@@ -20,52 +18,34 @@ _MEASURE = regex(
 _ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|particle|example|sample|row")
 
 
-def first_measures(site: Site) -> Iterator[ast.Subscript]:
-    """The reads, in the file, of the first entry of a measure that pmapped functions returned, and of no other one."""
-    for call in _calls(site):
-        statement = site.file.parent(call)
-        for target in statement.targets if isinstance(statement, ast.Assign) else ():
-            for name in walk(target):
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                    yield from _firsts(site.file, name)
+def is_measure_of_all(site: Site, read: ast.Subscript) -> bool:
+    """Whether a first entry is read of what is a measure by its name, and the value is read in no other way."""
+    name, said = _name_of(read.value)
+    if name is None or not _MEASURE.search(said) or _ONE.search(_around(site.file, read, said)):
+        return False
+    if name is not read.value:
+        return True
+    bindings, _ = lookup(site.file, name, name.id)
+    targets = [one.node for one in bindings if isinstance(one.node, ast.Name)]
+    # Where `losses.mean()` stands beside it, all of them are looked at.
+    return all(_is_first(site.file, use) for target in targets for use, _ in readers(site.file, target))
 
 
-def _calls(site: Site) -> Iterator[ast.Call]:
-    if site.form != "line":
-        yield from pmapped_calls(site)
-        return
-    elsewhere = called_from_elsewhere(site)
-    if elsewhere is not None:
-        yield elsewhere
+def _name_of(node: ast.expr) -> tuple[ast.Name | None, str]:
+    """The name from which an attribute or key is read, and the last of these."""
+    said = ""
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute(value=inner, attr=key) | ast.Subscript(value=inner, slice=ast.Constant(value=str(key))):
+                node, said = inner, said or key
+            case _:
+                return None, ""
+    return node, said or node.id
 
 
-def _firsts(file: FileFacts, name: ast.Name) -> Iterator[ast.Subscript]:
-    """The reads of a first entry, where the value is read in no other way."""
-    found: list[ast.Subscript] = []
-    for read, _ in readers(file, name):
-        node: ast.expr = read
-        parent = file.parent(node)
-        said = name.id
-        while isinstance(parent, ast.Attribute | ast.Subscript) and parent.value is node:
-            key = parent.attr if isinstance(parent, ast.Attribute) else _key(parent)
-            if key is None:
-                break
-            said, node, parent = key, parent, file.parent(parent)
-        if not isinstance(parent, ast.Subscript) or parent.value is not node or not _zero(parent.slice):
-            if node is read:  # `losses.mean()` beside it: all of them are looked at
-                return
-            continue
-        if _MEASURE.search(said) and not _ONE.search(_around(file, parent, said)):
-            found.append(parent)
-    yield from found
-
-
-def _key(node: ast.Subscript) -> str | None:
-    return str(node.slice.value) if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) else None
-
-
-def _zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 0 and node.value is not False
+def _is_first(file: FileFacts, use: ast.Name) -> bool:
+    parent = file.parent(use)
+    return isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Constant) and parent.slice.value == 0
 
 
 def _around(file: FileFacts, read: ast.Subscript, said: str) -> str:

@@ -9,7 +9,6 @@ from typing import Literal
 
 from shardlint.model import Program
 from shardlint.model.ends import Ends
-from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
@@ -120,27 +119,6 @@ def _called(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Pe
     if function is None or any(_of_one(file, one) for one in call.args):
         return None
     return PerDevice("pmap", file, call, function)
-
-
-def results(program: Program, made: PerDevice) -> Iterator[Leaf]:
-    """The leaves of the result of a pmapped function that is meant."""
-    place = made.function.settings.place if made.function is not None else None
-    if place is None or not isinstance(place.node, ast.expr):
-        return
-    form = "name"
-    if isinstance(place.node, ast.Call):
-        form = "partial" if last_name(place.node.func) == "partial" else "call"
-    for ran in program.ran(place.file, place.node, form, False):
-        if ran.mapped.api != PMAP:
-            continue
-        result: Local | None = ran.result
-        if made.index is not None:
-            items = result.items if isinstance(result, Tree) else ()
-            result = items[made.index] if made.index < len(items) else None
-        for key in made.path:
-            result = result.get(key) if isinstance(result, Record) else None
-        if result is not None:
-            yield from leaves(result)
 
 
 def _of_one(file: FileFacts, node: ast.expr, depth: int = 0) -> bool:

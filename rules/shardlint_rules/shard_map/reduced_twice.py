@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, Violates
+from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._copies_summed import SUMS, summed_copies
 
 
 class ReducedTwice(Rule):
@@ -34,16 +34,12 @@ class ReducedTwice(Rule):
         "on-host": "The host has more than one device.",
         "on-a-way": "The branch runs, and options keep their defaults.",
     }
-    triggers = (
-        Violates("copies.summed"),
-        Methods("sum", file_says=("pmap",)),
-        Calls(*SUMS, file_says=("pmap",)),
-    )
+    triggers = (Violates("copies.summed", "rows.summed"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
-        if site.form != "violation":
+        if site.violation.kind == "rows.summed":
             yield from self._on_host(site)
             return
         said = site.violation.said
@@ -56,16 +52,28 @@ class ReducedTwice(Rule):
 
     def _on_host(self, site: Site) -> Iterator[Finding]:
         """A sum over the copies of a value that a pmapped function has reduced."""
-        found = summed_copies(site) if site.wants("on-host") else None
-        if found is None:
+        if site.violation.said["entries"] != "reduced" or _is_divided(site):
             return
-        given, made = found
-        name = site.shown(given)
-        yield site.finding(
-            site.call,
+        name, line = site.shown(_summand(site)), site.violation.said["line"]
+        yield site.report_violation(
             f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
             help=f"take one copy: {name}[0]",
-            certainty=Certainty.POSSIBLE,
+            why=f"the call at line {line} returns it after a reduction over the pmap axis",
             form="on-host",
-            why=f"the call at line {made.call.lineno} returns it after a reduction over the pmap axis",
         )
+
+
+def _summand(site: Site) -> ast.expr:
+    """The array that is added up: `x` of `x.sum()` and of `np.sum(x)`."""
+    call = site.call
+    return call.args[0] if call.args and site.api else getattr(call.func, "value", call)
+
+
+def _is_divided(site: Site) -> bool:
+    """Whether another result of the same call is added up likewise: the quotient of the sums comes out right."""
+    line, scope = site.violation.said["line"], site.scope.function()
+    return any(
+        one.kind == "rows.summed" and one.said["line"] == line and one.place.node is not site.syntax
+        and site.file.home(one.place.node).function() is scope
+        for one in site.violations
+    )  # fmt: skip

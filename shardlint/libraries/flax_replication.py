@@ -1,0 +1,51 @@
+"""flax.jax_utils, whose functions make arrays with one entry for each device, and take the first one."""
+
+from __future__ import annotations
+
+from shardlint.layouts.layout import Layout, Rows
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
+from shardlint.libraries.device_rows import check_first
+from shardlint.libraries.jax_transforms import without
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function
+
+
+@function("flax.jax_utils.replicate", "jax.device_put_replicated")
+def replicate(call: Call) -> Value:
+    """Each leaf once for each device, along a new first dimension."""
+    tree, rows = call.get(0, "tree"), Rows("equal", call.place)
+
+    def each(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout | int | float):
+            return Layout(rows=rows)
+        array = as_array(leaf)
+        shape = (None, *array.shape) if array.shape is not None else None
+        return Layout(shape, array.dtype, committed=True, host=False, memory="device", rows=rows)
+
+    return map_tree(each, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
+
+
+@function("flax.jax_utils.unreplicate")
+def unreplicate(call: Call) -> Value:
+    """The first entry of each leaf."""
+    tree = call.get(0, "tree")
+
+    def first(leaf: Value) -> Value:
+        if not isinstance(leaf, Layout):
+            return Layout()
+        check_first(call, leaf)
+        return without(leaf, 0) if leaf.shape else Layout()
+
+    return map_tree(first, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+@function("flax.training.common_utils.shard")
+def shard(call: Call) -> Value:
+    """Each leaf divided along a new first dimension."""
+
+    def divided(leaf: Value) -> Value:
+        known = isinstance(leaf, Layout) and leaf.shape
+        return Layout((None, None, *leaf.shape[1:]), leaf.dtype, host=leaf.host) if known else Layout()
+
+    tree = call.get(0, "xs")
+    return map_tree(divided, tree) if not isinstance(tree, Unknown) else Unknown()
