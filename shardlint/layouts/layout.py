@@ -182,6 +182,7 @@ class Layout:
     figure: of an array of a mapped body, what it is a figure of.
     rows: of an array with one entry for each device, what these are.
     literal: whether it is a number of Python, which takes any memory, device and type.
+    weak: whether its type is that of such a number, as of `jnp.full(shape, 2.0)`.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
     built: of an array that depends on no other one, True where a jit makes it, "filled" if all entries are equal; and
@@ -201,6 +202,7 @@ class Layout:
     host: bool | None = None
     varying: frozenset[str] | None = None
     literal: bool = False
+    weak: bool | None = False
     made: int = 0
     summed: tuple[frozenset[str], Hashable] | None = None
     built: Hashable = None

@@ -186,7 +186,7 @@ def reduce(call: Call) -> Value:
         base = replace(base, figure=None)
     if last in _COUNTING:
         base = replace(base, dtype="int32")
-        if last != "count_nonzero":
+        if last != "count_nonzero" and not call.interpreter.traced:  # within jit it raises once that is compiled
             check_memory(call, [array, fresh(call, (1,), None)])
     elif last in ("any", "all"):
         base = replace(base, dtype="bool")
@@ -252,7 +252,8 @@ def along(call: Call) -> Value:
     axis = call.get(position, "dimension" if "dimension" in call.keywords else "axis", default)
     if last == "argsort":
         # The counted numbers may decide along which axes it varies.
-        base = replace(base, dtype="int32", varying=None if base.varying else base.varying)
+        memory = base.memory if base.memory == "device" else None
+        base = replace(base, dtype="int32", varying=None if base.varying else base.varying, memory=memory)
     if axis is None and last in ("cumsum", "cumprod"):
         return of_module(call, base.shaped((count_entries(array.shape),)))
     spec = array.typed_spec
@@ -701,7 +702,9 @@ def constructed(call: Call) -> Value:
     dtype = dtype_of(call.get(position, "dtype", None)) if call.has(position, "dtype") else "float32"
     found = _fresh(call, shape, dtype)
     rows = Figure("repeated", frozenset(), call.place)
-    return replace(found, built="filled" if found.built else None, figure=rows)
+    weak = call.name.endswith(".full") and not call.has(position, "dtype")
+    of_number = isinstance(call.get(1, "fill_value", None), int | float)
+    return replace(found, built="filled" if found.built else None, figure=rows, weak=weak and (of_number or None))
 
 
 def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
@@ -734,7 +737,9 @@ def like(call: Call) -> Value:
         return host_array(array.shape, dtype)
     if array.mesh is not None and array.mesh.partial:
         return replace(array, dtype=dtype, mesh=None, spec=None, committed=None, sources=frozenset())
-    keeps = array.explicit
+    keeps = array.explicit and _keeps_spec(call, array)
+    if keeps is None:
+        return Layout(array.shape, dtype, host=False)
     placed = keeps and not call.interpreter.traced and array.memory == "device" and is_recent(call)
     return Layout(
         array.shape, dtype, array.mesh if keeps else None, array.spec if keeps else None,
@@ -744,6 +749,19 @@ def like(call: Call) -> Value:
         varying=array.varying if call.interpreter.releases.get("jax", (99,)) >= _VARYING else frozenset(),
         figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
+
+
+def _keeps_spec(call: Call, array: Layout) -> bool | None:
+    """Whether an array like another one over Explicit axes has its spec; None where that is not known.
+
+    In a traced function it has that of jax 0.12 for a mesh in context alone; of a weak type, nowhere else.
+    """
+    run = call.interpreter
+    if not run.traced:
+        return None if array.weak is None else not array.weak
+    if not run.mesh_known or not is_recent(call):
+        return None
+    return run.mesh is not None
 
 
 @function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")

@@ -447,8 +447,19 @@ def reshard(call: Call) -> Value:
     memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it
+    stays = any(_has_automatic_axes(leaf) for _, leaf in leaves(tree))
     found = place_tree(call, tree, target, where)
+    if stays and not call.interpreter.traced:
+        return map_tree(lambda leaf: replace(leaf, spec=None) if isinstance(leaf, Layout) else leaf, found)
     return map_tree(_as_typed, found) if call.interpreter.traced else found
+
+
+def _has_automatic_axes(leaf: Value) -> bool:
+    """Whether Auto axes of a mixed mesh split an array, or may: they do so after it was resharded too."""
+    if not isinstance(leaf, Layout) or leaf.mesh is None or not leaf.mesh.is_mixed:
+        return False
+    mesh = leaf.mesh
+    return leaf.spec is None or any(mesh.type_of(axis) != "explicit" for axes in leaf.spec for axis in axes or ())
 
 
 def _as_typed(leaf: Value) -> Value:

@@ -42,7 +42,8 @@ def index(call: Call) -> Value:
         base = replace(base, reduced=frozenset())  # a dimension for the devices
     if any(isinstance(one, Unknown | AnyTree) for one in keys) and not base.differs:
         base = replace(base, varying=None)
-    if not call.interpreter.traced and array.memory is not None and not array.host:
+    takes = any(one is not None and one is not ... and one != slice(None) for one in keys)
+    if takes and not call.interpreter.traced and array.memory is not None and not array.host:
         check_memory(call, [array, fresh(call, (1,), None)])  # the index is an array in device memory
     if (
         array.shape is None

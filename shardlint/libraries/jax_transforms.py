@@ -308,6 +308,8 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
 def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
     """What makes of an array within a jit the one that leaves it, placed by the compiler."""
     commits = context_commits(call)
+    if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in leaves(call.args)):
+        commits = None  # a result that is an argument of the host, untouched, is not committed
 
     def free(leaf: Value) -> Value:
         array = as_array(leaf)

@@ -104,6 +104,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         exchanged=exchanged,
         reduced=frozenset[str]().union(*(one.reduced for one in arrays)),
         figure=_figure_of(arrays),
+        weak=False if all(one.weak is False for one in arrays) else None,
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
         sources=frozenset[int]().union(*(one.sources for one in arrays)),
@@ -266,9 +267,19 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
     return tuple(found)
 
 
+def _as_traced(array: Layout) -> Layout:
+    """An array of a mixed mesh as a traced function sees it that took it from around."""
+    if array.mesh is None or not array.mesh.is_mixed:
+        return array
+    mesh, spec = typed_sharding(array)
+    return replace(array, mesh=mesh, spec=spec)
+
+
 def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     """The result of an elementwise operation."""
     operands = [as_array(one) for one in values]
+    if call.interpreter.traced:
+        operands = [_as_traced(one) for one in operands]
     shape = broadcast_shapes([one.shape for one in operands])
     base = replace(meet(call, operands), drawn=_drawn(call, operands))
     if call.interpreter.axes:
