@@ -661,10 +661,10 @@ def _of_library(run: Interpreter, module: str, name: str) -> Value:
     return constants[dotted] if dotted in constants else Library(dotted)
 
 
-_SAME_SHAPE = ("astype", "block_until_ready", "copy", "conj", "view", "clip", "round")
+_SAME_SHAPE = ("astype", "block_until_ready", "copy", "view")
 _BY_NAME = frozenset(
     "sum mean max min prod any all std var argmax argmin cumsum sort reshape transpose squeeze ravel swapaxes dot "
-    "take repeat flatten".split()
+    "take repeat flatten conj clip round".split()
 )
 
 

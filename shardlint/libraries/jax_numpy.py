@@ -138,7 +138,8 @@ def unary(call: Call) -> Value:
         array = replace(array, dtype=None)
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
     if call.function_name == "imag":
-        base = replace(base, committed=None, memory=None, mesh=None, spec=None)  # zeros, which are made anew
+        # Zeros, which are made anew.
+        base = replace(base, committed=None, memory=None, mesh=None, spec=None, sources=frozenset())
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
     return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
@@ -747,6 +748,7 @@ def like(call: Call) -> Value:
         memory="device" if array.memory == "device" else None,
         host=False,
         varying=array.varying if call.interpreter.releases.get("jax", (99,)) >= _VARYING else frozenset(),
+        built=call.interpreter.traced == 1 or None,
         figure=Figure("repeated", frozenset(), call.place),
     )  # fmt: skip
 

@@ -196,7 +196,7 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
-        results = _results(again, found, placing_out, arrays, place_of(call, -1, "out_shardings"), changing)
+        results = _results(again, found, placing_out, used, place_of(call, -1, "out_shardings"), changing)
         check_carried(again, results)
         return results
 
@@ -309,7 +309,8 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
     """What makes of an array within a jit the one that leaves it, placed by the compiler."""
     commits = context_commits(call)
     if commits and any(isinstance(leaf, Layout) and leaf.host for _, leaf in leaves(call.args)):
-        commits = None  # a result that is an argument of the host, untouched, is not committed
+        # A result that is an argument of the host, untouched, is neither committed nor on the mesh.
+        commits, base = None, replace(base, mesh=None)
 
     def free(leaf: Value) -> Value:
         array = as_array(leaf)
@@ -321,7 +322,7 @@ def _freed(call: Call, base: Layout) -> Callable[[Value], Value]:
         apart = array.built == "filled" and not call.args and not call.keywords and committed is False
         array = replace(array, built=call.place if apart else None)
         array = replace(array, memory=settled_memory(call, array), sources=frozenset())
-        if array.explicit and not (base.mesh is not None and base.mesh.is_mixed):
+        if array.explicit and array.mesh is not None and not array.mesh.partial:
             return replace(array, committed=committed or None, literal=False)
         return replace(
             array,
@@ -352,13 +353,13 @@ def _replicated(call: Call, free: Callable[[Value], Value]) -> Callable[[Value],
 def _results(
     call: Call, found: Value, target: Value, arrays: list[Layout], where: Place, kept: bool = False
 ) -> Value:
-    """What leaves a jit that takes some arrays: placed by `out_shardings`, or by the compiler."""
+    """What leaves a jit that uses some arrays: placed by `out_shardings`, or by the compiler."""
     if target is None:
-        base = common(arrays) if arrays else Layout()
-        free = _freed(call, base)
         results = [leaf for _, leaf in leaves(found)]
+        # What depends on no argument lies where jax puts new arrays: arguments that nothing uses are left out.
         alone = all(isinstance(one, Layout) and one.is_new for one in results)
-        if alone and not any(one.mesh is not None and (one.spec is None or any(one.spec)) for one in arrays):
+        free = _freed(call, common(arrays) if arrays and not alone else Layout())
+        if alone:
             free = _replicated(call, free)
         return _map_kept(free, found, kept) if not isinstance(found, Unknown) else AnyTree(Unknown())
     if isinstance(found, Unknown):
@@ -429,14 +430,18 @@ def _gradient(call: Call, given: Value) -> Value:
 
         arrays = [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)]
         committed = False if all(one.committed is False for one in arrays) else None
+        apart = any(one.mesh != arrays[0].mesh for one in arrays)
 
         def gradient_of(leaf: Value) -> Value:
             if not reads:
                 return leaf
             if not isinstance(leaf, Layout | float):
                 return Layout()
-            # It may depend on other arguments alone.
-            array = replace(as_array(leaf), committed=committed) if isinstance(leaf, Layout) else as_array(leaf)
+            array = as_array(leaf)
+            if isinstance(leaf, Layout):  # it may depend on other arguments alone
+                array = replace(array, committed=committed)
+                if apart and not array.explicit:
+                    array = replace(array, mesh=None, spec=None)
             return _along_devices(again, array, loss)
 
         for one in wanted:

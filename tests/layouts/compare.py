@@ -300,6 +300,8 @@ def _differences(layout: Layout, actual: dict[str, Any], checked: bool = True) -
         return
     if layout.memory is not None and not layout.host and layout.memory != actual["memory"]:
         yield f"memory {layout.memory}, not {actual['memory']}"
+    if layout.mesh is not None and spec is None and actual["device"] is not None:
+        yield f"on a mesh, not on device {actual['device']}"
     if layout.device is not None and layout.device != f"device {actual['device']}":
         yield f"{layout.device}, not {actual['device']}"
     if layout.committed is not None and not layout.host and layout.committed != actual["committed"]:
