@@ -22,6 +22,7 @@ from shardlint.layouts.values import (
     leaves,
     path_step,
 )
+from shardlint.libraries.meeting import LATE_CHANGE, is_recent
 from shardlint.model.values import Place
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -65,6 +66,25 @@ def check_built(call: Call, arrays: Sequence[Layout]) -> None:
         if all(isinstance(other, int) and other <= count for other in counts):
             axes = sorted({axis for other in split for found in other.spec or () for axis in found or ()})
             call.interpreter.violate("made.whole", one.built, array=str(one), axes="/".join(axes))
+
+
+def check_alone(call: Call, arrays: Sequence[Layout], found: Value) -> None:
+    """Record results like arrays over Explicit axes that a jit makes of no array, where no mesh is in context.
+
+    They are on one device since jax 0.12. Before, their type says that they are on the mesh, and jax raises.
+    """
+    run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
+    results = [leaf for _, leaf in leaves(found)]
+    if run.mesh is not None or not run.mesh_known or not all(isinstance(one, Layout) and one.is_new for one in results):
+        return
+    for one in arrays:
+        split, count = one.explicit and any(one.typed_spec or ()), one.mesh.count if one.mesh is not None else None
+        like = [other for other in results if other.shape == one.shape is not None and other.explicit is not recent]
+        if split and like and isinstance(count, int) and count > 1 and recent is not None:
+            axes = "/".join(axis for entry in one.typed_spec or () for axis in entry or ())
+            kind = "made.apart" if recent else "made.off-mesh"
+            run.violate(kind, call.place, array=str(one), axes=axes, devices=str(count))
+            return
 
 
 def check_reused(

@@ -220,12 +220,15 @@ def reduce(call: Call) -> Value:
     else:
         shape = tuple(array.shape[one] for one in places if one not in gone)
         kept = None if spec is None else tuple(spec[one] for one in places if one not in gone)
-    return of_module(call, base.shaped(shape, kept))
+    # Releases and traces differ in which dimension of a product keeps its axes.
+    return of_module(call, base.shaped(shape, None if keep and last == "prod" and any(kept or ()) else kept))
 
 
 def _check_median(call: Call, array: Layout) -> None:
     """It sorts: the dimension is whole."""
     gone = _axes_given(call, 1, array.rank) or ()
+    if len(gone) > 1:  # they are one dimension before it sorts
+        return
     split = [place for place in gone if array.explicit and spec_entry(array, place)]
     if split:
         check_whole_along(call, array, split[0])
@@ -756,14 +759,14 @@ def like(call: Call) -> Value:
 def _keeps_spec(call: Call, array: Layout) -> bool | None:
     """Whether an array like another one over Explicit axes has its spec; None where that is not known.
 
-    In a traced function it has that of jax 0.12 for a mesh in context alone; of a weak type, nowhere else.
+    In a traced function it has since jax 0.12 for a mesh in context alone; of a weak type, nowhere else.
     """
-    run = call.interpreter
-    if not run.traced:
-        return None if array.weak is None else not array.weak
-    if not run.mesh_known or not is_recent(call):
+    run, recent = call.interpreter, is_recent(call, LATE_CHANGE)
+    if run.traced and recent:
+        return run.mesh is not None if run.mesh_known else None
+    if run.traced and recent is None:
         return None
-    return run.mesh is not None
+    return not array.weak if array.weak is not None else None
 
 
 @function(*(f"{module} arange linspace eye identity" for module in _BOTH), "jax.lax iota broadcasted_iota")
@@ -829,7 +832,10 @@ def from_data(call: Call) -> Value:
     if array.shape is None:
         return Layout()
     made = fresh(call, array.shape, device_dtype(dtype))
-    return made if is_recent(call) or not array.host else replace(made, committed=made.committed and None)
+    if is_recent(call) or not array.host:
+        return made
+    on = made if made.explicit else replace(made, mesh=None, spec=None)
+    return replace(on, committed=made.committed and None)
 
 
 for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():

@@ -28,6 +28,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.compiled_calls import (
+    check_alone,
     check_built,
     check_carried,
     check_reused,
@@ -188,6 +189,8 @@ def _jit(call: Call, given: Value) -> Value:
         used = arrays if changing else _used(numbered, found)
         check_devices(again, used)
         arrays = [one if one.device is None or one in used else replace(one, device=None) for one in arrays]
+        if placing_in is not None:
+            used = [replace(one, device=None) for one in used]
         if donated and not again.open:
             check_shared(again, donated, found)
             check_reused(again, given, donated, found, place_of(call, -1, "donate_argnums"))
@@ -196,6 +199,7 @@ def _jit(call: Call, given: Value) -> Value:
         if placing_in is None and placing_out is None:
             again.interpreter.use_arrays(arrays)
             check_built(again, arrays)
+            check_alone(again, [*numbered.values()], found)
         results = _results(again, found, placing_out, used, place_of(call, -1, "out_shardings"), changing)
         check_carried(again, results)
         return results
@@ -440,8 +444,8 @@ def _gradient(call: Call, given: Value) -> Value:
             array = as_array(leaf)
             if isinstance(leaf, Layout):  # it may depend on other arguments alone
                 array = replace(array, committed=committed)
-                if apart and not array.explicit:
-                    array = replace(array, mesh=None, spec=None)
+                if not array.explicit:
+                    array = replace(array, mesh=None if apart else array.mesh, spec=None)
             return _along_devices(again, array, loss)
 
         for one in wanted:

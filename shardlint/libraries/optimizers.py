@@ -21,7 +21,7 @@ from shardlint.layouts.values import (
     known_items,
     map_tree,
 )
-from shardlint.libraries.meeting import as_array, broadcast, common, meet, spec_entry
+from shardlint.libraries.meeting import as_array, broadcast, common, fresh, meet, spec_entry
 from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
@@ -63,21 +63,22 @@ def _fresh_like(call: Call, params: Value) -> Value:
     """Zeros that are made like the parameters."""
     from shardlint.libraries.jax_numpy import like
 
-    def fresh(leaf: Value) -> Value:
+    def zeros(leaf: Value) -> Value:
         if not isinstance(leaf, Layout):
             return Layout()
         made = as_array(like(replace(call, name="jax.numpy.zeros_like", args=(leaf,), keywords={})))
         return replace(made, committed=made.committed and None)
 
-    return map_tree(fresh, params)
+    return map_tree(zeros, params)
 
 
-_COUNT = Layout((), "int32", committed=False, memory="device", host=False, varying=frozenset())
+def _counter(call: Call) -> Layout:
+    return replace(fresh(call, (), "int32"), committed=None if call.interpreter.mesh is not None else False)
 
 
 def _fields(names: str, call: Call, params: Value) -> Value:
     return Instance(
-        None, {name: _COUNT if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
+        None, {name: _counter(call) if name in _SCALARS else _fresh_like(call, params) for name in names.split()}
     )
 
 
@@ -172,8 +173,8 @@ def accumulate(call: Call) -> Value:
         return Instance(
             None,
             {
-                "mini_step": _COUNT,
-                "gradient_step": _COUNT,
+                "mini_step": _counter(again),
+                "gradient_step": _counter(again),
                 "inner_opt_state": inner,
                 "acc_grads": added,
                 "skip_state": (),

@@ -39,7 +39,8 @@ _SAYS = ("incompatible devices", "memory_space", "sharding", "shard_map", "rank 
 _SILENT = frozenset(
     """spec.padded spec.odd made.whole donation.unused random.same gradient.summed gradient.own statistics.single
     result.differs result.first result.repeated copies.summed term.counted collective.some carried.memory carried.whole
-    pattern.anchored rows.first rows.summed""".split()
+    pattern.anchored rows.first rows.summed
+    made.apart""".split()
 )
 
 
@@ -314,7 +315,7 @@ def _agree(known: Sequence[Any], actual: Sequence[Any]) -> bool:
     )
 
 
-def show(outcome: Outcome, wrong: int = 8, missed: int = 12) -> None:
+def show(outcome: Outcome, wrong: int = 20, missed: int = 12) -> None:
     """Print the figures, and what differs."""
     for one in outcome.wrong[:wrong]:
         print(one)

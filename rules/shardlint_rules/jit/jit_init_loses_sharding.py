@@ -25,12 +25,14 @@ class JitInitLosesSharding(Rule):
 
     The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer
     moments, twice the size of the model, come back on the first device (replicated under `jax.set_mesh` with
-    Auto axes).
+    Auto axes). Over Explicit axes without `jax.set_mesh` they do so since jax 0.12; before, the call raises.
 
     ## Reports
     - proven: `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that only call
       these, without `out_shardings`, called with sharded arrays; also `TrainState.create`, whose moments come
       back replicated.
+    - proven: the same over Explicit axes, where no mesh is in context.
+    - `on-a-way` (likely): that on a branch that may not run, or with an option at its default.
     - `mesh-given` (likely): the same, if a parameter brings the mesh of the arrays.
     - `beside-split` (likely): zeros that a jit without arguments makes without `out_shardings`, such as a cache, that
       another jitted function takes with arrays that are split and no larger.
@@ -43,7 +45,7 @@ class JitInitLosesSharding(Rule):
     created array by array, and small counters stay on one device.
 
     ## Limits
-    With Explicit axes the sharding is part of the type and survives. Optimizers without moments (plain `sgd`)
+    Under `jax.set_mesh` with Explicit axes the sharding survives. Optimizers without moments (plain `sgd`)
     and results placed at once are not reported.
     """
 
@@ -51,18 +53,22 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "beside-split")
+    likely = ("mesh-given", "beside-split", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "mesh-given": "The mesh of the caller has Auto axes.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "beside-split": "An array that is as large as those that are split should be split too.",
     }
     assumes = True
     project_says = PLACED_WORDS
-    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS), Violates("made.whole"))
+    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS), Violates("made.whole", "made.apart", "made.off-mesh"))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit whose result is fresh, called with what is sharded."""
+        if site.form == "violation" and site.violation.kind != "made.whole":
+            yield self._report_apart(site)
+            return
         if site.form == "violation":
             said = site.violation.said
             yield site.report_violation(
@@ -96,6 +102,19 @@ class JitInitLosesSharding(Rule):
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
         )
+
+    def _report_apart(self, site: Site) -> Finding:
+        """The finding of what a jit makes like arrays over Explicit axes, without a mesh in context."""
+        said = site.violation.said
+        text = site.shown()
+        help = "call it outside jit, enter jax.set_mesh(mesh) around the call, or pass out_shardings to jit"
+        why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
+        if site.violation.kind == "made.apart":
+            return site.report_violation(f"`{text}` comes back on one device: it depends on no array.", help=help, why=why)
+        return site.report_violation(
+            f"`{text}` raises ValueError: the result is typed on a mesh of {said['devices']} devices, the program has one.",
+            help=help, why=why, harm=Harm.CRASH,
+        )  # fmt: skip
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""
