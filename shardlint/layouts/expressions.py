@@ -890,6 +890,9 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
                         return entries[index]
                 except TypeError:
                     pass
+            if value.declared is not None and not more and isinstance(index, str):
+                said = {"key": repr(index), "where": f"{place.file.path.name}:{place.line}"}
+                run.violate("specs.key", value.declared, read=place.text(), **said)
             return Unknown("a key") if more or isinstance(index, Unknown) else Unknown("no such key")
         case ListValue() | tuple():
             return element(run, value if isinstance(value, ListValue) else ListValue(list(value)))

@@ -83,8 +83,9 @@ def _definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionD
 
 
 def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassValue, Value]) -> None:
-    function, given = made.function, 0
+    function, given, takes = made.function, 0, made.takes
     while function is not None and not isinstance(function, FunctionValue):
+        takes = getattr(function, "takes", None) if takes is None else takes
         given += len(function.args) if isinstance(function, Partial) else isinstance(function, Method)
         function = getattr(function, "function", None)
     files = [run.file, *([function.frame.file] if function is not None else [])]
@@ -92,10 +93,11 @@ def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassVal
         return
     names = function.positional if function is not None else []
     optional = len(function.node.args.defaults) if function is not None else 0
-    count = len(names) - optional - given if made.takes is None else made.takes
+    count = len(names) - optional - given if takes is None else takes
     args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
     args += [Unknown("an argument")] * (count - len(args))
-    _run_alone(run, made, function, tuple(args), objects, bound=given > 0)
+    hidden = function is None and takes is None
+    _run_alone(run, made, function, tuple(args), objects, bound=given > 0, opened=hidden)
 
 
 def _run_alone(

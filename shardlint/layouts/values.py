@@ -117,6 +117,8 @@ class DictValue(Container):
 
     entries: dict[Any, Value] = field(default_factory=dict)
     open: bool = False
+    declared: Place | None = field(default=None, kw_only=True)
+    """Where the specs are written that alone tell its keys."""
 
 
 @dataclass(eq=False)

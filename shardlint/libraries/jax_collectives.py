@@ -11,13 +11,18 @@ from shardlint.libraries.mapped_results import check_summed
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
 
+SOME_MESH = "a mesh"
+"""What binds the axes where only shard_map does, over a mesh that is not known."""
+
 
 def _bound(call: Call, axes: tuple[str, ...]) -> bool:
     """Record an axis that nothing binds, where it is known what does; whether the axes are bound, else taken to be."""
     run = call.interpreter
     for axis in axes:
         if axis not in run.axes:
-            if not run.binder:
+            if run.binder == SOME_MESH:
+                run.violate("collective.elsewhere", call.place, axis=axis)
+            if run.binder in ("", SOME_MESH):
                 return bool(run.axes)
             said = {"axis": axis, "operation": call.function_name, "under": run.binder}
             run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))

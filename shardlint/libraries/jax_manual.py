@@ -16,16 +16,23 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    children,
     function_of,
     known_items,
     leaves,
     map_spread,
     map_tree,
 )
+from shardlint.libraries.jax_collectives import SOME_MESH
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.mapped_results import check_results, check_summed
+from shardlint.libraries.mapped_arguments import (
+    check_arguments,
+    declare_keys,
+    specs_place,
+    unpacked_count,
+    with_structure,
+)
+from shardlint.libraries.mapped_results import check_results, check_summed, check_unpacked
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -59,6 +66,7 @@ def _shard_map(call: Call, given: Value) -> Value:
     names = call.keywords.get("axis_names")
     checking = call.keywords.get("check_vma", call.keywords.get("check_rep", True))
     takes = len(known_items(in_specs) or ()) if isinstance(in_specs, tuple) else None
+    written = specs_place(call)
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
@@ -73,29 +81,36 @@ def _shard_map(call: Call, given: Value) -> Value:
             again = replace(again, args=(*again.args, *more), open=False)
         if again.open or in_specs is None:
             return _unknown_map(again, given)
+        if not check_arguments(again, given, in_specs, written):
+            return Unknown("a call that raises")
         declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
         if not interpreter.traced and is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
+        declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
         entered = _enter_body(interpreter, given)
-        interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
+        binder = "jax.shard_map" if is_known and before[3] != SOME_MESH else SOME_MESH
+        interpreter.binder = binder if before[3] or not before[0] else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
-            check_results(again, given, out_specs, found, check, place_of(call, 3, "out_specs"))
+            where = place_of(call, 3, "out_specs")
+            check_results(again, given, out_specs, found, check, where)
+            check_unpacked(again, out_specs, unpacked_count(again, made), where)
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+    made = Transformed("shard_map", run, given, call.place, takes)
+    return call.interpreter.note_transformed(made)
 
 
 def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
@@ -156,16 +171,9 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     given = call.args
     said = known_items(specs) or ()
     if len(said) == len(given):  # what is not known has the structure of its specs
-        given = tuple(_with_structure(one, spec) for one, spec in zip(given, said, strict=True))
+        given = tuple(with_structure(one, spec) for one, spec in zip(given, said, strict=True))
     found: tuple[Value, ...] = map_spread(part, specs, given)
     return found
-
-
-def _with_structure(argument: Value, spec: Value) -> Value:
-    """An argument of which nothing is known as a tree like its specs."""
-    if not isinstance(argument, Unknown) or children(spec) is None:
-        return argument
-    return map_tree(lambda _: argument, spec)
 
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
@@ -318,7 +326,7 @@ def _pmap(call: Call, given: Value) -> Value:
             parts.append(one if stays else map_spread(partial(local, place), axis, one))
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
-        named = isinstance(name, str | None) and (before[2] or not before[0])
+        named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
         interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
         interpreter.axes = {**interpreter.axes, _axis_of(name): size}
         interpreter.checks_varying = False

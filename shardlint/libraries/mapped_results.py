@@ -62,6 +62,14 @@ def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> 
         call.interpreter.violate("specs.results", where, mismatch=said)
 
 
+def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) -> None:
+    """Record a tuple of `out_specs` of another length than what a call unpacks its result into."""
+    wanted = known_items(specs)
+    if count is not None and wanted is not None and len(wanted) != count:
+        said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'}, and line {call.place.line} unpacks {count}"
+        call.interpreter.violate("specs.results", where, mismatch=said)
+
+
 def _pairs(tree: Value, prefix: Value, path: str) -> Iterator[tuple[str, Value, Value]]:
     """The leaves of a tree, also of one of which not all parts are known, with what a prefix of it says of each."""
     parts, inside = children(tree), children(prefix) is not None
