@@ -41,7 +41,9 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
+    ShapeOf,
     Sharding,
+    Sizes,
     State,
     Transformed,
     Unknown,
@@ -673,15 +675,21 @@ def is_array_method(name: str) -> bool:
     return name in _BY_NAME or name in _SAME_SHAPE
 
 
+def _shape_of(array: Layout) -> Value:
+    if array.shape is None:
+        return ShapeOf("a shape", array.differs) if array.differs else Unknown("a shape")
+    sizes = Sizes(Unknown("a size") if one is None else one for one in array.shape)
+    if not array.differs:
+        return tuple(sizes)
+    sizes.axes = array.differs
+    return sizes
+
+
 def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
     shape = value.shape
     match name:
         case "shape":
-            return (
-                Unknown("a shape")
-                if shape is None
-                else tuple(Unknown("a size") if one is None else one for one in shape)
-            )
+            return _shape_of(value)
         case "ndim":
             return Unknown("a rank") if shape is None else len(shape)
         case "size":

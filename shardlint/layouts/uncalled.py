@@ -36,8 +36,8 @@ _MAKES = re.compile(
 _PLACES = re.compile(
     r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
 )
-_MAPS = re.compile(r"shard_map|pmap|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
-_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|in_specs|jit\b")
+_MAPS = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
+_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\b")
 # A file says one of these if what it compiles may come to a collective.
 _COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all ppermute axis_index".split())
 # The objects of these classes are made by their `__init__`, or of their fields.

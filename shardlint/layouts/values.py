@@ -32,6 +32,19 @@ class Unknown:
 
 
 @dataclass(frozen=True)
+class ShapeOf(Unknown):
+    """The shape of an array, which is not known, and the manual axes along which the array differs."""
+
+    axes: frozenset[str] = frozenset()
+
+
+class Sizes(tuple[Value, ...]):
+    """The shape of an array of known rank, and the manual axes along which the array differs."""
+
+    axes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class PartitionSpec:
     """A spec as written: an entry is None, a name, a tuple of names, or not known. `open`: there may be more."""
 
@@ -370,6 +383,11 @@ def function_of(value: Value) -> FunctionValue | None:
     while isinstance(value, Partial | Method | Transformed):
         value = value.function
     return value if isinstance(value, FunctionValue) else None
+
+
+def is_function(value: Value) -> bool:
+    """Whether something is a function, which is no array wherever it stands in a tree."""
+    return isinstance(value, FunctionValue | Native | Partial | Method)
 
 
 @dataclass(frozen=True, eq=False)

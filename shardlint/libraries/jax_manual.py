@@ -17,6 +17,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     function_of,
+    is_function,
     known_items,
     leaves,
     map_spread,
@@ -152,7 +153,7 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
             return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
         if not isinstance(leaf, Layout | int | float):
-            return leaf if isinstance(leaf, Unknown) else Layout()
+            return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
@@ -286,18 +287,19 @@ def _pmap(call: Call, given: Value) -> Value:
             nonlocal size
             array = as_array(leaf)
             if not isinstance(leaf, Layout | int | float):
-                return Layout()
+                return leaf if is_function(leaf) else Layout()
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
-            if not isinstance(at, int) or array.shape is None:
+            repeats = array.figure is not None and array.figure.kind == "repeated"
+            if not isinstance(at, int) or (array.shape is None and not repeats):
                 return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
-            if len(array.shape) <= at:
+            if array.shape is not None and len(array.shape) <= at:
                 shape, rank = str(replace(array, literal=False)), str(len(array.shape))
                 interpreter.violate(
                     "pmap.unmapped", place_of(again, place, ""), array=path, shape=shape, rank=rank
                 )
                 return Layout()
-            own = array.shape[at]
+            own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
             if too_many or surely_differ(size, own):
                 other = "one for each device" if too_many else f"another argument {size}"
@@ -307,23 +309,27 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            repeats = array.figure is not None and array.figure.kind == "repeated"
             differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
+            row = without(tracer(array), at) if array.shape is not None else tracer(array)
             return replace(
-                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None,
+                row, mesh=None, spec=None, varying=along,
+                figure=array.figure if repeats and array.dtype == "key" else None,
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
             )  # fmt: skip
+
+        def split(place: int, one: Value, axis: Value) -> Value:
+            """The part of an argument that a device gets."""
+            if not isinstance(one, Unknown):
+                return map_spread(partial(local, place), axis, one)
+            return AnyTree(_unknown_part(axis, name, _parameter(given, place))) if isinstance(axis, int | None) else one
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
-            if isinstance(one, Unknown) and place not in numbers and isinstance(axis, int | None):
-                parts.append(AnyTree(_unknown_part(axis, name, _parameter(given, place))))
-                continue
-            stays = place in numbers or isinstance(one, Unknown)
-            parts.append(one if stays else map_spread(partial(local, place), axis, one))
+            parts.append(one if place in numbers else split(place, one, axis))
+        keywords = {key: split(_number_of(given, key), one, 0) for key, one in again.keywords.items()}
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
         named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
@@ -332,7 +338,7 @@ def _pmap(call: Call, given: Value) -> Value:
         interpreter.checks_varying = False
         try:
             result = traced(
-                again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
+                again, given, tuple(parts), keywords, again.open
             )
             check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
@@ -369,6 +375,13 @@ def _parameter(function: Value, place: int) -> str:
     return names[place] if place < len(names) else ""
 
 
+def _number_of(function: Value, name: str) -> int:
+    """The place of a parameter that a call names."""
+    inner = function_of(function)
+    names = inner.positional if inner is not None else []
+    return names.index(name) - (names[:1] == ["self"]) if name in names else len(names)
+
+
 def _axis_of(name: Value) -> str:
     """The axis of a pmap in `varying`: "" where it has no name, or one that is not known."""
     return name if isinstance(name, str) else ""
@@ -377,7 +390,7 @@ def _axis_of(name: Value) -> str:
 function("jax.pmap")(decorator(_pmap))
 
 
-@function("flax.jax_utils.replicate")
+@function("flax.jax_utils.replicate", "jax.device_put_replicated")
 def replicate(call: Call) -> Value:
     """Each leaf once for each device, along a new first dimension."""
     tree = call.get(0, "tree")
@@ -385,12 +398,13 @@ def replicate(call: Call) -> Value:
     def each(leaf: Value) -> Value:
         array = as_array(leaf)
         if not isinstance(leaf, Layout | int | float):
-            return Layout()
+            return leaf if is_function(leaf) else Layout()
         shape = (None, *array.shape) if array.shape is not None else None
-        rows = Figure("repeated", frozenset(), call.place)
+        # The place of a key that is copied by itself: what is drawn with it is told there.
+        rows = Figure("repeated", frozenset(), call.place if tree is leaf and array.dtype == "key" else None)
         return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=rows)
 
-    return map_tree(each, tree) if not isinstance(tree, Unknown) else Unknown()
+    return map_tree(each, tree if not isinstance(tree, Unknown) else AnyTree(Layout()))
 
 
 @function("flax.jax_utils.unreplicate")

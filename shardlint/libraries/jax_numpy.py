@@ -32,6 +32,7 @@ from shardlint.layouts.values import (
     Value,
     known_items,
 )
+from shardlint.libraries.draws import keep_draw
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
@@ -139,6 +140,8 @@ def unary(call: Call) -> Value:
         base = replace(base, committed=None, memory=None, mesh=None, spec=None)  # zeros, which are made anew
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
+    if array.drawn is not None:
+        base = replace(base, drawn=array.drawn)
     return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
@@ -271,6 +274,8 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
     base = meet(call, [left, right])
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)
+    if left.drawn is not None or right.drawn is not None:
+        base = replace(base, drawn=keep_draw(call, [left, right], is_product=True))
     if (
         left.shape is None
         or right.shape is None

@@ -25,6 +25,7 @@ from shardlint.layouts.values import (
     known_items,
     path_step,
 )
+from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
 
 # Parts of a state that hold gradients.
@@ -115,6 +116,7 @@ def _check_result(
         place = summed if other and summed is not None else returned
         said |= {"check": check, "again": ", ".join(sorted(left & array.reduced)), "other": ", ".join(sorted(other))}
         run.violate("result.differs", place, **said)
+    check_repeated(call, array, named)
     equal = array.reduced & named & split - (array.may_differ or frozenset())
     if equal and array.may_differ is not None:
         summed = _summed_at(array)
