@@ -182,6 +182,7 @@ class Layout:
     exchanged: the manual axes along which devices handed each other what it is made of, and may have come to be equal.
     reduced: the manual axes over which a collective reduced or gathered what it is made of.
     figure: of an array of a mapped body, what it is a figure of.
+    stacked: of shards that were gathered along a new dimension, where.
     literal: whether it is a number of Python, which takes any memory, device and type.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
@@ -213,6 +214,7 @@ class Layout:
     exchanged: frozenset[str] = frozenset()
     reduced: frozenset[str] = frozenset()
     figure: Figure | None = None
+    stacked: Hashable = None
 
     @property
     def may_differ(self) -> frozenset[str] | None:

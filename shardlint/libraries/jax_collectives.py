@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Figure, Layout, Symbol
 from shardlint.layouts.values import Call, Unknown, Value, map_tree
+from shardlint.libraries.gathered_shapes import gathered_shape
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.mapped_results import check_summed
 from shardlint.libraries.meeting import as_array
@@ -110,7 +111,11 @@ def moved(call: Call) -> Value:
         figure = array.figure
         if figure is not None and figure.kind == "term":
             figure = replace(figure, kind="counted", axes=figure.axes.intersection(axes))
-        return replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
+        array = replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
+        if not gathers:
+            return array
+        shape, stacked = gathered_shape(call, as_array(leaf), axes)
+        return replace(array, shape=shape, stacked=stacked)
 
     tree = call.get(0, "x")
     return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
