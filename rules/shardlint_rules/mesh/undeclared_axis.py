@@ -6,7 +6,7 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from shardlint.model.manual.collectives import AXIS_AT, COLLECTIVES
+from shardlint.model.api import AXIS_AT, COLLECTIVES
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates
