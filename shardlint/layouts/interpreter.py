@@ -819,7 +819,8 @@ class Interpreter:
             if name in module.frame.names:
                 return found
             return self._submodule(node, name, file) or Unknown(f"{name} is not there")
-        if isinstance(module, Library) and module.name.partition(".")[0] not in api.LIBRARIES:
+        # A folder of the project that has no `__init__`.
+        if isinstance(module, Library) and "." not in module.name and module.name not in api.LIBRARIES:
             return self._submodule(node, name, file) or expressions.attribute(self, module, name, Place(file, node))
         if isinstance(module, Library):
             return expressions.attribute(self, module, name, Place(file, node))
