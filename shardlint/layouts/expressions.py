@@ -41,7 +41,9 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
+    ShapeOf,
     Sharding,
+    Sizes,
     State,
     Transformed,
     Unknown,
@@ -673,15 +675,21 @@ def is_array_method(name: str) -> bool:
     return name in _BY_NAME or name in _SAME_SHAPE
 
 
+def _shape_of(array: Layout) -> Value:
+    if array.shape is None:
+        return ShapeOf("a shape", array.differs) if array.differs else Unknown("a shape")
+    sizes = Sizes(Unknown("a size") if one is None else one for one in array.shape)
+    if not array.differs:
+        return tuple(sizes)
+    sizes.axes = array.differs
+    return sizes
+
+
 def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
     shape = value.shape
     match name:
         case "shape":
-            return (
-                Unknown("a shape")
-                if shape is None
-                else tuple(Unknown("a size") if one is None else one for one in shape)
-            )
+            return _shape_of(value)
         case "ndim":
             return Unknown("a rank") if shape is None else len(shape)
         case "size":
@@ -890,6 +898,9 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
                         return entries[index]
                 except TypeError:
                     pass
+            if value.declared is not None and not more and isinstance(index, str):
+                said = {"key": repr(index), "where": f"{place.file.path.name}:{place.line}"}
+                run.violate("specs.key", value.declared, read=place.text(), **said)
             return Unknown("a key") if more or isinstance(index, Unknown) else Unknown("no such key")
         case ListValue() | tuple():
             return element(run, value if isinstance(value, ListValue) else ListValue(list(value)))

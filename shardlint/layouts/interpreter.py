@@ -818,18 +818,25 @@ class Interpreter:
             found = expressions.read_member(module, name)
             if name in module.frame.names:
                 return found
-            dotted = f"{node.module}.{name}" if node.module else name
-            path = (
-                self.project.relative(file.path, node.level, dotted)
-                if node.level
-                else self.project.resolve(dotted, file.path)
-            )
-            facts = self.project.facts(path) if path is not None else None
-            frame = self.module(facts) if facts is not None else None
-            return ModuleValue(frame) if frame is not None else Unknown(f"{name} is not there")
+            return self._submodule(node, name, file) or Unknown(f"{name} is not there")
+        # A folder of the project that has no `__init__`.
+        if isinstance(module, Library) and "." not in module.name and module.name not in api.LIBRARIES:
+            return self._submodule(node, name, file) or expressions.attribute(self, module, name, Place(file, node))
         if isinstance(module, Library):
             return expressions.attribute(self, module, name, Place(file, node))
         return Unknown("it comes from a module that is not here")
+
+    def _submodule(self, node: ast.ImportFrom, name: str, file: FileFacts) -> ModuleValue | None:
+        """A module of a package of the project, which a `from` statement takes from the package."""
+        dotted = f"{node.module}.{name}" if node.module else name
+        path = (
+            self.project.relative(file.path, node.level, dotted)
+            if node.level
+            else self.project.resolve(dotted, file.path)
+        )
+        facts = self.project.facts(path) if path is not None else None
+        frame = self.module(facts) if facts is not None else None
+        return ModuleValue(frame) if frame is not None else None
 
     # calls
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Literal
 
+from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 
 Axes = tuple[str, ...]
@@ -35,8 +36,8 @@ AxisType = Literal["auto", "explicit", "manual"]
 Order = tuple[int, ...] | Literal["all", "arranged"]
 
 __all__ = [
-    "Axes", "AxisType", "Figure", "Layout", "Mesh", "Rows", "Shape", "Size", "Spec", "Symbol", "count_entries",
-    "divide_size", "multiply_size", "surely_differ",
+    "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Rows", "Shape", "Size", "Spec", "Symbol",
+    "count_entries", "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -165,6 +166,20 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """Random numbers that were drawn in a mapped body.
+
+    place: where they were drawn, or where the key of all devices was copied to them.
+    shaped: the axes of the shards whose shape they were given.
+    is_direct: whether they still have the shape in which they were drawn.
+    """
+
+    place: Place
+    shaped: frozenset[str] = frozenset()
+    is_direct: bool = True
+
+
+@dataclass(frozen=True)
 class Layout:
     """What is known of an array.
 
@@ -181,13 +196,14 @@ class Layout:
     reduced: the manual axes over which a collective reduced or gathered what it is made of.
     figure: of an array of a mapped body, what it is a figure of.
     rows: of an array with one entry for each device, what these are.
+    stacked: of shards that were gathered along a new dimension, where.
     literal: whether it is a number of Python, which takes any memory, device and type.
     weak: whether its type is that of such a number, as of `jnp.full(shape, 2.0)`.
     made: the line that placed it.
     summed: of a gradient, the manual axes over which jax summed it, and where it was taken.
     built: of an array that depends on no other one, True where a jit makes it, "filled" if all entries are equal; and
         behind a jit without arguments the call of that.
-    drawn: of random numbers made in a mapped body, where they were drawn.
+    drawn: of random numbers made in a mapped body, how they were drawn.
     unplaced: of a parameter that lies whole, where it was taken from a box that names axes for it.
     sources: the arguments of jits on whose numbers it depends, as far as that is followed.
     """
@@ -206,7 +222,7 @@ class Layout:
     made: int = 0
     summed: tuple[frozenset[str], Hashable] | None = None
     built: Hashable = None
-    drawn: Hashable = None
+    drawn: Draw | None = None
     unplaced: Hashable = None
     sources: frozenset[int] = frozenset()
     equal: frozenset[str] = frozenset()
@@ -215,6 +231,7 @@ class Layout:
     reduced: frozenset[str] = frozenset()
     figure: Figure | None = None
     rows: Rows | None = None
+    stacked: Hashable = None
 
     @property
     def may_differ(self) -> frozenset[str] | None:

@@ -38,8 +38,8 @@ _MAKES = re.compile(
 _PLACES = re.compile(
     r"device_put|shard_map|pmap|sharding_constraint|reshard|filter_shard|NamedSharding|set_mesh|psum|pmean|make_mesh"
 )
-_MAPS = re.compile(r"shard_map|pmap|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
-_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|in_specs|jit\b")
+_MAPS = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\(\s*(?!self\b|cls\b)[a-z_]\w*\.[a-z_]\w*")
+_MAPS_OR_COMPILES = re.compile(r"shard_map|pmap|replicate\(|in_specs|jit\b")
 # A file says one of these if what it compiles may come to a collective.
 _COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all ppermute axis_index".split())
 # The objects of these classes are made by their `__init__`, or of their fields.
@@ -108,8 +108,9 @@ def _definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionD
 
 
 def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassValue, Value]) -> None:
-    function, given = made.function, 0
+    function, given, takes = made.function, 0, made.takes
     while function is not None and not isinstance(function, FunctionValue):
+        takes = getattr(function, "takes", None) if takes is None else takes
         given += len(function.args) if isinstance(function, Partial) else isinstance(function, Method)
         function = getattr(function, "function", None)
     files = [run.file, *([function.frame.file] if function is not None else [])]
@@ -117,10 +118,11 @@ def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassVal
         return
     names = function.positional if function is not None else []
     optional = len(function.node.args.defaults) if function is not None else 0
-    count = len(names) - optional - given if made.takes is None else made.takes
+    count = len(names) - optional - given if takes is None else takes
     args: list[Value] = [Unknown(f"the parameter `{name}`") for name in names[given : given + max(count, 0)]]
     args += [Unknown("an argument")] * (count - len(args))
-    _run_alone(run, made, function, tuple(args), objects, bound=given > 0)
+    hidden = function is None and takes is None
+    _run_alone(run, made, function, tuple(args), objects, bound=given > 0, opened=hidden)
 
 
 def _run_alone(

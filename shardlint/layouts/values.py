@@ -32,6 +32,19 @@ class Unknown:
 
 
 @dataclass(frozen=True)
+class ShapeOf(Unknown):
+    """The shape of an array, which is not known, and the manual axes along which the array differs."""
+
+    axes: frozenset[str] = frozenset()
+
+
+class Sizes(tuple[Value, ...]):
+    """The shape of an array of known rank, and the manual axes along which the array differs."""
+
+    axes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class PartitionSpec:
     """A spec as written: an entry is None, a name, a tuple of names, or not known. `open`: there may be more."""
 
@@ -117,6 +130,8 @@ class DictValue(Container):
 
     entries: dict[Any, Value] = field(default_factory=dict)
     open: bool = False
+    declared: Place | None = field(default=None, kw_only=True)
+    """Where the specs are written that alone tell its keys."""
 
 
 @dataclass(eq=False)
@@ -368,6 +383,11 @@ def function_of(value: Value) -> FunctionValue | None:
     while isinstance(value, Partial | Method | Transformed):
         value = value.function
     return value if isinstance(value, FunctionValue) else None
+
+
+def is_function(value: Value) -> bool:
+    """Whether something is a function, which is no array wherever it stands in a tree."""
+    return isinstance(value, FunctionValue | Native | Partial | Method)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Layout, Shape, Size
 from shardlint.layouts.values import Call, Library, Native, Unknown, Value, known_items
+from shardlint.libraries.draws import check_drawn_for
 from shardlint.libraries.flax_linen import entered
 from shardlint.libraries.flax_modules import LAYER_NAMES, Apply, Module, bound
 from shardlint.libraries.flax_variables import make_rng, param, variable
@@ -283,6 +284,8 @@ def dropout(call: Call, module: Module) -> Value:
     if quiet is True or module.setting("rate", None) == 0:
         return x
     key = as_array(make_rng(replace(call, args=(module, "dropout"), keywords={})))
+    if quiet is False:
+        check_drawn_for(replace(call, place=call.interpreter.place_in_body(call.place)), key, [x])
     same = quiet is False and x.varying is not None and key.varying is not None
     return replace(
         x,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shardlint.layouts.layout import Layout, Rows
-from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
+from shardlint.layouts.layout import Figure, Layout, Rows
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, is_function, map_tree
 from shardlint.libraries.device_rows import check_first
 from shardlint.libraries.jax_transforms import without
 from shardlint.libraries.meeting import as_array
@@ -17,10 +17,12 @@ def replicate(call: Call) -> Value:
 
     def each(leaf: Value) -> Value:
         if not isinstance(leaf, Layout | int | float):
-            return Layout(rows=rows)
+            return leaf if is_function(leaf) else Layout(rows=rows)
         array = as_array(leaf)
         shape = (None, *array.shape) if array.shape is not None else None
-        return Layout(shape, array.dtype, committed=True, host=False, memory="device", rows=rows)
+        # The place of a key that is copied by itself: what is drawn with it is told there.
+        copies = Figure("repeated", frozenset(), call.place if tree is leaf and array.dtype == "key" else None)
+        return Layout(shape, array.dtype, committed=True, host=False, memory="device", figure=copies, rows=rows)
 
     return map_tree(each, AnyTree(Layout()) if isinstance(tree, Unknown) else tree)
 

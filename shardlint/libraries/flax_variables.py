@@ -12,6 +12,7 @@ from dataclasses import replace
 from shardlint.layouts.layout import Layout, Size
 from shardlint.layouts.values import (
     MISSING,
+    AnyTree,
     Call,
     DictValue,
     Instance,
@@ -164,7 +165,7 @@ def make_rng(call: Call) -> Value:
     given = item_of(rngs, stream) if isinstance(rngs, DictValue) else rngs
     if isinstance(given, Unknown) and isinstance(rngs, DictValue):
         given = item_of(rngs, "params")
-    return replace(as_array(given), dtype="key") if isinstance(given, Layout) else Layout(dtype="key")
+    return replace(as_array(given), dtype="key") if isinstance(given, Layout | AnyTree) else Layout(dtype="key")
 
 
 @function("flax.linen.Module.is_initializing")

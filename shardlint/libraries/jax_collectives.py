@@ -6,10 +6,14 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Figure, Layout, Symbol
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
+from shardlint.libraries.gathered_shapes import gathered_shape
 from shardlint.libraries.jax_sharding import axis_names
 from shardlint.libraries.mapped_results import check_summed
 from shardlint.libraries.meeting import as_array
 from shardlint.libraries.registry import function
+
+SOME_MESH = "a mesh"
+"""What binds the axes where only shard_map does, over a mesh that is not known."""
 
 
 def _bound(call: Call, axes: tuple[str, ...]) -> bool:
@@ -17,7 +21,9 @@ def _bound(call: Call, axes: tuple[str, ...]) -> bool:
     run = call.interpreter
     for axis in axes:
         if axis not in run.axes:
-            if not run.binder:
+            if run.binder == SOME_MESH:
+                run.violate("collective.elsewhere", call.place, axis=axis)
+            if run.binder in ("", SOME_MESH):
                 return bool(run.axes)
             said = {"axis": axis, "operation": call.function_name, "under": run.binder}
             run.violate("collective.unbound", call.place, **said, bound=", ".join(filter(None, run.axes)))
@@ -110,7 +116,11 @@ def moved(call: Call) -> Value:
         figure = array.figure
         if figure is not None and figure.kind == "term":
             figure = replace(figure, kind="counted", axes=figure.axes.intersection(axes))
-        return replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
+        array = replace(array, equal=equal, differs=differs, reduced=reduced, figure=None if gathers else figure)
+        if not gathers:
+            return array
+        shape, stacked = gathered_shape(call, as_array(leaf), axes)
+        return replace(array, shape=shape, stacked=stacked)
 
     tree = call.get(0, "x")
     return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()

@@ -16,17 +16,25 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
-    children,
     function_of,
+    is_function,
     known_items,
     leaves,
     map_spread,
     map_tree,
 )
 from shardlint.libraries.device_rows import has_copies, rows_of
+from shardlint.libraries.jax_collectives import SOME_MESH
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.mapped_results import check_results, check_summed
+from shardlint.libraries.mapped_arguments import (
+    check_arguments,
+    declare_keys,
+    specs_place,
+    unpacked_count,
+    with_structure,
+)
+from shardlint.libraries.mapped_results import check_results, check_summed, check_unpacked
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -60,6 +68,7 @@ def _shard_map(call: Call, given: Value) -> Value:
     names = call.keywords.get("axis_names")
     checking = call.keywords.get("check_vma", call.keywords.get("check_rep", True))
     takes = len(known_items(in_specs) or ()) if isinstance(in_specs, tuple) else None
+    written = specs_place(call)
 
     def run(again: Call) -> Value:
         interpreter = again.interpreter
@@ -74,29 +83,36 @@ def _shard_map(call: Call, given: Value) -> Value:
             again = replace(again, args=(*again.args, *more), open=False)
         if again.open or in_specs is None:
             return _unknown_map(again, given)
+        if not check_arguments(again, given, in_specs, written):
+            return Unknown("a call that raises")
         declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
         if not interpreter.traced and is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on)
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)
+        declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
         entered = _enter_body(interpreter, given)
-        interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
+        binder = "jax.shard_map" if is_known and before[3] != SOME_MESH else SOME_MESH
+        interpreter.binder = binder if before[3] or not before[0] else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
         interpreter.checks_varying = checked
         try:
             found = traced(again, given, parts, {})
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
-            check_results(again, given, out_specs, found, check, place_of(call, 3, "out_specs"))
+            where = place_of(call, 3, "out_specs")
+            check_results(again, given, out_specs, found, check, where)
+            check_unpacked(again, out_specs, unpacked_count(again, made), where)
         finally:
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
+    made = Transformed("shard_map", run, given, call.place, takes)
+    return call.interpreter.note_transformed(made)
 
 
 def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
@@ -138,7 +154,7 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
             return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
         if not isinstance(leaf, Layout | int | float):
-            return leaf if isinstance(leaf, Unknown) else Layout()
+            return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
@@ -157,16 +173,9 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     given = call.args
     said = known_items(specs) or ()
     if len(said) == len(given):  # what is not known has the structure of its specs
-        given = tuple(_with_structure(one, spec) for one, spec in zip(given, said, strict=True))
+        given = tuple(with_structure(one, spec) for one, spec in zip(given, said, strict=True))
     found: tuple[Value, ...] = map_spread(part, specs, given)
     return found
-
-
-def _with_structure(argument: Value, spec: Value) -> Value:
-    """An argument of which nothing is known as a tree like its specs."""
-    if not isinstance(argument, Unknown) or children(spec) is None:
-        return argument
-    return map_tree(lambda _: argument, spec)
 
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
@@ -279,20 +288,19 @@ def _pmap(call: Call, given: Value) -> Value:
             nonlocal size
             array = as_array(leaf)
             if not isinstance(leaf, Layout | int | float):
-                return Layout()
+                return leaf if is_function(leaf) else Layout()
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
-            if not isinstance(at, int) or array.shape is None:
-                part = _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
-                equal = part.varying or frozenset()
-                return replace(part, equal=equal, differs=frozenset()) if has_copies(array) else part
-            if len(array.shape) <= at:
+            repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
+            if not isinstance(at, int) or (array.shape is None and not repeats):
+                return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
+            if array.shape is not None and len(array.shape) <= at:
                 shape, rank = str(replace(array, literal=False)), str(len(array.shape))
                 interpreter.violate(
                     "pmap.unmapped", place_of(again, place, ""), array=path, shape=shape, rank=rank
                 )
                 return Layout()
-            own = array.shape[at]
+            own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
             if too_many or surely_differ(size, own):
                 other = "one for each device" if too_many else f"another argument {size}"
@@ -302,32 +310,36 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
+            row = without(tracer(array), at) if array.shape is not None else tracer(array)
             return replace(
-                without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None, reduced=frozenset(),
+                row, mesh=None, spec=None, varying=along, reduced=frozenset(),
+                figure=array.figure if repeats and array.dtype == "key" else None,
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
             )  # fmt: skip
+
+        def split(place: int, one: Value, axis: Value) -> Value:
+            """The part of an argument that a device gets."""
+            if not isinstance(one, Unknown):
+                return map_spread(partial(local, place), axis, one)
+            return AnyTree(_unknown_part(axis, name, _parameter(given, place))) if isinstance(axis, int | None) else one
 
         parts: list[Value] = []
         for place, one in enumerate(again.args):
             axis = in_axes
             if isinstance(in_axes, tuple):
                 axis = in_axes[place] if place < len(in_axes) else Unknown()
-            if isinstance(one, Unknown) and place not in numbers and isinstance(axis, int | None):
-                parts.append(AnyTree(_unknown_part(axis, name, _parameter(given, place))))
-                continue
-            stays = place in numbers or isinstance(one, Unknown)
-            parts.append(one if stays else map_spread(partial(local, place), axis, one))
+            parts.append(one if place in numbers else split(place, one, axis))
+        keywords = {key: split(_number_of(given, key), one, 0) for key, one in again.keywords.items()}
         before = interpreter.axes, interpreter.checks_varying, interpreter.binder
         entered = _enter_body(interpreter, given)
-        named = isinstance(name, str | None) and (before[2] or not before[0])
+        named = isinstance(name, str | None) and before[2] != SOME_MESH and (before[2] or not before[0])
         interpreter.binder = f"jax.pmap with {f'axis {name}' if name else 'no axis name'}" if named else ""
         interpreter.axes = {**interpreter.axes, _axis_of(name): size}
         interpreter.checks_varying = False
         try:
             result = traced(
-                again, given, tuple(parts), {key: Unknown() for key in again.keywords}, again.open
+                again, given, tuple(parts), keywords, again.open
             )
             check_results(again, given, out_axes, result, "", place_of(call, 3, "out_axes"))
         finally:
@@ -361,6 +373,13 @@ def _parameter(function: Value, place: int) -> str:
     names = inner.positional if inner is not None else []
     place += names[:1] == ["self"]
     return names[place] if place < len(names) else ""
+
+
+def _number_of(function: Value, name: str) -> int:
+    """The place of a parameter that a call names."""
+    inner = function_of(function)
+    names = inner.positional if inner is not None else []
+    return names.index(name) - (names[:1] == ["self"]) if name in names else len(names)
 
 
 def _axis_of(name: Value) -> str:

@@ -34,6 +34,8 @@ from shardlint.layouts.values import (
     map_tree,
 )
 from shardlint.libraries.device_rows import check_sum
+from shardlint.libraries.draws import keep_draw
+from shardlint.libraries.gathered_shapes import check_stacks
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
@@ -142,6 +144,8 @@ def unary(call: Call) -> Value:
         base = replace(base, committed=None, memory=None, mesh=None, spec=None, sources=frozenset())
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
+    if array.drawn is not None or array.stacked is not None:
+        base = replace(base, drawn=array.drawn, stacked=array.stacked)
     return of_module(call, replace(base, dtype="bool") if call.function_name in _BOOLEANS else base)
 
 
@@ -280,6 +284,10 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
     base = meet(call, [left, right])
     if base.figure is not None and base.figure.kind == "term":
         base = replace(base, figure=None)
+    if left.stacked is not None or right.stacked is not None:
+        check_stacks(call, (left, right), letters)
+    if left.drawn is not None or right.drawn is not None:
+        base = replace(base, drawn=keep_draw(call, [left, right], is_product=True))
     if (
         left.shape is None
         or right.shape is None
@@ -570,6 +578,7 @@ def transpose(call: Call) -> Value:
         return of_module(call, base.shaped(None))
     spec = array.typed_spec
     kept = tuple(spec[one] for one in places) if spec is not None and len(spec) == len(array.shape) else None
+    base = replace(base, stacked=array.stacked) if array.stacked is not None else base
     return of_module(call, base.shaped(tuple(array.shape[one] for one in places), kept))
 
 

@@ -48,7 +48,7 @@ def broadcast(call: Call) -> Value:
     array, sizes = as_array(call.get(0, "a")), sizes_of(call.get(1, "shape"))
     found = _broadcast(call, array, sizes)
     grown = found.rank is None or found.rank != array.rank
-    return replace(found, figure=Figure("repeated", frozenset(), call.place)) if grown else found
+    return replace(found, figure=Figure("repeated", frozenset(), None)) if grown else found
 
 
 def _broadcast(call: Call, array: Layout, sizes: Shape | None) -> Layout:

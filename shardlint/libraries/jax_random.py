@@ -6,9 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from shardlint.layouts.layout import Layout, Shape
-from shardlint.layouts.values import Call, Unknown, Value
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value
+from shardlint.libraries.draws import check_drawn_for, note_draw
 from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array, is_recent, meet, spec_entry
+from shardlint.libraries.meeting import as_array, broadcast_shapes, common, is_recent, meet, spec_entry
 from shardlint.libraries.registry import function
 
 DRAWS = {
@@ -29,8 +30,9 @@ def key(call: Call) -> Value:
 def folded(call: Call) -> Value:
     """Another key; it varies along the axes of the key and of what is folded in."""
     base, data = as_array(call.get(0, "key")), as_array(call.get(1, "data", 0))
-    varying = base.varying | data.varying if base.varying is not None and data.varying is not None else None
-    return replace(base, varying=varying, dtype="key")
+    both = common([base, data]) if not data.literal else base
+    figure = base.figure if base.may_differ == both.may_differ else None
+    return replace(base.varying_like(both), dtype="key", figure=figure)
 
 
 @function("jax.random split")
@@ -44,13 +46,24 @@ def split(call: Call) -> Value:
 
 def _drawn(position: int, call: Call) -> Value:
     base = as_array(call.get(0, "key"))
-    given = call.get(position, "shape", ())
+    given = call.get(position, "shape", None)
+    if given is None:
+        given = _shape_of_parameters(call, base, position)
+    draw = note_draw(call, base, given)
     if isinstance(given, Unknown):
-        return replace(_fresh(call, None, None), varying=base.varying)
+        return replace(_fresh(call, None, None).varying_like(base), drawn=draw)
     dtype = call.keywords.get("dtype")
     default = _DTYPES.get(call.function_name, "float32")
     found = _fresh(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
-    return replace(found, varying=base.varying, drawn=call.place if call.interpreter.axes else None)
+    return replace(found.varying_like(base), drawn=draw)
+
+
+def _shape_of_parameters(call: Call, key: Layout, position: int) -> Value:
+    """The shape of numbers for which none is given: that of the parameters of the distribution."""
+    arrays = [as_array(one) for one in call.args[1:position] if isinstance(one, Layout | AnyTree)]
+    check_drawn_for(call, key, arrays)
+    shape = broadcast_shapes([one.shape for one in arrays]) if arrays else ()
+    return Unknown("a shape") if shape is None else tuple(Unknown("a size") if one is None else one for one in shape)
 
 
 def _with_matrices(call: Call, shape: Shape | None) -> Shape | None:
@@ -99,6 +112,7 @@ def shuffled(call: Call) -> Value:
 def categorical(call: Call) -> Value:
     """The number of a class for each row of logits."""
     key, logits = as_array(call.get(0, "key")), as_array(call.get(1, "logits"))
+    check_drawn_for(call, key, [logits])
     if call.get(2, "axis", -1) != -1 or call.has(3, "shape") or not logits.shape:
         return Layout(varying=_varies(call))
     found = replace(meet(call, [logits, key]), dtype="int32", varying=_varies(call))

@@ -25,6 +25,7 @@ from shardlint.layouts.values import (
     known_items,
     path_step,
 )
+from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
 
 # Parts of a state that hold gradients.
@@ -59,6 +60,14 @@ def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> 
         missing = specs.entries.keys() ^ results.entries.keys()
         said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
     if said:
+        call.interpreter.violate("specs.results", where, mismatch=said)
+
+
+def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) -> None:
+    """Record a tuple of `out_specs` of another length than what a call unpacks its result into."""
+    wanted = known_items(specs)
+    if count is not None and wanted is not None and len(wanted) != count:
+        said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'}, and line {call.place.line} unpacks {count}"
         call.interpreter.violate("specs.results", where, mismatch=said)
 
 
@@ -107,6 +116,7 @@ def _check_result(
         place = summed if other and summed is not None else returned
         said |= {"check": check, "again": ", ".join(sorted(left & array.reduced)), "other": ", ".join(sorted(other))}
         run.violate("result.differs", place, **said)
+    check_repeated(call, array, named)
     equal = array.reduced & named & split - (array.may_differ or frozenset())
     if equal and array.may_differ is not None:
         summed = _summed_at(array)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
-from shardlint.model.values import Place
+from shardlint.libraries.draws import keep_draw
 
 NO_AXES: Axes = ()
 # A rule over Explicit axes that changed: it was tried on releases before the first of these, and from the second on.
@@ -281,9 +281,10 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     if call.interpreter.traced:
         operands = [_as_traced(one) for one in operands]
     shape = broadcast_shapes([one.shape for one in operands])
-    base = replace(meet(call, operands), drawn=_drawn(call, operands))
+    base = meet(call, operands)
     if call.interpreter.axes:
-        base = replace(base, figure=_figure_of_operation(call, operands, base.figure))
+        figure = _figure_of_operation(call, operands, base.figure)
+        base = replace(base, figure=figure, drawn=keep_draw(call, operands))
     if not base.explicit:
         return base.shaped(shape)
     rank = len(shape) if shape is not None else None
@@ -330,22 +331,6 @@ def _figure_of_operation(call: Call, operands: Sequence[Layout], figure: Figure 
         if axes:
             return Figure("term", axes, call.interpreter.place_in_body(call.place))
     return figure
-
-
-def _drawn(call: Call, operands: Sequence[Layout]) -> Place | None:
-    """Where random numbers among the operands were drawn; record those that are equal where the others vary."""
-    for one in operands:
-        if not isinstance(one.drawn, Place) or one.varying is None:
-            continue
-        for other in operands:
-            more = (other.varying or frozenset()) - one.varying if other.shape != () else frozenset()
-            if more and one.shape is not None and other.shape is not None and len(one.shape) == len(other.shape):
-                if not any(own == 1 != size for own, size in zip(one.shape, other.shape, strict=True)):
-                    axes = "/".join(sorted(more))
-                    call.interpreter.violate("random.same", one.drawn, array=str(one), axes=axes)
-                return None
-        return one.drawn
-    return None
 
 
 def _entry(array: Layout, place: int) -> Axes | None:

@@ -18,6 +18,7 @@ from shardlint.layouts.values import (
     Value,
     leaves,
 )
+from shardlint.libraries.draws import check_handed
 from shardlint.libraries.meeting import as_array, common
 from shardlint.libraries.optimizers import apply_at, gradients_in
 from shardlint.libraries.registry import function
@@ -37,6 +38,7 @@ def compute(call: Call) -> Value:
 @function("shardlint.unseen")
 def compute_unseen(call: Call) -> Value:
     """What code that is not in sight makes of its arguments in a mapped body; it may reduce what differs."""
+    check_handed(call)
     arrays = [leaf for _, leaf in leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)]
     axes = frozenset[str]().union(*(one.differs for one in arrays))
     if not axes:

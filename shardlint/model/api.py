@@ -313,3 +313,12 @@ def has_name(module: str, name: str) -> bool:
 def spellings() -> list[tuple[str, str]]:
     """Every known old or short spelling with its canonical name."""
     return list(_ALIASES.items())
+
+# Where each collective has its axis.
+AXIS_AT = {
+    **dict.fromkeys("psum pmean pmax pmin all_gather psum_scatter all_to_all ppermute pshuffle".split(), 1),
+    **dict.fromkeys(("pbroadcast", "pvary", "pcast"), 1),
+    "axis_index": 0,
+    "axis_size": 0,
+}
+COLLECTIVES = frozenset(f"jax.lax.{name}" for name in AXIS_AT)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.model.manual.mapped import Ran, against
+from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import (
     HIDDEN,
     NOTHING,
@@ -218,20 +218,6 @@ def test_events(ask: Ask, body: str, kinds: set[str]) -> None:
         "g = jax.shard_map(f, mesh=mesh, in_specs=(P('data'), P()), out_specs=P(), check_vma=False)\n"
     )
     assert {event.kind for event in _ran(asked).events} == kinds
-
-
-def test_results_against_their_specs(ask: Ask) -> None:
-    asked = ask(
-        BEFORE
-        + "g = jax.shard_map(lambda x: (x, {'a': lax.psum(x, 'data')}), mesh=mesh, in_specs=P('data'),\n"
-        "    out_specs=(P('data'), {'a': P()}))\n"
-    )
-    ran = _ran(asked)
-    found = [
-        (set(leaf.over), set(named))
-        for leaf, named, _ in against(asked.program, ran.result, ran.mapped.out_specs)
-    ]
-    assert found == [({"data"}, {"data"}), (set(), set())]
 
 
 def test_functions_in_functions_are_looked_into(ask: Ask) -> None:

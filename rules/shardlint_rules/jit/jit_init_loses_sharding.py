@@ -61,7 +61,11 @@ class JitInitLosesSharding(Rule):
     }
     assumes = True
     project_says = PLACED_WORDS
-    triggers = (Calls(*_JITS, file_says=_SAYS), Uses(*_JITS, file_says=_SAYS), Violates("made.whole", "made.apart", "made.off-mesh"))
+    triggers = (
+        Calls(*_JITS, file_says=_SAYS),
+        Uses(*_JITS, file_says=_SAYS),
+        Violates("made.whole", "made.apart", "made.off-mesh"),
+    )
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -110,11 +114,10 @@ class JitInitLosesSharding(Rule):
         help = "call it outside jit, enter jax.set_mesh(mesh) around the call, or pass out_shardings to jit"
         why = f"only the shape of `{said['array']}` is used, and no mesh is in context"
         if site.violation.kind == "made.apart":
-            return site.report_violation(f"`{text}` comes back on one device: it depends on no array.", help=help, why=why)
-        return site.report_violation(
-            f"`{text}` raises ValueError: the result is typed on a mesh of {said['devices']} devices, the program has one.",
-            help=help, why=why, harm=Harm.CRASH,
-        )  # fmt: skip
+            message = f"`{text}` comes back on one device: it depends on no array."
+            return site.report_violation(message, help=help, why=why)
+        message = f"`{text}` raises ValueError: its type has a mesh of {said['devices']} devices, and it runs on one."
+        return site.report_violation(message, help=help, why=why, harm=Harm.CRASH)
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
         """The call without the jit, where both are one expression."""

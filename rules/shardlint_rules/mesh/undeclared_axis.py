@@ -6,10 +6,10 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from shardlint.model.manual.collectives import AXIS_AT, COLLECTIVES
+from shardlint.model.api import AXIS_AT, COLLECTIVES
 from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import Constant, Items, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax.nodes import walk
@@ -24,7 +24,6 @@ from shardlint_rules.mesh.given import (
     named,
     where,
 )
-from shardlint_rules.shard_map.runs import runs
 
 _SPEC = "jax.sharding.PartitionSpec"
 _MESHES = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
@@ -68,8 +67,8 @@ class UndeclaredAxis(Rule):
     harm = Harm.CRASH
     setting = "axis-names"
     behind = ("SL301", "SL406")
-    triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)))
-    forms = ("call", "partial")
+    triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)), Violates("collective.elsewhere"))
+    forms = ("call", "partial", "violation")
     fixes = "unsafe"
     by_hand = "the name is no literal that resembles exactly one axis of the project"
 
@@ -115,7 +114,10 @@ def _meant(site: Site, one: _Named) -> list[str]:
 
 def _names(site: Site) -> Iterator[_Named]:
     """The mesh axes that a call names, as far as the text tells."""
-    if site.api == _SPEC:
+    if site.form == "violation":
+        axis = site.violation.said["axis"]
+        yield _Named(_axis_node(site.syntax, axis), axis, (), _COLLECTIVE)
+    elif site.api == _SPEC:
         yield from _in_spec(site)
     elif site.api in _MESHES:
         yield from _in_mesh(site)
@@ -166,22 +168,11 @@ def _in_mesh(site: Site) -> Iterator[_Named]:
 
 
 def _in_mapped(site: Site) -> Iterator[_Named]:
-    """Axes that `shard_map` is told are manual, or are not; and those of collectives that its body comes to."""
+    """Axes that `shard_map` is told are manual, or are not."""
     for name in ("axis_names", "auto"):
         keyword = site.keyword(name)
         if keyword is not None:
             yield from _written(site, keyword.value, "`shard_map` raises")
-    for ran in runs(site):
-        for event in ran.events:
-            place = event.seen_from(site.file) if event.kind == "collective" else None
-            if place is None:
-                continue
-            for axis in event.axes:
-                if isinstance(axis, str) and not bound_by(site, axis):
-                    node = (
-                        _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
-                    )
-                    yield _Named(node, axis, (), _COLLECTIVE)
 
 
 def _in_collective(site: Site) -> Iterator[_Named]:
@@ -199,7 +190,7 @@ def _in_collective(site: Site) -> Iterator[_Named]:
             yield one
 
 
-def _axis_node(site: Site, call: ast.Call, axis: str) -> ast.AST:
+def _axis_node(call: ast.AST, axis: str) -> ast.AST:
     """Where a call names an axis, if it is written out there; else the call."""
     return next((part for part in walk(call) if literal(part, axis)), call)
 

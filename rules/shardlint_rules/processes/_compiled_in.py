@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
-from shardlint.model.manual.collectives import AXIS_AT
+from shardlint.model.api import AXIS_AT
 from shardlint.model.reach import readers
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site

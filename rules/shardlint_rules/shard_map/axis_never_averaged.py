@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.manual.collectives import AXIS_AT
+from shardlint.model.api import AXIS_AT
 from shardlint.model.values import Api, Constant, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site

@@ -8,14 +8,12 @@ from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Constant
-from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Mapped, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.shard_map._stacks import mixed_up
-from shardlint_rules.shard_map.runs import describe_location, events, join_reasons, operand
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -56,38 +54,36 @@ class UntiledGather(Rule):
 
     ## Reports
     - proven: `all_gather` in a function that returns the array itself on another branch.
-    - proven: an `einsum` of the stack with letters for the dimensions of one shard. This raises.
+    - proven: a product of the stack that raises: a matrix product whose sizes do not fit, or an `einsum` with letters
+      for the dimensions of one shard.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `reshaped` (likely): a stack reshaped to the first dimension of a shard
       (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right and the numbers are permuted.
-    - `product` (likely): a matrix product with the stack of an array that the in spec shards.
-    - `turned` (likely): a matrix product with `.T` of the stack, which reverses three dimensions.
     - `inner-axis` (likely): a gather with `axis=1` or another inner dimension whose result is not reshaped.
     - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
 
     ## Limits
-    Stacks that are reshaped, indexed or reduced over the new dimension are not reported.
+    Stacks that are reshaped, indexed or reduced over the new dimension are not reported, nor products of arrays whose
+    shapes the file does not show.
     """
 
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
-    likely = ("inner-axis", "scatter", "reshaped", "product", "turned")
+    likely = ("inner-axis", "scatter", "reshaped", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "inner-axis": "The callers expect the rank of one shard.",
         "scatter": "The dimension is longer than the axis.",
         "reshaped": "The array is sharded along a dimension other than the first.",
-        "product": "The product is meant for the unsharded matrix.",
-        "turned": "The transpose is meant for the matrix.",
+        "on-a-way": "The branch runs, and options keep their defaults.",
     }
-    triggers = (
-        Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), *MAPPING, Mapped(calling=(("all_gather",),))
-    )  # fmt: skip
+    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        if site.api not in ("jax.lax.all_gather", "jax.lax.psum_scatter"):
-            yield from self._multiplied(site)
+        if site.form == "violation":
+            yield self._report_product(site)
             return
         if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
             return
@@ -135,34 +131,15 @@ class UntiledGather(Rule):
                 why="nothing reshapes or indexes the new dimension",
             )
 
-    def _multiplied(self, site: Site) -> Iterator[Finding]:
-        """Stacks of matrices in the body of a `shard_map` of which a product is taken."""
-        done: set[ast.AST] = set()
-        for _, event, node in events(site, "stack in a product", inside=_GATHER):
-            if node in done:
-                continue
-            done.add(node)
-            turned = event.note == ".T"
-            raises = bool(event.note) and not turned
-            yield site.finding(
-                node,
-                f"`einsum` raises ValueError: `{event.note}` has no letter for the dimension that `all_gather` adds."
-                if raises
-                else f"The product is taken with each shard separately: `all_gather` stacks{operand(event, ' ')}.",
-                label="one matrix per device",
-                help="write tiled=True, and the axis that the array is sharded along",
-                harm=Harm.CRASH if raises else Harm.SILENT,
-                certainty=Certainty.PROVEN if raises else Certainty.POSSIBLE,
-                form="" if raises else "turned" if turned else "product",
-                why=join_reasons(
-                    ""
-                    if raises
-                    else "`.T` reverses all three dimensions of the stack"
-                    if turned
-                    else "its in spec shards the matrix",
-                    describe_location(site, event),
-                ),
-            )
+    def _report_product(self, site: Site) -> Finding:
+        """The finding of a product that cannot be taken with a stack."""
+        said = site.violation.said
+        return site.report_violation(
+            f"The product at line {said['line']} raises: `all_gather` stacks the shards along a new dimension.",
+            help="write tiled=True, and the axis that the array is sharded along",
+            why=said["reason"],
+            harm=Harm.CRASH,
+        )
 
 
 def _arranged(site: Site, node: ast.expr) -> bool:

@@ -74,8 +74,6 @@ class Arithmetic(ABC):
         """The axes of each dimension whose part on a device was counted from 0, where that is, and the calls to it."""
         self.norms: list[tuple[Place, tuple[Place, ...]]] = []
         """Where norms were taken of what was scattered, and the calls to it."""
-        self.stacks: dict[ast.AST, int] = {}
-        """How many dimensions a shard surely has that an untiled gather stacks, by the call."""
         self.of_means: set[ast.AST] = set()
         """The gradients of what is a mean over the data of a device, by the call that takes them."""
         """What was added on every device: where, along which axes it is replicated, what, and the calls to there."""
@@ -84,7 +82,6 @@ class Arithmetic(ABC):
         """What an operator makes of two values."""
         if isinstance(left, Tree) and isinstance(right, Tree) and isinstance(op, ast.Add):
             return Tree(left.items + right.items)
-        self.calls.met(left, right)
         if isinstance(op, ast.Div | ast.FloorDiv):
             self.cancelled |= self.but_own_sums(combined([left]).marks)
         kind = ""
@@ -105,8 +102,6 @@ class Arithmetic(ABC):
             kind = REMAINDER
         if isinstance(op, ast.Mult):
             self._placed(left, right, place)
-        if isinstance(op, ast.MatMult):
-            self.multiplied(left, right)
         self._met_again(op, left, right)
         self._scaled(left, right)
         if isinstance(op, ast.Add) and any(isinstance(one, Leaf) and is_count(one) for one in (left, right)):
@@ -119,16 +114,6 @@ class Arithmetic(ABC):
             self.root_of(left)
         spec = product_spec(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
         return replace(result, spec=spec)
-
-    def multiplied(self, *values: Local) -> None:
-        """Note stacks of matrices, made by an untiled gather, of which a product is taken as if each were a matrix."""
-        for one in values:
-            if not isinstance(one, Leaf) or one.origin is None:
-                continue
-            if one.kind == "gathered" and self.stacks.get(one.origin.node, 0) > (0 if one is values[-1] else 1):
-                self.calls.note("stack in a product", one.origin, tuple(one.reduced), one)
-            elif one.kind == "gathered.T" and one is values[-1]:
-                self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, ".T")
 
     def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
         """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""

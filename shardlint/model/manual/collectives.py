@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardlint.model.api import AXIS_AT
 from shardlint.model.manual.varying import (
     ALONG,
     CURVED,
@@ -32,15 +33,6 @@ if TYPE_CHECKING:
     from shardlint.model.manual.local_calls import LocalCalls
 
 REDUCING = ("psum", "pmean", "pmax", "pmin")
-# Where each collective has its axis.
-AXIS_AT = {
-    **dict.fromkeys((*REDUCING, "all_gather", "psum_scatter", "all_to_all", "ppermute", "pshuffle"), 1),
-    **dict.fromkeys(("pbroadcast", "pvary", "pcast"), 1),
-    "axis_index": 0,
-    "axis_size": 0,
-}
-# What brings devices together with nobody.
-COLLECTIVES = frozenset(f"jax.lax.{name}" for name in AXIS_AT)
 
 
 class Collectives:
@@ -79,8 +71,6 @@ class Collectives:
             return self._reduce(name, value, over, named, place)
         if name == "all_gather":
             kind = "gathered" if "tiled" not in named else ""
-            if isinstance(value, Leaf) and value.spec is not None:
-                self.calls.body.stacks[place.node] = len(value.spec)
             own = self.calls.body.but_own_sums
             return each(value, lambda leaf: replace(_reduced(leaf, over, kind, place), marks=own(leaf.marks, over)))
         if name in ("pvary", "pcast"):

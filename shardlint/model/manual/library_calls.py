@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
+from shardlint.model.api import COLLECTIVES
 from shardlint.model.manual.arithmetic import is_count, product_spec
-from shardlint.model.manual.collectives import COLLECTIVES
 from shardlint.model.manual.local_control import LocalControl
 from shardlint.model.manual.varying import (
     ALONG,
@@ -174,7 +174,6 @@ class LibraryCalls:
                 if any(leaf.traced for v in values for leaf in leaves(v))
                 else Known(Unknown())
             )
-        self.calls.met(*values)
         return self._computed(name.rpartition(".")[2], given, named, place)
 
     def _computed(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
@@ -224,11 +223,9 @@ class LibraryCalls:
         if last in ("sqrt", "rsqrt") and given:
             self.calls.body.root_of(given[0])
         if last in ("matmul", "dot"):
-            self.calls.body.multiplied(*given)
             if len(given) == 2:
                 return replace(combined(values), spec=product_spec(given[0], given[1]))
         if last == "einsum":
-            self._too_few_letters(given)
             if len(given) == 3 and (turned := self.calls.body.turned(None, given[1], given[2])):
                 return replace(combined(values), kind=turned)
             return replace(combined(values), spec=_einsum_spec(given))
@@ -254,17 +251,6 @@ class LibraryCalls:
             return ""
         self.calls.body.norms.append((place, tuple(self.calls.body.chain)))
         return f"{OWN_NORM} {len(self.calls.body.norms) - 1}"
-
-    def _too_few_letters(self, given: list[Local]) -> None:
-        """Note stacks that an einsum has letters for the shards of, and none for the devices."""
-        form = given[0].value if given and isinstance(given[0], Known) else None
-        if not isinstance(form, Constant) or not isinstance(form.value, str) or "." in form.value:
-            return
-        taken = form.value.replace(" ", "").partition("->")[0].split(",")
-        for letters, one in zip(taken, given[1:], strict=False):
-            if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
-                if len(letters) <= self.calls.body.stacks.get(one.origin.node, 0):
-                    self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, form.value)
 
     def _moved(self, last: str, given: list[Local], named: Named, place: Place) -> None:
         """Note what moves the entries of a split dimension to the places of others: each device turns its own part."""
@@ -332,16 +318,13 @@ class LibraryCalls:
         found = combined([key])
         if last in _KEYS:
             return replace(combined([*given, *named.values()], "key"), origin=place)
-        self.calls.met(*given[1:])
         others = [*given[1:], *(one for name, one in named.items() if name != "key")]
         shaped = len(given) > _SHAPE_AT.get(last, 0) or "shape" in named
         if not shaped and all(isinstance(one, Known) for one in others):
             return replace(found, kind="", origin=place, spec=None)  # one number for the whole batch, and meant so
         mask = replace(found, kind="mask", origin=place, spec=None)
-        self.calls.drawn.setdefault(place.node, tuple(self.calls.body.chain))
         if last in _DRAWN_FROM and any(leaf.over for one in others for leaf in leaves(one)):
             # The same random numbers choose from what each device has of its own.
-            self.calls.met(mask, *others)
             return combined([mask, *others])
         return mask
 

@@ -13,7 +13,6 @@ from shardlint.model.manual.library_calls import LibraryCalls
 from shardlint.model.manual.local_transforms import LocalTransforms
 from shardlint.model.manual.varying import (
     HIDDEN,
-    NONE,
     NOTHING,
     OPEN,
     Closure,
@@ -61,11 +60,8 @@ if TYPE_CHECKING:
 Named = dict[str, Local]
 # What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
 _METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
-# By what a model is told that it trains: the value that says it does not.
-_OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
 # What objects call a method in which a collective stands.
 _BRINGS_TOGETHER = regex(r"gather|psum|pmean|all_?reduce|cross_replica|(?:^|_)sync(?:_|$)")
-_INITIALIZES = ("init", "init_with_output", "lazy_init", "create")
 _PURE_METHODS = frozenset(("update", "apply_gradient", "apply_gradients", "apply_updates"))
 # Methods that give fields of an object anew.
 _REPLACING_FIELDS = ("replace", "_replace")
@@ -73,23 +69,6 @@ _REPLACING_FIELDS = ("replace", "_replace")
 
 def _as_updated(leaf: Leaf, place: Place) -> Leaf:
     return replace(leaf, origin=place, kind="updated") if leaf.kind == "gradient" and leaf.over else leaf
-
-
-def _streams(given: Sequence[Local], named: Named, differentiated: bool) -> list[tuple[str, Leaf]] | None:
-    """The keys that a model is applied with (`rngs={"dropout": key}`), by what is drawn; None where it takes no `rngs`.
-
-    Parameters have no name here: they may be meant to be the same. Nor has dropout where nothing says that the model
-    trains: most draw nothing then.
-    """
-    rngs = named.get("rngs")
-    if not isinstance(rngs, Record):
-        return None
-    if any(named.get(name) == Known(Constant(off)) for name, off in _OFF.items()):
-        return []
-    told = "mutable" in named or Known(Constant(True)) in given or any(name in named for name in _OFF)
-    unnamed = ("params",) if differentiated or told else ("params", "dropout")
-    entries = [("" if name in unnamed else str(name), one) for name, one in rngs.entries]
-    return [(name, leaf) for name, one in entries for leaf in leaves(one)]
 
 
 def left_over(callee: Local, given: int, named: frozenset[str]) -> list[str] | None:
@@ -120,10 +99,6 @@ class LocalCalls:
         self.collectives = Collectives(self)
         self.library = LibraryCalls(self)
         self.transforms = LocalTransforms(self)
-        self.drawn: dict[ast.AST, tuple[Place, ...]] = {}
-        """The calls that lead to where random numbers are drawn."""
-        self.differentiated = 0
-        """How many functions, one in another, this is in of which a gradient is taken."""
 
     def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
         """The result of a call in a body."""
@@ -206,7 +181,6 @@ class LocalCalls:
             method = self.body.bound(callee, "__call__")
             if method is not None:
                 return self.apply(method, arguments, keywords, place)
-        self._handed_on(arguments, keywords, place)
         return self._unseen([callee, *arguments, *keywords.values()], place)
 
     def _unseen(self, values: list[Local], place: Place) -> Leaf:
@@ -239,28 +213,9 @@ class LocalCalls:
                 key = given[0]
                 if isinstance(key, Known) and isinstance(key.value, Constant):
                     return Known(table.get(key.value.value) or Constant(None))
-        self._handed_on(given, named, place)
         if not any(leaf.traced for one in (*given, *named.values()) for leaf in leaves(one)):
             return Known(Unknown("made outside of what is seen"))
         return self._unseen([*given, *named.values()], place)
-
-    def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
-        """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
-        if isinstance(place.node, ast.Call) and last_name(place.node.func) in _INITIALIZES and "rngs" not in named:
-            return  # weights, which are the same on all devices by that, and states that keep a key
-        found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
-        over = frozenset().union(*(leaf.over for leaf in found))
-        # A key of its own for each device, given as one: another argument that is the same is none.
-        own = [leaf for name, one in named.items() if "key" in name or "rng" in name for leaf in leaves(one)]
-        over -= NONE.union(*(leaf.over for leaf in own))
-        drawn = _streams(given, named, self.differentiated > 0)
-        keys = [("", key) for key in found] if drawn is None else drawn
-        for stream, key in keys:
-            if key.kind != "key":
-                continue
-            for axis in over:
-                if key.same_over(axis):
-                    self.note("key handed on", place, (axis,), key, stream if len(over) == 1 else "")
 
     def _run(self, function: Function | Closure, given: list[Local], named: Named, place: Place) -> Local:
         self.body.chain.append(place)
@@ -297,7 +252,6 @@ class LocalCalls:
         # `update` is a name that many objects have: of one that is not seen it counts where optax is at hand.
         if optimizer or (name in _PURE_METHODS and (name != "update" or place.file.says("optax"))):
             return self._optimized(combined(values), values, place)
-        self._handed_on(given, named, place)
         if isinstance(of, ModuleValue | Items | Table) or not any(
             leaf.traced for value in values for leaf in leaves(value)
         ):
@@ -341,8 +295,6 @@ class LocalCalls:
             return base
         if name in _REPLACING_FIELDS and isinstance(base, Leaf | Updated):
             return self.replace_fields(base, given, named, place)
-        if "rngs" in named:
-            self._handed_on([base, *given], named, place)
         values = [base, *given, *named.values()]
         if _BRINGS_TOGETHER.search(name):  # no array has such a method: clu's metrics `gather_from_model_output`
             values.append(HIDDEN)
@@ -374,14 +326,3 @@ class LocalCalls:
         if not masks or not all(isinstance(one, Known) or one in masks for one in values):
             return result
         return replace(result, kind="mask", origin=masks[0].origin)
-
-    def met(self, *values: Local) -> None:
-        """Note a random mask that is the same on devices whose data it meets is not."""
-        found = [leaf for value in values for leaf in leaves(value)]
-        for mask in found:
-            if mask.kind != "mask":
-                continue
-            for axis in sorted(frozenset().union(*(leaf.over for leaf in found)), key=str):
-                if mask.same_over(axis) and mask.origin is not None:
-                    chain = self.drawn.get(mask.origin.node)
-                    self.note("same mask", mask.origin, (axis,), mask, chain=chain)

@@ -81,11 +81,7 @@ class LocalTransforms:
 
     def _gradient(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
         """What `jax.grad(f)(...)` gives: of arguments that do not vary, by release, summed over the devices."""
-        self.calls.differentiated += 1
-        try:
-            result = self.calls.apply(made.inner, given, named, place)
-        finally:
-            self.calls.differentiated -= 1
+        result = self.calls.apply(made.inner, given, named, place)
         value = result.items[0] if isinstance(result, Tree) and result.items else result
         has_aux = made.keywords.get("has_aux")
         aux = isinstance(has_aux, Known) and has_aux.value == Constant(True)

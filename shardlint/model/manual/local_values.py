@@ -285,8 +285,6 @@ class LocalValues(Arithmetic):
                 return base.plain()
         if isinstance(base, Leaf) and base.kind == COPIES:
             return self._of_copies(base, node.attr, Place(file, node))
-        if isinstance(base, Leaf) and node.attr == "T" and base.kind == "gathered":
-            return replace(base, kind="gathered.T")
         if isinstance(base, Leaf) and node.attr in ("T", "mT") and base.spec is not None and len(base.spec) == 2:
             return replace(base.plain(), spec=base.spec[::-1])
         return base.plain() if isinstance(base, Leaf) else combined([base])

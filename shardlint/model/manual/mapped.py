@@ -427,37 +427,3 @@ def as_given(program: Program, spec: Value, body: Place) -> Local:
     kind = "key" if not every else ""
     dims = found[0] if len(found) == 1 else None
     return Leaf(over, every - over, False, NONE, kind, True, frozenset(), body, dims if every else None)
-
-
-def against(program: Program, result: Local, specs: Value | None) -> Iterator[tuple[Leaf, Axes, Value]]:
-    """The leaves of a result, each with the axes its out spec names; those not told are left out."""
-    if specs is None:
-        return
-    if isinstance(specs, Items) and specs.kind in ("tuple", "list") and not specs.open:
-        if isinstance(result, Tree) and len(result.items) == len(specs.items):
-            for item, spec in zip(result.items, specs.items, strict=True):
-                yield from against(program, item, spec)
-        elif isinstance(result, Leaf):
-            for spec in specs.items:
-                yield from against(program, result, spec)
-        return
-    if isinstance(specs, Table):
-        for key, spec in specs.entries:
-            inner = (
-                result.get(key)
-                if isinstance(result, Record)
-                else result
-                if isinstance(result, Leaf)
-                else None
-            )
-            if inner is not None:
-                yield from against(program, inner, spec)
-        return
-    if len(options(specs)) > 1:
-        return
-    axes = spec_axes(program, specs)
-    if axes is None:
-        return
-    named = frozenset(axis for entry in axes for axis in entry)
-    for leaf in leaves(result):
-        yield leaf, named, specs

@@ -11,7 +11,7 @@ from report import Report
 def make_loss(mesh, axis="fsdp"):
     def body(params, x, y):
         whole = gathered(params, axis)
-        error = x @ whole["w"] + whole["b"] - y
+        error = x @ whole["w"] + whole["b"] - y  # mistake: untiled-gather
         return jax.lax.pmean(jnp.mean(error**2), axis)
 
     split = P(axis)

@@ -1,0 +1,63 @@
+"""Shapes of what devices gather, and contracts of stacks: without `tiled=True` there is a dimension for the devices.
+
+Facts of jax, each tried: the new dimension stands at `axis`; a product that contracts sizes which differ raises
+TypeError, an einsum with another number of letters than dimensions ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardlint.layouts.layout import Layout, Shape, Size, count_entries, multiply_size
+from shardlint.layouts.values import Call
+from shardlint.model.values import Place
+
+
+def gathered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> tuple[Shape | None, Place | None]:
+    """The shape of a gathered array, and where it was gathered if that stacks the shards; None where not known."""
+    axis, tiled = call.keywords.get("axis", 0), call.keywords.get("tiled", False)
+    rank = array.rank
+    grouped = call.keywords.get("axis_index_groups") is not None
+    if rank is None or grouped or call.open or not isinstance(axis, int) or not isinstance(tiled, bool):
+        return None, None
+    if rank == 0 and tiled:
+        return None, None
+    place = axis % (rank + (not tiled))
+    shape, count = array.shape or (), _count(call, axes)
+    if not tiled:
+        return (*shape[:place], count, *shape[place:]), call.place
+    return (*shape[:place], multiply_size(shape[place], count), *shape[place + 1 :]), None
+
+
+def _count(call: Call, axes: tuple[str, ...]) -> Size:
+    return count_entries(tuple(call.interpreter.axes.get(axis) for axis in axes))
+
+
+def check_stacks(call: Call, arrays: Sequence[Layout], letters: Sequence[str]) -> None:
+    """Record a product of a stack of shards whose letters are not those of its dimensions, or contract other sizes."""
+    stack = next((one for one in arrays if isinstance(one.stacked, Place)), None)
+    if stack is None or not isinstance(stack.stacked, Place):
+        return
+    sizes: dict[str, int] = {}
+    for array, names in zip(arrays, letters, strict=False):
+        if array.shape is None:
+            return
+        if len(array.shape) != len(names):
+            _report(call, stack.stacked, f"`{names}` names {len(names)} dimensions, and the stack has {stack.rank}")
+            return
+        for name, size in zip(names, array.shape, strict=True):
+            known = sizes.setdefault(name, size) if isinstance(size, int) else None
+            if known is not None and known != size and 1 not in (known, size):
+                _report(call, stack.stacked, f"sizes {known} and {size} meet, and the stack is {_shown(stack)}")
+                return
+
+
+def _shown(stack: Layout) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in stack.shape or ())}]"
+
+
+def _report(call: Call, gathered: Place, reason: str) -> None:
+    """Record it where the mapped function gathers, and at the product if a helper in another file gathers."""
+    body = call.interpreter.body
+    place = gathered if body is None or gathered.file is body.file else call.place
+    call.interpreter.violate("stack.product", place, reason=reason, line=str(call.place.line))
