@@ -52,7 +52,9 @@ _MAKING = tuple(
 _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_index ppermute axis_name".split())
 # A function of another module, or an object's method, that is compiled here.
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
-_IN_BODIES = ("collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.")
+_IN_BODIES = (
+    "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "reducer.", "mean.", "piece.",
+)  # fmt: skip
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
 # Triggers on a name, whatever it stands on.

@@ -610,10 +610,13 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
     shape = None
     if one.shape is not None and two.shape is not None and len(one.shape) == len(two.shape):
         shape = tuple(a if a == b else None for a, b in zip(one.shape, two.shape, strict=True))
-    names = "dtype mesh spec device committed memory host varying equal reduced figure".split()
+    names = "dtype mesh spec device committed memory host varying equal reduced figure statistic pieces".split()
     same = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(two, name)}
     if one.figure is not None and two.figure is not None and one.figure.kind == two.figure.kind:
         same["figure"] = one.figure
+    for each in (one.statistic, two.statistic):  # one of the ways is wrong
+        if each is not None and each.is_wrong and each.kind != "means":
+            same.setdefault("statistic", each)
     return Layout(
         shape, literal=one.literal and two.literal, differs=one.differs & two.differs,
         exchanged=one.exchanged | two.exchanged, sources=one.sources | two.sources, **same,

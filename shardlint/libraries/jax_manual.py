@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Figure, Layout, Mesh, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import NO_PIECES, Figure, Layout, Mesh, Pieces, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.pieces import trimmed
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -25,7 +26,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
-from shardlint.libraries.mapped_results import check_results, check_summed
+from shardlint.libraries.mapped_results import check_results, check_summed, report_doubts
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -81,6 +82,8 @@ def _shard_map(call: Call, given: Value) -> Value:
         parts = _enter(again, on, specs)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
+        around, events = interpreter.events, interpreter.events_of(given, call.place)
+        interpreter.events = events
         entered = _enter_body(interpreter, given)
         interpreter.binder = "jax.shard_map" if is_known and (before[3] or not before[0]) else ""
         interpreter.axes = {**interpreter.axes, **dict(zip(on.names, on.sizes, strict=True))}
@@ -89,7 +92,11 @@ def _shard_map(call: Call, given: Value) -> Value:
             found = traced(again, given, parts, {})
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
             check_results(again, given, out_specs, found, check, place_of(call, 3, "out_specs"))
+            report_doubts(interpreter, events)
         finally:
+            interpreter.events = around
+            if around is not None:
+                around.join(events)
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, declared)
@@ -135,13 +142,14 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
+            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec), pieces=_pieces(spec, None)))
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
-            return replace(array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec))
+            array = replace(array, shape=unknown, mesh=None, spec=None, varying=None)
+            return replace(array, differs=_split_axes(spec), pieces=_pieces(spec, array.rank))
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
@@ -151,7 +159,8 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
         # The memory of an argument is no part of its type in the body.
         along, split = _axes_of(spec), _split_axes(spec)
-        return replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
+        array = replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
+        return replace(array, pieces=_pieces(spec, array.rank))
 
     given = call.args
     said = known_items(specs) or ()
@@ -170,6 +179,11 @@ def _with_structure(argument: Value, spec: Value) -> Value:
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     return None if None in spec.axes() else _split_axes(spec)
+
+
+def _pieces(spec: Value, rank: int | None) -> Pieces:
+    """The axes that a spec surely gives each dimension."""
+    return trimmed([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
 
 
 def _split_axes(spec: Value) -> frozenset[str]:
@@ -260,7 +274,8 @@ function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
 
 def _pmap(call: Call, given: Value) -> Value:
     name = call.get(1, "axis_name", None)
-    in_axes, out_axes = call.get(2, "in_axes", 0), call.get(3, "out_axes", 0)
+    default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
+    in_axes, out_axes = call.get(2, "in_axes", default), call.get(3, "out_axes", 0)
     static = call.get(4, "static_broadcasted_argnums", ())
     numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
     everywhere = call.keywords.get("devices") is None
@@ -304,6 +319,7 @@ def _pmap(call: Call, given: Value) -> Value:
             return replace(
                 without(tracer(array), at), mesh=None, spec=None, varying=along, figure=None,
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
+                pieces=(tuple(along),) if differs and len(array.shape) > 1 else NO_PIECES,
             )  # fmt: skip
 
         parts: list[Value] = []
@@ -350,7 +366,9 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
     if at is None:
         return Layout(varying=frozenset())
     along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
-    return Layout(varying=along or None, differs=frozenset() if _COPIED.search(parameter) else along)
+    if _COPIED.search(parameter):
+        return Layout(varying=along or None)
+    return Layout(varying=along or None, differs=along, pieces=(tuple(along),) if along else NO_PIECES)
 
 
 def _parameter(function: Value, place: int) -> str:
@@ -366,7 +384,7 @@ def _axis_of(name: Value) -> str:
     return name if isinstance(name, str) else ""
 
 
-function("jax.pmap")(decorator(_pmap))
+function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(decorator(_pmap))
 
 
 @function("flax.jax_utils.replicate")

@@ -50,7 +50,8 @@ def _drawn(position: int, call: Call) -> Value:
     dtype = call.keywords.get("dtype")
     default = _DTYPES.get(call.function_name, "float32")
     found = _fresh(call, _with_matrices(call, sizes_of(given)), default if dtype is None else dtype_of(dtype))
-    return replace(found, varying=base.varying, drawn=call.place if call.interpreter.axes else None)
+    place = call.place if call.interpreter.axes else None
+    return replace(found, varying=base.varying, differs=base.differs, drawn=place)
 
 
 def _with_matrices(call: Call, shape: Shape | None) -> Shape | None:
