@@ -53,7 +53,8 @@ _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_
 # A function of another module, or an object's method, that is compiled here.
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
 _IN_BODIES = (
-    "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "reducer.", "mean.", "piece.",
+    "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "reducer.", "mean.",
+    "piece.",
 )  # fmt: skip
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))

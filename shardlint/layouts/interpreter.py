@@ -536,7 +536,9 @@ class Interpreter:
         return join(before, value)
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
-        items = [value.size(place) for place in range(len(targets))] if isinstance(value, UnknownShape) else self.items(value)
+        items = self.items(value)
+        if isinstance(value, UnknownShape):
+            items = [value.size(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
             each = expressions.element(self, value)

@@ -38,8 +38,8 @@ Pieces = tuple[Axes, ...]
 NO_PIECES: Pieces = ()
 
 __all__ = [
-    "NO_PIECES", "Axes", "AxisType", "Figure", "Layout", "Mesh", "Pieces", "Shape", "Size", "Spec", "Statistic", "Symbol",
-    "count_entries", "divide_size", "multiply_size", "surely_differ",
+    "NO_PIECES", "Axes", "AxisType", "Figure", "Layout", "Mesh", "Pieces", "Shape", "Size", "Spec", "Statistic",
+    "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -161,10 +161,10 @@ _WRONG = frozenset(("means", "gradients", "by-all", "by-local", "own-sum", "own-
 class Statistic:
     """What an array of a mapped body is a statistic of, which each device takes of its own data.
 
-    kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums, "curved"
-        for what is no longer linear in a mean; "part" of what may be one term of a sum over devices, "scattered" of what
-        psum_scatter left. Of what devices made together: "total" of their sums, "added" of anything else, "count" of
-        such a sum with a number added to it.
+    kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
+        "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
+        "scattered" of what psum_scatter left. Of what devices made together: "total" of their sums, "added" of
+        anything else, "count" of such a sum with a number added to it.
         Of what is wrong unless it is divided or added up again: "means" and "gradients" that were added, "by-all" and
         "by-local" for a sum divided by the number of other devices, "own-sum" and "own-count".
     axes: the manual axes along which the data differ, or over which they were added.

@@ -7,7 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import NO_PIECES, Figure, Layout, Mesh, Pieces, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import (
+    NO_PIECES,
+    Figure,
+    Layout,
+    Mesh,
+    Pieces,
+    Shape,
+    Size,
+    Symbol,
+    surely_differ,
+)
 from shardlint.layouts.pieces import trimmed
 from shardlint.layouts.values import (
     AnyTree,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import (
-    ALONG,
-    CURVED,
     HIDDEN,
     NONE,
     NOTHING,
-    SCATTERED,
-    SUMMED,
     Axes,
     Axis,
     Known,
@@ -23,10 +18,8 @@ from shardlint.model.manual.varying import (
     axes_of,
     combined,
     each,
-    leaves,
 )
 from shardlint.model.values import AxisOf, Place
-from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
     from shardlint.model.manual.local_calls import LocalCalls
@@ -81,19 +74,15 @@ class Collectives:
             kind = "gathered" if "tiled" not in named else ""
             if isinstance(value, Leaf) and value.spec is not None:
                 self.calls.body.stacks[place.node] = len(value.spec)
-            own = self.calls.body.but_own_sums
-            return each(value, lambda leaf: replace(_reduced(leaf, over, kind, place), marks=own(leaf.marks, over)))
+            return each(value, lambda leaf: _reduced(leaf, over, kind, place))
         if name in ("pvary", "pcast"):
             # What is said to vary holds the same numbers still.
             return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
-        kind = SCATTERED if name == "psum_scatter" else ""
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
             value,
             lambda leaf: replace(
                 leaf.plain(),
-                kind=kind,
-                marks=self.calls.body.but_own_sums(leaf.marks, over),
                 over=leaf.over - over,
                 firm=leaf.firm - over,
                 maybe=leaf.maybe | over,
@@ -122,50 +111,7 @@ class Collectives:
     def _reduce(self, name: str, value: Local, over: Axes, named: dict[str, Local], place: Place) -> Local:
         if "axis_index_groups" in named:
             return each(value, lambda leaf: _unknown(leaf))
-        self._note(name, value, over, place)
-        marks: list[int] = []
-        for leaf in leaves(value):
-            if name == "psum" and leaf.over & over and (leaf.kind == "mean" or self._mean_along(leaf, over)):
-                marks.append(self.calls.note("sum of means", place, tuple(leaf.over & over), leaf))
-                break
-        if name == "psum" and (found := self._of_a_mean(value, over)) is not None:
-            marks.append(self.calls.note("sum of gradients", place, tuple(found.over & over), found))
-        added = frozenset(marks)
-        return each(
-            value,
-            lambda leaf: replace(
-                _reduced(leaf, over, self._summed(leaf, over) if name == "psum" else "", place),
-                marks=self.calls.body.but_own_sums(leaf.marks, over) | added,
-            ),
-        )
-
-    def _of_a_mean(self, value: Local, over: Axes) -> Leaf | None:
-        """The gradient of a mean over the data of each device, if that is what is summed over the devices."""
-        for leaf in leaves(value):
-            if leaf.kind == "gradient" and leaf.over & over and not leaf.reduced and leaf.origin is not None:
-                if leaf.origin.node in self.calls.body.of_means:
-                    return leaf
-        return None
-
-    def _mean_along(self, leaf: Leaf, over: Axes) -> bool:
-        """Whether a value is still a mean that dropped a dimension which is split over some of these axes."""
-        if not leaf.kind.startswith(ALONG):
-            return False
-        at, axes, *_ = self.calls.body.along[int(leaf.kind.removeprefix(ALONG))]
-        return isinstance(at.node, ast.Call) and last_name(at.node.func) == "mean" and bool(axes & over)
-
-    def _summed(self, leaf: Leaf, over: Axes) -> str:
-        """The kind of a sum: over which axes, those of a sum that it adds up included."""
-        sums = self.calls.body.sums
-        before = sums[int(leaf.kind.removeprefix(SUMMED))] if leaf.kind.startswith(SUMMED) else NONE
-        sums.append(over | before)
-        self.calls.body.summed_of[len(sums) - 1] = leaf.kind
-        return f"{SUMMED} {len(sums) - 1}"
-
-    def _note(self, name: str, value: Local, over: Axes, place: Place) -> None:
-        for leaf in leaves(value):
-            if name == "pmean" and leaf.kind in ("std", "masked", CURVED) and leaf.over & over:
-                self.calls.note(f"mean of {leaf.kind}", place, tuple(leaf.over & over), leaf)
+        return each(value, lambda leaf: _reduced(leaf, over, "", place))
 
 
 def _unknown(leaf: Leaf) -> Leaf:

@@ -7,36 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
-from shardlint.model.manual.arithmetic import is_count, product_spec
+from shardlint.model.manual.arithmetic import product_spec
 from shardlint.model.manual.collectives import COLLECTIVES
 from shardlint.model.manual.local_control import LocalControl
 from shardlint.model.manual.varying import (
-    ALONG,
-    COLUMN_SUM,
-    COLUMNS,
-    CURVED,
     HIDDEN,
     NONE,
     NOTHING,
-    OWN_NORM,
-    REMAINDER,
-    ROWS,
-    SCATTERED,
     Axes,
     Closure,
     Columns,
-    Gathered,
     Known,
     Leaf,
     Local,
     Record,
-    Size,
     Through,
     Told,
     Tree,
     Updated,
     combined,
-    kept_kind,
     kept_spec,
     leaves,
 )
@@ -78,9 +67,6 @@ _FRESH = (
     "iinfo",
     "finfo",
 )
-_MEANS = ("mean", "nanmean")
-_SUMS = ("sum", "nansum")
-_SPREADS = ("std", "var", "nanstd", "nanvar")
 _KEEPING = (
     "jax.lax.stop_gradient",
     "jax.ad_checkpoint.checkpoint_name",
@@ -158,10 +144,6 @@ class LibraryCalls:
             rest = {k: v for k, v in named.items() if k != "f"}
             return Through(name, given[0] if given else named["f"], tuple(given[1:]), rest)
         values = [*given, *named.values()]
-        if name == "builtins.len" and len(given) == 1:
-            first = given[0]
-            if isinstance(first, Leaf) and first.spec and not first.kind and not isinstance(first.spec, Columns):
-                return Size(Unknown("the size of a dimension"), first.spec[0])
         if name in _SILENT:
             return NOTHING
         if name in _KEEPING and given:
@@ -181,79 +163,21 @@ class LibraryCalls:
         values = [*given, *named.values()]
         if last in _FRESH:
             return NOTHING
-        if last == "arange" and len(given) == 1 and isinstance(given[0], Size) and given[0].axes:
-            self.calls.body.rows.append((given[0].axes, place, tuple(self.calls.body.chain)))
-            return Leaf(kind=f"{ROWS} {len(self.calls.body.rows) - 1}", origin=place)
-        if last in _RESHAPED and given and self.calls.body.counted(given[0]):
-            return given[0]
-        if last == "one_hot" and given:
-            count = named.get("num_classes") or (given[1] if len(given) > 1 else NOTHING)
-            self.calls.body.chosen_by(given[0], count.axes if isinstance(count, Size) else NONE, place)
-        if last == "take" and len(given) > 1:
-            self.calls.body.taken_by(given[0], self.calls.body.counted(given[1]), place)
-        if last == "arange" and len(given) == 1 and isinstance(given[0], Gathered):
-            return Leaf(kind=COLUMNS, reduced=given[0].axes, origin=place)
-        if last in ("cos", "sin") and len(given) == 1:
-            self.calls.body.note_rows("rows turned", given[0])
-        if last == "outer" and len(given) == 2:
-            turned = self.calls.body.turned(None, given[0], given[1])
-            if turned:
-                return replace(combined(values), kind=turned)
-        if last in ("remainder", "mod", "fmod"):
-            return combined(values, REMAINDER)
-        whole = "axis" not in named and len(given) == 1
-        own = self._own_norm(last, given, whole, place)
-        if own:
-            return replace(combined(values), kind=own)
-        if last in _MEANS and whole:
-            return combined(values, "masked" if "where" in named else "mean")
-        if last in _SUMS and whole:
-            return combined(values, "sum")
-        if last in _SPREADS and (whole or _first_axis(given, named)):
-            return combined(values, "std")
-        if last in _CURVES and len(given) == 1 and isinstance(given[0], Leaf) and given[0].kind == "mean":
-            return combined(values, CURVED if given[0].over else "")
-        self._moved(last, given, named, place)
-        kind = self._along(last, given, named, place)
-        if last in _SUMS and not kind and _first_axis(given, named):
-            return combined(values, COLUMN_SUM)
-        if last in ("maximum", "clip") and given and isinstance(given[0], Leaf):
-            constant = all(isinstance(one, Known) for one in (*given[1:], *named.values()))
-            if constant and (given[0].kind == "sum" or is_count(given[0])):
-                return given[0]  # a count that is kept from being 0
-        if last in ("sqrt", "rsqrt") and given:
-            self.calls.body.root_of(given[0])
         if last in ("matmul", "dot"):
             self.calls.body.multiplied(*given)
             if len(given) == 2:
                 return replace(combined(values), spec=product_spec(given[0], given[1]))
         if last == "einsum":
             self._too_few_letters(given)
-            if len(given) == 3 and (turned := self.calls.body.turned(None, given[1], given[2])):
-                return replace(combined(values), kind=turned)
             return replace(combined(values), spec=_einsum_spec(given))
         if last in ("divide", "true_divide") and given:
-            self.calls.body.cancelled |= self.calls.body.but_own_sums(combined(given[:1]).marks)
+            self.calls.body.cancelled |= combined(given[:1]).marks
         if not any(leaf.traced for value in values for leaf in leaves(value)) and all(
             isinstance(value, Known) for value in values
         ):
             return Known(Unknown("made in the body"))
         result = self.calls.still_random(combined(values), *values)
-        if kind:
-            return replace(result, kind=kind)
-        if last in _ELEMENTWISE or last == "expand_dims":
-            result = replace(result, kind=kept_kind(values) or result.kind)
         return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
-
-    def _own_norm(self, last: str, given: list[Local], whole: bool, place: Place) -> str:
-        """The kind of a norm over what a device has of an array that was scattered, or of the sum under its root."""
-        one = given[0] if given else None
-        if not isinstance(one, Leaf) or one.kind != SCATTERED or not whole:
-            return ""
-        if last not in ("global_norm", "norm", "sum", "vdot"):
-            return ""
-        self.calls.body.norms.append((place, tuple(self.calls.body.chain)))
-        return f"{OWN_NORM} {len(self.calls.body.norms) - 1}"
 
     def _too_few_letters(self, given: list[Local]) -> None:
         """Note stacks that an einsum has letters for the shards of, and none for the devices."""
@@ -265,67 +189,6 @@ class LibraryCalls:
             if isinstance(one, Leaf) and one.kind == "gathered" and one.origin is not None:
                 if len(letters) <= self.calls.body.stacks.get(one.origin.node, 0):
                     self.calls.note("stack in a product", one.origin, tuple(one.reduced), one, form.value)
-
-    def _moved(self, last: str, given: list[Local], named: Named, place: Place) -> None:
-        """Note what moves the entries of a split dimension to the places of others: each device turns its own part."""
-        one = given[0] if given else named.get("a") or named.get("m")
-        axis = named.get("axis") or (given[_MOVING[last]] if last in _MOVING and len(given) > _MOVING[last] else None)
-        if last in _MOVING and isinstance(one, Leaf) and isinstance(axis, Known) and isinstance(axis.value, Constant):
-            self.calls.body.shifted(one, axis.value.value, place)
-            way = given[1] if len(given) > 1 else named.get("shift")
-            if last == "roll" and axis.value.value == 0 and isinstance(way, Known) and isinstance(way.value, Constant):
-                self.calls.body.turned_round(one, way.value.value, place)
-        if last.startswith("conv") and isinstance(one, Leaf):
-            self._convolved(last, one, given, named, place)
-
-    def _convolved(self, last: str, one: Leaf, given: list[Local], named: Named, place: Place) -> None:
-        """Note a convolution along a split dimension."""
-        if last == "convolve":
-            if isinstance(one.spec, tuple) and len(one.spec) == 1 and one.spec[0] and one.kind in ("", "key"):
-                self.calls.note("shifted", place, tuple(one.spec[0]), one)
-            return
-        order = named.get("dimension_numbers")
-        at = list(range(2, len(one.spec or ())))
-        if isinstance(order, Known) and isinstance(order.value, Items) and order.value.items:
-            letters = order.value.items[0]
-            if not isinstance(letters, Constant) or not isinstance(letters.value, str):
-                return
-            at = [index for index, letter in enumerate(letters.value) if letter not in "NC"]
-        elif order is not None:
-            return
-        for dimension in at:
-            self.calls.body.shifted(one, dimension, place)
-
-    def _along(self, last: str, given: list[Local], named: Named, place: Place) -> str:
-        """Note what goes along one dimension of an argument as it came, if that dimension is split.
-
-        The kind of a statistic that drops the dimension, which is noted where it meets the dimension again.
-        """
-        kept = named.get("keepdims")
-        again = isinstance(kept, Known) and kept.value == Constant(True)
-        if last not in _ALONG and last not in _STATISTICS:
-            return ""
-        if not given or not isinstance(given[0], Leaf) or given[0].spec is None:
-            return ""
-        axis = named.get("axis") or (
-            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG.get(last)))
-        )
-        at = axis.value.value if isinstance(axis, Known) and isinstance(axis.value, Constant) else None
-        spec = given[0].spec
-        # There may be more dimensions than entries: what is last is known only of a spec that names several.
-        last_one = isinstance(at, int) and at < 0 and len(spec) > 1
-        index = at + len(spec) if isinstance(at, int) and last_one else at
-        if isinstance(spec, Columns):
-            last_one, index = True, 0 if at == -1 else None
-        if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
-            note = f"{last}?" if last_one and not isinstance(spec, Told) else last
-            if last in _STATISTICS:
-                if again and last not in ("norm", "std", "var"):
-                    self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], f"{note}+")
-                self.calls.body.along.append((place, spec[index], given[0], note))
-                return f"{ALONG} {len(self.calls.body.along) - 1}"
-            self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
-        return ""
 
     def _random(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
         key = named.get("key") or (given[0] if given else NOTHING)
@@ -390,27 +253,6 @@ _ELEMENTWISE = frozenset(
     "exp expm1 log log1p sqrt rsqrt square power abs tanh negative where maximum minimum add subtract multiply divide "
     "relu gelu silu swish softplus sigmoid clip astype float32 bfloat16".split()
 )
-_RESHAPED = ("broadcast_to", "expand_dims", "tile", "reshape", "astype", "asarray")
-_STATISTICS = ("mean", "var", "std", "sum", "max", "min", "norm")
-# Of a mean they make what is no longer the mean of anything.
-_CURVES = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "reciprocal")
-# What goes along a dimension, and which one unless told.
-_ALONG = {
-    "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
-    "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
-}  # fmt: skip
-
-
-# What moves entries along a dimension, and where it is told which one.
-_MOVING = {"roll": 2, "flip": 1, "diff": 2}
-
-
-def _first_axis(given: list[Local], named: Named) -> bool:
-    """Whether a statistic goes along the first dimension, and drops it."""
-    if set(named) - {"axis"} or len(given) + len(named) != 2:
-        return False
-    axis = named.get("axis") or given[1]
-    return isinstance(axis, Known) and axis.value == Constant(0)
 
 
 def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:

@@ -90,7 +90,6 @@ class LocalTransforms:
         has_aux = made.keywords.get("has_aux")
         aux = isinstance(has_aux, Known) and has_aux.value == Constant(True)
         loss = combined([value if aux else result])
-        kind = value.kind if isinstance(value, Leaf) else ""
         which = _numbers(made.keywords.get("argnums") or (made.arguments[0] if made.arguments else None))
         self.calls.body.trained |= _fields_given(place, which)
         if which is None:
@@ -101,7 +100,7 @@ class LocalTransforms:
                 if i >= len(given)
                 else Leaf(traced=True)  # zero on every device
                 if _unused(made.inner, i)
-                else self._of(given[i], loss, kind, place)
+                else self._of(given[i], loss, place)
                 for i in which[0]
             ]
             grads = Tree(tuple(found)) if which[1] else found[0]
@@ -112,7 +111,7 @@ class LocalTransforms:
             return Tree((grads, *rest))
         return grads
 
-    def _of(self, argument: Local, loss: Leaf, kind: str, place: Place) -> Local:
+    def _of(self, argument: Local, loss: Leaf, place: Place) -> Local:
         before = combined([argument])
         summed = (
             frozenset(axis for axis in loss.over if before.same_over(axis))
@@ -126,11 +125,7 @@ class LocalTransforms:
         maybe = (loss.maybe | before.maybe) - over
         firm = (loss.sure | before.sure) - summed
         unseen = loss.open or before.open
-        marks = self.calls.body.but_own_sums(loss.marks)
-        leaf = Leaf(over, maybe, unseen, summed, "gradient", True, marks, place, firm=firm)
-        if kind == "mean" and not before.over and not unseen:
-            self.calls.body.of_means.add(place.node)
-        return leaf
+        return Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
 
     def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:
         """A function of the body through one of its decorators."""

@@ -20,16 +20,11 @@ from shardlint.model.manual.varying import (
     NOTHING,
     Axes,
     Closure,
-    Columns,
     Frame,
-    Gathered,
     Known,
     Leaf,
     Local,
-    Part,
     Record,
-    Shape,
-    Size,
     Through,
     Tree,
     Updated,
@@ -92,8 +87,6 @@ class LocalValues(Arithmetic):
         """The axes over which some argument of the body is split, keys aside."""
         self.trained: set[str] = set()
         """The fields with respect to which gradients are taken; `*` stands for what is not told."""
-        self.by_rows = False
-        """Whether what differs between devices has rows of its own on each, as in a pmap."""
         self.steps = 0
         self.limit = STEPS
         """Up to which step the function that runs now is looked at."""
@@ -147,9 +140,7 @@ class LocalValues(Arithmetic):
             case ast.Subscript():
                 return self._subscript(file, node, frame)
             case ast.Compare():
-                values = [self.expression(file, one, frame) for one in (node.left, *node.comparators)]
-                self.compared(values, node, file)
-                return combined(values)
+                return combined(self.expression(file, one, frame) for one in (node.left, *node.comparators))
             case ast.IfExp():
                 truth = self.truth(file, node.test, frame)
                 if truth is not None:
@@ -202,11 +193,6 @@ class LocalValues(Arithmetic):
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)
         key = self.expression(file, node.slice, frame)
-        self.taken_by(whole, self._counting(file, node.slice, key, frame), Place(file, node))
-        if isinstance(whole, Leaf) and isinstance(node.slice, ast.Tuple):
-            for at, part in enumerate(node.slice.elts):
-                if isinstance(part, ast.Slice) and _but_the_border(part) and _plain(node.slice.elts[:at]):
-                    self.shifted(whole, at, Place(file, node))
         index = key.value.value if isinstance(key, Known) and isinstance(key.value, Constant) else None
         if (
             isinstance(whole, Tree)
@@ -214,12 +200,6 @@ class LocalValues(Arithmetic):
             and -len(whole.items) <= index < len(whole.items)
         ):
             return whole.items[index]
-        if isinstance(whole, Shape) and isinstance(index, int):
-            return _size(whole, index)
-        if isinstance(whole, Gathered):
-            return whole
-        if isinstance(whole, Part) and index == 0:
-            return whole
         if isinstance(whole, Updated) and isinstance(index, str):
             return field_of(whole, index)
         if isinstance(whole, Record) and index is not None:
@@ -233,17 +213,6 @@ class LocalValues(Arithmetic):
             same = isinstance(index, str)
             return replace(combined([whole, key], whole.kind if same else ""), origin=whole.origin)
         return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
-
-    def _counting(self, file: FileFacts, key: ast.expr, value: Local, frame: Frame) -> Axes:
-        """The axes over which the dimension is split that an index counts from 0: `[:x.shape[0]]`, `[arange(n)]`."""
-        if isinstance(key, ast.Tuple) and key.elts:
-            parts = [(one, self.expression(file, one, frame)) for one in key.elts]
-            return NONE.union(*(self._counting(file, one, part, frame) for one, part in parts))
-        if isinstance(key, ast.Slice) and key.upper is not None and key.step is None:
-            if key.lower is None or (isinstance(key.lower, ast.Constant) and key.lower.value == 0):
-                end = self.expression(file, key.upper, frame)
-                return end.axes if isinstance(end, Size) else NONE
-        return self.counted(value)
 
     def outer(self, place: Place) -> Value:
         """What a name is that comes from around the body.
@@ -266,13 +235,6 @@ class LocalValues(Arithmetic):
         if isinstance(base, Known):
             found = [self.calls.member(option, node.attr) for option in options(base.value)]
             return Known(found[0] if len(found) == 1 else Unknown("one of several"))
-        if node.attr == "shape" and isinstance(base, Leaf) and base.spec is not None and not base.kind:
-            if not isinstance(base.spec, Columns):
-                return Shape(Unknown("the shape of an array"), base.spec)
-        if node.attr == "shape" and isinstance(base, Leaf) and base.reduced - base.over - base.maybe:
-            return Gathered(Unknown("the shape of an array"), base.reduced - base.over - base.maybe)
-        if node.attr == "shape" and self.by_rows and isinstance(base, Leaf) and base.sure and not base.reduced:
-            return Part(Unknown("the shape of an array"), base.sure)
         if node.attr in _STATIC:
             return Known(Unknown("the shape of an array"))
         if isinstance(base, Leaf) and base.value is not None:
@@ -326,12 +288,6 @@ class LocalValues(Arithmetic):
                 return Known(items[index])
             case Leaf():
                 return whole
-            case Shape():
-                return _size(whole, index)
-            case Gathered():
-                return whole
-            case Part():
-                return whole if index == 0 else Known(whole.value)
         return combined([whole])
 
     def _collected(
@@ -411,29 +367,6 @@ class LocalValues(Arithmetic):
                 base = frame.find(name)
                 if base is not None and not isinstance(base, Known):
                     frame.names[name] = combined([base, value])
-
-
-def _but_the_border(part: ast.Slice) -> bool:
-    """Whether a slice leaves out some entries at one end of a dimension, or turns it round: `1:`, `:-1`, `::-1`."""
-    match part:
-        case ast.Slice(lower=ast.Constant(value=int(first)), upper=None, step=None):
-            return first > 0
-        case ast.Slice(lower=None, upper=ast.UnaryOp(op=ast.USub(), operand=ast.Constant()), step=None):
-            return True
-        case ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
-            return True
-    return False
-
-
-def _plain(before: Sequence[ast.expr]) -> bool:
-    """Whether parts of an index keep the dimensions that they stand for."""
-    return all(isinstance(one, ast.Slice) for one in before)
-
-
-def _size(shape: Shape, index: int) -> Size:
-    """The size of a dimension: there may be more dimensions than the spec tells, so none is counted from the end."""
-    known = 0 <= index < len(shape.spec)
-    return Size(Unknown("the size of a dimension"), shape.spec[index] if known else NONE)
 
 
 def _told(value: Value) -> bool:

@@ -26,7 +26,6 @@ from shardlint.model.manual.varying import (
     axes_of,
     leaves,
 )
-from shardlint.model.manual.wholes import Wholes
 from shardlint.model.mesh.meshes import Mesh, mesh_of, spec_of
 from shardlint.model.signatures import Parameters, parameters_of, wrappings
 from shardlint.model.values import (
@@ -179,8 +178,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     for carried in (True, False):
         told, copies = _copied_keys(program, one, given, carried)
         body = Body(program.evaluator, program.followed, manual, by_jax)
-        body.split, body.wholes = split, Wholes(program, inner, told)
-        body.by_rows = one.api == "jax.pmap"
+        body.split = split
         result = body.calls.apply(Known(inner), told, {}, one.settings.place)
         ran = Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual, copies)
         body.end()

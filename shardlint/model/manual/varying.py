@@ -18,21 +18,7 @@ Axis = str | Parameter | AxisOf
 """A mesh axis: its name, or the parameter that gives the name or the mesh that has it."""
 Axes = frozenset[Axis]
 NONE: Axes = frozenset()
-ALONG = "along"
-SUMMED = "summed"
-ROWS = "rows"
 COPIES = "copies"
-COLUMNS = "columns"
-CURVED = "curved"
-SCATTERED = "scattered"
-OWN_NORM = "own norm"
-OWN_SUM = "own sum by all"
-"""What one device adds up of its own data, divided by a count over all of them."""
-BY_OWN = "sum by own"
-"""What all devices add up, divided by a count of one of them."""
-COLUMN_SUM = "column sum"
-COUNTED = "counted"
-REMAINDER = "remainder"
 OPEN = "**"
 """Stands, among the keywords of a call, for settings that are not seen."""
 
@@ -52,13 +38,8 @@ class Leaf(Local):
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `traced` says that it comes of an argument of the body. `marks` are the
     events (by number) that this value is still right about: dividing it takes them off.
-    `kind` is, while it still is just that: "mean", "sum", "mask", "gathered" or "key"; "index" for one along axes;
-    "summed" and a number for a `psum`; "along" and one for a statistic along a split dimension; "added" and one for
-    what is the same everywhere and was added to what is not; "rows" and one for numbers that count a split dimension
-    from 0; "columns" for such that count one that was gathered; "copies" for a state of which every call gives each
-    device a copy; "curved" for what is no longer linear in a mean; "scattered" for what `psum_scatter` gave, and
-    "own norm" and a number for the norm of that on one device; "column sum" for a sum along the first dimension, and
-    "counted" for a sum with a `psum` in it.
+    `kind` is, while it still is just that: "mask", "gathered", "key" or "gradient"; "index" for one along axes; "copies"
+    for a state of which every call gives each device a copy.
     `origin` is where it came to vary.
     """
 
@@ -129,34 +110,6 @@ class Known(Local):
     """Something from outside of the body, the same on all devices: a constant, a function, a configuration."""
 
     value: Value
-
-
-@dataclass(frozen=True)
-class Shape(Known):
-    """The shape of an argument as it came: the axes that each of its dimensions is split over."""
-
-    spec: tuple[Axes, ...] = ()
-
-
-@dataclass(frozen=True)
-class Size(Known):
-    """The size of a dimension, on each device, of an argument as it came."""
-
-    axes: Axes = NONE
-
-
-@dataclass(frozen=True)
-class Part(Known):
-    """The shape of what differs between devices, or the number of its rows: of those of one device."""
-
-    axes: Axes = NONE
-
-
-@dataclass(frozen=True)
-class Gathered(Known):
-    """The shape, or the size of a dimension, of what was gathered over some axes."""
-
-    axes: Axes = NONE
 
 
 class Told(tuple[Axes, ...]):
@@ -274,26 +227,13 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
 
 
 def kept_spec(values: Iterable[Local]) -> tuple[Axes, ...] | None:
-    """How what is computed element by element is split: as the arrays it is made of, where they are split alike.
-
-    A statistic that dropped a dimension is repeated along it.
-    """
-    specs = {one.spec for one in values if isinstance(one, Leaf) and not one.kind.startswith(ALONG)}
+    """How what is computed element by element is split: as the arrays it is made of, where they are split alike."""
+    specs = {one.spec for one in values if isinstance(one, Leaf)}
     if len(specs) != 1:
         return None
     # A vector beside a product goes along the last dimension of it.
     alike = (one.spec for one in values if isinstance(one, Leaf) and isinstance(one.spec, Columns))
     return next(alike, specs.pop())
-
-
-def kept_kind(values: Iterable[Local]) -> str:
-    """What one array still is after arithmetic with constants: a statistic along a dimension that it dropped."""
-    arrays = [one for one in values if not isinstance(one, Known) and one != NOTHING]
-    kinds = {one.kind for one in arrays if isinstance(one, Leaf)}
-    kind = kinds.pop() if len(kinds) == 1 else ""
-    if kind == SCATTERED or kind.startswith(OWN_NORM):
-        return kind
-    return kind if len(arrays) == 1 and kind.startswith((ALONG, CURVED)) else ""
 
 
 def _origin(found: list[Leaf]) -> Place | None:
