@@ -108,7 +108,9 @@ def _axes_of_data(call: Call, array: Layout, places: tuple[int, ...]) -> Axes:
     """The axes along which devices reduce data of their own: no terms of a sum over the devices."""
     found, before = axes_along(array, places), array.statistic
     if not places or (0 in places and not array.pieces and call.interpreter.manual is None):
-        found = array.differs | (array.figure.axes if array.figure is not None and array.figure.kind == "unseen" else NO_AXES)
+        found = array.differs
+        if array.figure is not None and array.figure.kind == "unseen":
+            found = found | array.figure.axes
     if before is None or before.kind not in ("part", "sum"):
         return found
     adds = call.function_name in ("sum", "nansum") and (before.kind == "sum" or before.of == "sum")

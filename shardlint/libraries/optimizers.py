@@ -225,7 +225,8 @@ def apply_updates(call: Call) -> Value:
 
     def updated(leaf: Value) -> Value:
         array = as_array(leaf)
-        return replace(array, varying=along.varying, differs=array.differs | along.differs, figure=along.figure, statistic=along.statistic)
+        both = array.differs | along.differs
+        return replace(array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic)
 
     return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
 

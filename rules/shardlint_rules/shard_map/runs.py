@@ -166,15 +166,3 @@ def operand(event: Event, before: str) -> str:
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
     text = event.place.file.text(given) if given is not None else ""
     return f"{before}`{text}`" if 0 < len(text) <= _LONGEST_SHOWN and "\n" not in text else ""
-
-
-def too_large(ran: Ran, axes: Iterable[Axis]) -> str:
-    """The error of a sum over axes, in words: "8 times too large", "scaled by the size of `data`"."""
-    mesh, count = ran.mapped.mesh, 1
-    for axis in axes:
-        known = mesh is not None and mesh.axis_names is not None and axis in mesh.axis_names
-        size = mesh.sizes[mesh.axis_names.index(str(axis))] if known and mesh and mesh.axis_names else None
-        if size is None:
-            return f"scaled by the size of {shown(axes)}"
-        count *= size
-    return f"{count} times too large"

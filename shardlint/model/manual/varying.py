@@ -38,8 +38,8 @@ class Leaf(Local):
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `traced` says that it comes of an argument of the body. `marks` are the
     events (by number) that this value is still right about: dividing it takes them off.
-    `kind` is, while it still is just that: "mask", "gathered", "key" or "gradient"; "index" for one along axes; "copies"
-    for a state of which every call gives each device a copy.
+    `kind` is, while it still is just that: "mask", "gathered", "key" or "gradient"; "index" for one along axes;
+    "copies" for a state of which every call gives each device a copy.
     `origin` is where it came to vary.
     """
 
