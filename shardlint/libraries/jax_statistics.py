@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import frexp
 
 from shardlint.layouts.layout import NO_PIECES, Layout, Statistic, Symbol
 from shardlint.layouts.pieces import (
@@ -241,7 +242,10 @@ def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | No
     found, other = (one, right) if one is not None else (two, left)
     if found is None or other.differs:
         return carried
-    literal = found.kind in ("mean", "sum", "total") and other.literal
+    factor = call.args[1 if one is not None else 0]
+    # A whole number may be that of the rows, a small one that of the devices.
+    plain = isinstance(factor, float) and _is_plain_factor(factor)
+    literal = other.literal and (plain if found.kind == "mean" else found.kind in ("sum", "total"))
     return found if literal or found.kind in ("spread", "norm", "curved", "masked", "scattered") else carried
 
 
@@ -255,8 +259,8 @@ def _may_divide(found: Statistic, factor: Value) -> bool:
 
 
 def _is_plain_factor(factor: float) -> bool:
-    """Whether a number is no power of two, or no less than one: so many devices there are seldom."""
-    return factor >= 1 or factor <= 0 or float(1 / factor).hex().rstrip("0").partition("p")[0] != "0x1."
+    """Whether a number is surely not one by the number of devices, which is a power of two."""
+    return abs(factor) >= 1 or frexp(abs(factor))[0] != 0.5
 
 
 def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None) -> Statistic | None:
@@ -271,7 +275,7 @@ def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None)
     if one is not None and not right.differs:
         if own_axes(by) & one.axes and one.kind == "sum":
             return replace(one, kind="mean", place=call.place)
-        keeps = right.literal or one.kind in ("norm", "spread", "curved", "masked", "scattered")
+        keeps = (right.literal and one.kind != "mean") or one.kind in ("norm", "spread", "curved", "masked", "scattered")
         return one if keeps else carried
     if two is not None and not left.differs and not two.is_carried:
         return replace(two, kind="curved") if two.kind in ("mean", "masked") else two
