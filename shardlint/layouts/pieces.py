@@ -63,6 +63,8 @@ def shape_of(array: Layout) -> Value:
     """The shape of an array as a value."""
     if array.shape is None:
         return UnknownShape("a shape", array.pieces) if array.pieces else Unknown("a shape")
+    if not array.pieces:
+        return tuple(Unknown("a size") if size is None else size for size in array.shape)
     more = (*array.pieces, *((),) * len(array.shape))
     return tuple(own_size(size, axes) for size, axes in zip(array.shape, more, strict=False))
 

@@ -158,8 +158,10 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
-            array = replace(array, shape=unknown, mesh=None, spec=None, varying=None)
-            return replace(array, differs=_split_axes(spec), pieces=_pieces(spec, array.rank))
+            return replace(
+                array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec),
+                pieces=_pieces(spec, array.rank),
+            )  # fmt: skip
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
@@ -169,8 +171,10 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
         # The memory of an argument is no part of its type in the body.
         along, split = _axes_of(spec), _split_axes(spec)
-        array = replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
-        return replace(array, pieces=_pieces(spec, array.rank))
+        return replace(
+            array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None,
+            pieces=_pieces(spec, array.rank),
+        )  # fmt: skip
 
     given = call.args
     said = known_items(specs) or ()

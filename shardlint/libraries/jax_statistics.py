@@ -49,6 +49,8 @@ _CURVES = (*_ROOTS, "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sq
 _SCATTERED = "scattered"
 # Sums over devices.
 _ADDED = ("total", "added", "means", "gradients")
+# Of these any multiple is one too, as far as it matters.
+_SCALED = ("norm", "spread", "curved", "masked", "scattered")
 # What stays wrong where it is divided by anything.
 _STAYING = ("own-sum", "part")
 
@@ -75,7 +77,8 @@ def mark_reduction(call: Call, found: Value) -> Value:
     if name in _ORDERS and places:
         doubt_along(call, array, places)
     found = replace(found, pieces=pieces) if pieces else found
-    return replace(found, statistic=_of_reduction(call, array, places) or _carried(found, name, array, places))
+    mark = _of_reduction(call, array, places) or _carried(found, name, array, places)
+    return found if mark is found.statistic else replace(found, statistic=mark)
 
 
 def _dimensions(call: Call, position: int) -> tuple[int, ...] | None:
@@ -166,7 +169,8 @@ def mark_operation(call: Call, found: Value) -> Value:
     if all(one.statistic is None for one in operands):
         return found
     check_met_again(call, operands)
-    return replace(found, statistic=_of_operation(call, operands, found.statistic))
+    mark = _of_operation(call, operands, found.statistic)
+    return found if mark is found.statistic else replace(found, statistic=mark)
 
 
 def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | None) -> Statistic | None:
@@ -246,7 +250,7 @@ def _multiplied(call: Call, left: Layout, right: Layout, carried: Statistic | No
     # A whole number may be that of the rows, a small one that of the devices.
     plain = isinstance(factor, float) and _is_plain_factor(factor)
     literal = other.literal and (plain if found.kind == "mean" else found.kind in ("sum", "total"))
-    return found if literal or found.kind in ("spread", "norm", "curved", "masked", "scattered") else carried
+    return found if literal or found.kind in _SCALED else carried
 
 
 def _may_divide(found: Statistic, factor: Value) -> bool:
@@ -275,7 +279,7 @@ def _divided(call: Call, left: Layout, right: Layout, carried: Statistic | None)
     if one is not None and not right.differs:
         if own_axes(by) & one.axes and one.kind == "sum":
             return replace(one, kind="mean", place=call.place)
-        keeps = (right.literal and one.kind != "mean") or one.kind in ("norm", "spread", "curved", "masked", "scattered")
+        keeps = (right.literal and one.kind != "mean") or one.kind in _SCALED
         return one if keeps else carried
     if two is not None and not left.differs and not two.is_carried:
         return replace(two, kind="curved") if two.kind in ("mean", "masked") else two
