@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def _told(card: Card) -> tuple[object, ...]:
-    return card.known, card.wakes, card.lines, card.calling
+    return card.known, card.wakes, card.lines
 
 
 def test_what_is_kept_is_what_the_rules_say(store: Store) -> None:

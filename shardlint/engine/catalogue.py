@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import astuple, replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.engine.conditions import When, conditions
 from shardlint.rules_api import registry
 from shardlint.rules_api.registry import Entry, Known
-from shardlint.rules_api.rule import Lines, Mapped, Rule, Trigger
+from shardlint.rules_api.rule import Lines, Rule, Trigger
 from shardlint.source.beginning import OnLine
 from shardlint.source.lazy import dataclass
 from shardlint.source.store import Store
@@ -36,8 +36,6 @@ class Card:
     wakes: tuple[Wake, ...]
     lines: Mapping[str, tuple[tuple[str, ...], OnLine]]
     """By the patterns of its lines: the texts that stand on such a line, and which line of a statement it is."""
-    calling: tuple[tuple[tuple[str, ...], ...], ...]
-    """For each trigger on mapped functions the groups of texts a file says whose functions are asked about, too."""
     loaded: Rule | None = None
 
     @property
@@ -58,10 +56,6 @@ class Card:
             return self.wakes if own == NO_OWN_NAMES else tuple(_wakes(self.rule, self.rule.woken_by(own)))
         return self.wakes if not self.known.setting or self.known.setting in own.waking else ()
 
-    def calls(self, says: Callable[[str], bool]) -> bool:
-        """Whether functions of a file that says some texts are asked about where mapped ones call them."""
-        return any(groups and all(any(map(says, group)) for group in groups) for groups in self.calling)
-
     @classmethod
     def of(cls, rule: Rule) -> Card:
         """That of a rule that is loaded."""
@@ -71,7 +65,6 @@ class Card:
             known,
             tuple(_wakes(rule, rule.woken_by(NO_OWN_NAMES) if known.by_settings else rule.triggers)),
             {pattern: (one.saying, one.on) for one in lines for pattern in one.names},
-            tuple(one.calling for one in rule.triggers if isinstance(one, Mapped)),
             rule,
         )
 
@@ -142,7 +135,7 @@ def _dumped(found: Iterable[Card]) -> dict[str, Any]:
             for one in card.wakes
         ]
         lines = [(pattern, *said) for pattern, said in card.lines.items()]
-        rules.append((astuple(card.known), wakes, lines, card.calling))
+        rules.append((astuple(card.known), wakes, lines))
     whens = [
         (*astuple(replace(one, near=None)), None if one.near is None else [text.decode() for text in one.near])
         for one in numbers
@@ -161,12 +154,11 @@ def _when(told: list[Any]) -> When:
 
 
 def _card(told: list[Any], whens: list[When]) -> Card:
-    known, wakes, lines, calling = told
+    known, wakes, lines = told
     return Card(
         Known.load(known),
         tuple(Wake(kind, name, tuple((word, whens[at]) for word, at in words)) for kind, name, words in wakes),
         {pattern: (tuple(saying), on) for pattern, saying, on in lines},
-        tuple(tuple(map(tuple, groups)) for groups in calling),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
 
 from shardlint.model import api
 from shardlint.rules_api.rule import (
@@ -13,7 +12,6 @@ from shardlint.rules_api.rule import (
     Imports,
     Keywords,
     Lines,
-    Mapped,
     Methods,
     Names,
     Rule,
@@ -54,7 +52,7 @@ _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
 _IN_BODIES = (
     "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "random.", "stack.",
-    "rows.",
+    "rows.", "reducer.", "mean.", "piece.",
 )  # fmt: skip
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
@@ -84,8 +82,8 @@ class When:
     """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
     line: str
     """The pattern of lines that is looked for; nothing where it is a word."""
-    mapped: Literal["", "itself", "called"] = ""
-    """Whether another file must map a function of the file itself, or one that calls it."""
+    mapped: bool = False
+    """Whether another file that maps functions must import the file."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,7 @@ class Around:
     is_test: bool = False
     """Whether the file is a test."""
     is_mapped: Callable[[], bool] = lambda: True
-    """Whether another file maps a function of the file."""
-    is_called: Callable[[], bool] = lambda: True
-    """Whether what another file maps comes to a function of the file."""
+    """Whether another file that maps functions imports the file."""
 
     def may_meet(self, when: When) -> bool:
         """Whether what must hold for a word beside its own file may: what is cheaper to say than what the file says."""
@@ -113,7 +109,7 @@ class Around:
             return False
         if when.module and not self.imports(when.module):
             return False
-        if when.mapped and not (self.is_mapped() if when.mapped == "itself" else self.is_called()):
+        if when.mapped and not self.is_mapped():
             return False
         return not when.says or self.says(when.says, when.or_says)
 
@@ -137,15 +133,10 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                 rule.in_tests,
                 not isinstance(trigger, Methods | Attributes | Keywords),
                 name if isinstance(trigger, Lines) else "",
-                "itself" if isinstance(trigger, Mapped) else "",
             )
             yield word, when
             if isinstance(trigger, Violates) and name.startswith(_IN_BODIES):
-                yield word, replace(when, near=(b"jax",), mapped="itself")
-            if isinstance(trigger, Mapped) and trigger.calling:
-                groups = [{text.encode() for text in group} for group in trigger.calling]
-                texts = groups[0] if len(groups) == 1 else _both(*groups)
-                yield word, replace(when, near=tuple(sorted(texts)), mapped="called")
+                yield word, replace(when, near=(b"jax",), mapped=True)
 
 
 def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
@@ -156,8 +147,6 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
         return ("",)
     if isinstance(trigger, Statements | Lines | Takes | Violates):
         return (ANY,)
-    if isinstance(trigger, Mapped):
-        return ("",)  # `Project.mappers` asks the same
     anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
     return ("" if anywhere else name.partition(".")[0],)
 
@@ -197,8 +186,6 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         saying = "\x01".join(trigger.saying)
         asked = trigger.file_says, trigger.file_names, saying, name
         return {LINE + b"\0".join(text.encode() for text in asked)}
-    if isinstance(trigger, Mapped):
-        return {b"jax"}
     if isinstance(trigger, Violates):
         if name.startswith(_IN_BODIES):
             return {*_MAPPING, _COMPILING}
@@ -240,7 +227,7 @@ def _beside(trigger: Trigger) -> tuple[str, ...]:
 
 
 def _words(trigger: Trigger, name: str) -> set[str]:
-    if isinstance(trigger, Withs | Statements | Lines | Imports | Mapped | Violates):
+    if isinstance(trigger, Withs | Statements | Lines | Imports | Violates):
         return {WITH if isinstance(trigger, Withs) else IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}

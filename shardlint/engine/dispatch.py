@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
@@ -15,14 +13,11 @@ from shardlint.engine.conditions import IMPORT, WITH
 from shardlint.engine.index import RuleIndex, Word
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
-from shardlint.model.manual.elsewhere import MappedBy, called_in_mapped, mapped_into
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
-from shardlint.rules_api.mapping import MAPPING
-from shardlint.rules_api.rule import Finding, Form, Harm, Rule
+from shardlint.rules_api.rule import Form
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.lines import EVERY, LineSet
-from shardlint.syntax.nodes import walk
 
 _IMPORTING = r"(?:import|from)\b"
 
@@ -100,20 +95,7 @@ def sites_at(
 ) -> list[Site]:
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
-    maps: dict[ast.AST, list[MappedBy]] | None = None
-    calling: frozenset[Card] = frozenset()
     for node, asking, evaluated, given, taken in places:
-        if given == "mapped":
-            if maps is None:
-                maps, calling = {}, frozenset(rule for rule in asking if rule.calls(file.says))
-                called = functions_called(program, file.path, targets) if calling else ()
-                for one in (*functions_mapped(program, file.path, targets), *called):
-                    maps.setdefault(one.function.node, []).append(one)
-            for place, by in enumerate(maps.get(node, ())):
-                for rule in asking & calling if by.called else asking:
-                    key = id(node), rule.code, 4 + place
-                    found[key] = Site(program, file, node, taken, given, targets, rule.rule, index.least, by)
-            continue
         if given == "violation":
             from shardlint.layouts.file_runs import violations_of  # most files break none, and never load it
 
@@ -136,48 +118,6 @@ def sites_at(
                 if rule in asking and (key not in found or found[key].form == "keyword"):
                     found[key] = Site(program, file, syntax, named, form, targets, rule.rule, index.least)
     return sorted(found.values(), key=in_order)
-
-
-def functions_mapped(program: Program, path: Path, targets: Targets) -> tuple[MappedBy, ...]:
-    """The functions of a file that others map by `shard_map` or `pmap`."""
-    return mapped_into(program, path, partial(_meets, program, targets))
-
-
-def functions_called(program: Program, path: Path, targets: Targets) -> tuple[MappedBy, ...]:
-    """The functions of a file that what others map comes to."""
-    # jax sums gradients of what does not vary since 0.6.1, where the check is on.
-    return called_in_mapped(program, path, partial(_meets, program, targets), targets.allows("jax", ">=0.6.1"))
-
-
-def _meets(program: Program, targets: Targets, file: FileFacts) -> Iterator[tuple[ast.AST, str]]:
-    index, words = _mapping()
-    for site in sites(program, file, index, targets, words):
-        yield site.syntax, site.form
-
-
-@cache
-def _mapping() -> tuple[RuleIndex, tuple[Word, ...]]:
-    """What to look for where only what maps is of interest."""
-    index = RuleIndex.of((_Maps(),))
-    words = (
-        Word(word, when.beside, frozenset(rules), when.evaluated)
-        for word, asking in index.words.items()
-        for when, rules in asking.items()
-    )
-    return index, tuple(words)
-
-
-class _Maps(Rule):
-    """Finds what maps: no rule of anybody's."""
-
-    code = "SL000"
-    name = "maps"
-    harm = Harm.CRASH
-    triggers = MAPPING
-
-    def check(self, site: Site) -> Iterator[Finding]:
-        """Nothing is found."""
-        return iter(())
 
 
 def in_order(site: Site) -> tuple[int, int, str, str]:
@@ -211,11 +151,6 @@ def _stated(file: FileFacts, index: RuleIndex, word: Word, on: LineSet) -> Itera
     asking = frozenset(rule for rule in chain(*index.violates.values()) if rule in among)
     if asking and file.tree.body:
         yield Asked(file.tree.body[0], asking, form="violation")
-
-    asking = frozenset(rule for rule in chain(*index.mapped.values()) if rule in among)
-    for definition in walk(file.tree) if asking else ():
-        if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield Asked(definition, asking, form="mapped")
 
     asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
     for statement in file.statements_beginning(_IMPORTING, ("import",), "first", on) if asking else ():

@@ -45,7 +45,6 @@ class RuleIndex:
     lines: dict[str, list[Card]] = field(default_factory=dict)
     imports: dict[str, list[Card]] = field(default_factory=dict)
     takes: dict[str, list[Card]] = field(default_factory=dict)
-    mapped: dict[str, list[Card]] = field(default_factory=dict)
     violates: dict[str, list[Card]] = field(default_factory=dict)
     words: dict[str, dict[When, set[Card]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""

@@ -420,23 +420,8 @@ def _around(scope: _Scope, path: Path, own: Texts) -> Around:
     def says(texts: tuple[str, ...], or_own: tuple[str, ...]) -> bool:
         return any(own[text.encode()] for text in (*texts, *or_own)) or project.holds(path, *texts)
 
-    # Most projects map nothing, and their texts say so.
-    def is_mapped() -> bool:
-        if not project.mappers(path):
-            return False
-        from shardlint.engine.dispatch import functions_mapped
-
-        return bool(functions_mapped(scope.program, path, scope.targets))
-
-    def is_called() -> bool:
-        if not project.mapping(path):
-            return False
-        from shardlint.engine.dispatch import functions_called
-
-        return bool(functions_called(scope.program, path, scope.targets))
-
     imports = cache(lambda module: project.imported(path, module))
-    return Around(imports, cache(says), project.is_test(path), cache(is_mapped), cache(is_called))
+    return Around(imports, cache(says), project.is_test(path), lambda: bool(project.mappers(path)))
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

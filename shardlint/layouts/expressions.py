@@ -21,6 +21,7 @@ from shardlint.layouts.layout import (
     divide_size,
     multiply_size,
 )
+from shardlint.layouts.pieces import UnknownShape, all_axes, own_size, shape_of
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -41,9 +42,7 @@ from shardlint.layouts.values import (
     Native,
     Partial,
     PartitionSpec,
-    ShapeOf,
     Sharding,
-    Sizes,
     State,
     Transformed,
     Unknown,
@@ -675,26 +674,15 @@ def is_array_method(name: str) -> bool:
     return name in _BY_NAME or name in _SAME_SHAPE
 
 
-def _shape_of(array: Layout) -> Value:
-    if array.shape is None:
-        return ShapeOf("a shape", array.differs) if array.differs else Unknown("a shape")
-    sizes = Sizes(Unknown("a size") if one is None else one for one in array.shape)
-    if not array.differs:
-        return tuple(sizes)
-    sizes.axes = array.differs
-    return sizes
-
-
 def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
     shape = value.shape
     match name:
         case "shape":
-            return _shape_of(value)
+            return shape_of(value)
         case "ndim":
             return Unknown("a rank") if shape is None else len(shape)
         case "size":
-            total = count_entries(shape)
-            return Unknown("a size") if total is None else total
+            return own_size(count_entries(shape), sorted(all_axes(value.pieces)))
         case "dtype":
             return Library(f"jax.numpy.{value.dtype}") if value.dtype else Unknown("a type")
         case "mT" if shape is not None:
@@ -908,8 +896,12 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
             return library(run, "shardlint.index", (value, index), place)
         case Devices():
             return _some_devices(value, index)
+        case AnyTree(leaf=Layout() as leaf) if run.axes and _is_array_index(index):
+            return library(run, "shardlint.index", (leaf, index), place)
         case AnyTree():
             return value
+        case UnknownShape() if isinstance(index, int):
+            return value.size(index)
         case _At():
             return _At(value.array, index)
         case Instance(of=ClassValue() as owner):
@@ -923,6 +915,13 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
         case FunctionValue() | ClassValue() | Library():
             return value  # a type with its arguments
     return Unknown("an item of something that is not known")
+
+
+def _is_array_index(index: Value) -> bool:
+    """Whether only an array takes an index: one with slices, new dimensions or numbers of several dimensions."""
+    if isinstance(index, tuple):
+        return all(isinstance(one, slice | int | Layout | None) or one is ... for one in index) and index != ()
+    return isinstance(index, slice | Layout)
 
 
 def _some_devices(value: Devices, index: Value) -> Value:
@@ -1147,6 +1146,8 @@ def _length(call: Call) -> Value:
             return length
         case DictValue(entries=entries, open=False):
             return len(entries)
+        case Layout(shape=sizes, pieces=(axes, *_)) | AnyTree(leaf=Layout(shape=sizes, pieces=(axes, *_))):
+            return own_size(sizes[0] if sizes else None, axes)
         case Layout(shape=(int() | Symbol() as size, *_)) | Devices(shape=(int() | Symbol() as size, *_)):
             return size
         case Devices(shape=(None, *_), order="all"):

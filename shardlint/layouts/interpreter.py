@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from shardlint.layouts import expressions
+from shardlint.layouts.body_events import BodyEvents, Doubt
 from shardlint.layouts.layout import Layout, Mesh, Size, Symbol
+from shardlint.layouts.pieces import UnknownShape
 from shardlint.layouts.uncalled import OutOfWork, run_uncalled
 from shardlint.layouts.values import (
     MISSING,
@@ -48,6 +50,7 @@ from shardlint.layouts.values import (
     Unknown,
     Value,
     forget_objects,
+    function_of,
     join,
 )
 from shardlint.model import api
@@ -80,6 +83,8 @@ absl builtins chex collections contextlib copy dataclasses einops enum functools
 logging math ml_dtypes numpy operator optax os random re string sys tensorflow time typing typing_extensions warnings
 """.split()
 )
+# Functions of jax that communicate, of those that are not modelled.
+_COMMUNICATING = ("jax.lax.p", "jax.lax.ragged", "jax.lax.all_", "jax.experimental.")
 ContainerType = TypeVar("ContainerType", bound=Container)
 Flow = Literal["next", "leave", "break", "continue"]
 """How a block ends: `leave` is a return or a raise."""
@@ -255,6 +260,7 @@ class Interpreter:
         self._results: dict[Hashable, Value] = {}
         self._matches: dict[tuple[Place, str], tuple[bool, str]] = {}
         self._unplaced: dict[Place, tuple[Violation, tuple[str, ...]]] = {}
+        self._bodies: dict[ast.AST, BodyEvents] = {}
         self.manual: Place | None = None
         """The function that shard_map maps here."""
         self.ran: set[ast.AST] = set()
@@ -267,6 +273,8 @@ class Interpreter:
         """How many calls lead to the function that is mapped here."""
         self.body: Place | None = None
         """The function that is mapped here."""
+        self.events: BodyEvents | None = None
+        """What runs in the body that shard_map or pmap maps here."""
         self.root: Place | None = None
         """The function that runs by itself, as nothing calls it."""
         self.assumed = False
@@ -349,6 +357,7 @@ class Interpreter:
         self.checks_varying = False
         self.decided = frozenset()
         self.contexts, self.axes, self.binder, self.manual, self.mapped_at, self.body = {}, {}, "", None, None, None
+        self.events = None
 
     def module(self, file: FileFacts) -> Frame | None:
         """The names of a module of the project, which is run for them; None for one that is being run."""
@@ -382,17 +391,34 @@ class Interpreter:
 
     # what is found
 
-    def violate(self, kind: str, place: Place, **said: str) -> None:
-        """Record a broken contract, unless the code expects an error."""
-        if self.excused:
-            return
-        node = place.node
-        key = kind, str(place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-        way = tuple(self.calls), self.mapped_at, self.body, self.root
-        found = Violation(kind, place, said, *way, self.assumed, not self.branches)
+    def violate(self, kind: str, place: Place, *calls: Hashable, **said: str) -> None:
+        """Record a broken contract, unless the code expects an error. `calls` lead to it, if not those of now."""
+        if not self.excused:
+            self.enter_violation(self._violation(kind, place, calls, said))
+
+    def doubt(self, kind: str, place: Place, over: frozenset[str], *calls: Hashable, **said: str) -> None:
+        """Note a contract that is broken unless the body that is mapped here communicates over axes."""
+        if self.events is not None and not self.excused:
+            self.events.doubts.append(Doubt(self._violation(kind, place, calls, said), over, self.frame))
+
+    def _violation(self, kind: str, place: Place, calls: tuple[Hashable, ...], said: Mapping[str, str]) -> Violation:
+        led = tuple(one for one in calls or self.calls if isinstance(one, Place))
+        way = led, self.mapped_at, self.body, self.root
+        return Violation(kind, place, said, *way, self.assumed, not self.branches)
+
+    def enter_violation(self, found: Violation) -> None:
+        """Record a contract that was found to be broken: of two at one place the one that surely runs."""
+        node = found.place.node
+        key = found.kind, str(found.place.file.path), getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         known = self.violations.get(key)
         if known is None or (found.certain and not known.certain):
             self.violations[key] = found
+
+    def events_of(self, function: Value, place: Place) -> BodyEvents:
+        """The events of a body: those of all calls of it, as what a function gives is not computed twice."""
+        mapped = function_of(function)
+        node = mapped.node if mapped is not None else place.node
+        return self._bodies.setdefault(node, BodyEvents())
 
     def place_in_body(self, place: Place) -> Place:
         """The place in the function that is mapped here which leads to a place."""
@@ -511,6 +537,8 @@ class Interpreter:
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         items = self.items(value)
+        if isinstance(value, UnknownShape):
+            items = [value.size(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
             each = expressions.element(self, value)
@@ -896,6 +924,8 @@ class Interpreter:
                     self.thaw(one).open = True
         if not _is_harmless(name) or name == "builtins.setattr":
             self.forget_changed((*args, *keywords.values()))
+        if self.events is not None and name.startswith(_COMMUNICATING):
+            self.events.is_open = True
         unseen = self.libraries.get("shardlint.unseen") if self.axes and not _is_harmless(name) else None
         if unseen is not None:
             return unseen(Call(self, args, keywords, place, name))  # type: ignore[operator]
@@ -944,7 +974,8 @@ class Interpreter:
         )
         axes = (tuple(self.axes.items()), self.decided, self.legacy, *map(id, self.contexts.values()))
         typed = tuple(type(one) for one in given)
-        return (function, args, tuple(keywords.items()), typed, opened, around, axes, self.rooted, self.binder)
+        mapped = self.rooted, self.binder, self.events
+        return (function, args, tuple(keywords.items()), typed, opened, around, axes, *mapped)
 
     def _called(
         self,
@@ -957,6 +988,8 @@ class Interpreter:
         node = function.node
         if len(self.calls) >= _DEPTH or self._active.count(node) > 2:
             self.forget_changed((*args, *keywords.values()))
+            if self.events is not None:
+                self.events.is_open = True
             return Unknown("calls go too deep")
         frame = self._framed(
             Frame(self._bound(function, args, keywords, opened), function.frame, function.frame.file)

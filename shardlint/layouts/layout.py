@@ -6,7 +6,7 @@ A part that is not known is None. Layouts are immutable and compare by value.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from math import prod
 from typing import Literal
 
@@ -34,10 +34,13 @@ Size = int | Symbol | None
 Shape = tuple[Size, ...]
 AxisType = Literal["auto", "explicit", "manual"]
 Order = tuple[int, ...] | Literal["all", "arranged"]
+Pieces = tuple[Axes, ...]
+"""The manual axes that surely split each dimension, counted from the first one."""
+NO_PIECES: Pieces = ()
 
 __all__ = [
-    "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Rows", "Shape", "Size", "Spec", "Symbol",
-    "count_entries", "divide_size", "multiply_size", "surely_differ",
+    "NO_PIECES", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape", "Size", "Spec",
+    "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -152,6 +155,47 @@ class Figure:
     place: Hashable
 
 
+_WRONG = frozenset(("means", "gradients", "by-all", "by-local", "own-sum", "own-count"))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What an array of a mapped body is a statistic of, which each device takes of its own data.
+
+    kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
+        "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
+        "scattered" of what psum_scatter left. Of what devices made together: "total" of their sums, "added" of
+        anything else, "count" of such a sum with a number added to it.
+        Of what is wrong unless it is divided or added up again: "means" and "gradients" that were added, "by-all" and
+        "by-local" for a sum divided by the number of other devices, "own-sum" and "own-count".
+    axes: the manual axes along which the data differ, or over which they were added.
+    place: where it was taken, or where it came to be wrong; calls: those that lead there.
+    of: the function that took it.
+    along: the axes that split the dimension along which it was taken.
+    last: whether that is the last dimension.
+    is_root: whether a root was taken of it.
+    """
+
+    kind: str
+    axes: frozenset[str]
+    place: Hashable
+    of: str = ""
+    along: frozenset[str] = frozenset()
+    last: bool = False
+    is_root: bool = False
+    calls: tuple[Hashable, ...] = field(default=(), compare=False)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is wrong unless it is divided or added up again."""
+        return self.kind in _WRONG
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether all that is computed of it has this mark."""
+        return self.kind in _WRONG or self.kind == "part"
+
+
 @dataclass(frozen=True)
 class Rows:
     """The entries of an array along its first dimension, one for each device, as pmap and replicate make them.
@@ -197,6 +241,8 @@ class Layout:
     figure: of an array of a mapped body, what it is a figure of.
     rows: of an array with one entry for each device, what these are.
     stacked: of shards that were gathered along a new dimension, where.
+    statistic: of an array of a mapped body, what it is a statistic of.
+    pieces: of an array of a mapped body, the manual axes that split its dimensions.
     literal: whether it is a number of Python, which takes any memory, device and type.
     weak: whether its type is that of such a number, as of `jnp.full(shape, 2.0)`.
     made: the line that placed it.
@@ -232,6 +278,8 @@ class Layout:
     figure: Figure | None = None
     rows: Rows | None = None
     stacked: Hashable = None
+    statistic: Statistic | None = None
+    pieces: Pieces = NO_PIECES
 
     @property
     def may_differ(self) -> frozenset[str] | None:
@@ -262,12 +310,12 @@ class Layout:
         """The same array, equal and differing along manual axes as another one does."""
         return replace(
             self, varying=other.varying, equal=other.equal, differs=other.differs, exchanged=other.exchanged,
-            reduced=other.reduced,
+            reduced=other.reduced, statistic=other.statistic,
         )  # fmt: skip
 
     def shaped(self, shape: Shape | None, spec: Spec | None = None) -> Layout:
         """The same array with another shape and spec."""
-        return replace(self, shape=shape, spec=spec, literal=False, rows=None)
+        return replace(self, shape=shape, spec=spec, literal=False, rows=None, pieces=NO_PIECES)
 
     def __str__(self) -> str:
         """In the words of jax: `float32[64@data, 128]`."""

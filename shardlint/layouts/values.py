@@ -32,19 +32,6 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class ShapeOf(Unknown):
-    """The shape of an array, which is not known, and the manual axes along which the array differs."""
-
-    axes: frozenset[str] = frozenset()
-
-
-class Sizes(tuple[Value, ...]):
-    """The shape of an array of known rank, and the manual axes along which the array differs."""
-
-    axes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class PartitionSpec:
     """A spec as written: an entry is None, a name, a tuple of names, or not known. `open`: there may be more."""
 
@@ -630,10 +617,13 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
     shape = None
     if one.shape is not None and two.shape is not None and len(one.shape) == len(two.shape):
         shape = tuple(a if a == b else None for a, b in zip(one.shape, two.shape, strict=True))
-    names = "dtype mesh spec device committed memory host varying equal reduced figure".split()
+    names = "dtype mesh spec device committed memory host varying equal reduced figure statistic pieces".split()
     same = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(two, name)}
     if one.figure is not None and two.figure is not None and one.figure.kind == two.figure.kind:
         same["figure"] = one.figure
+    for each in (one.statistic, two.statistic):  # one of the ways is wrong
+        if each is not None and each.is_wrong and each.kind != "means":
+            same.setdefault("statistic", each)
     return Layout(
         shape, literal=one.literal and two.literal, differs=one.differs & two.differs,
         exchanged=one.exchanged | two.exchanged, sources=one.sources | two.sources, **same,

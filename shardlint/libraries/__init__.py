@@ -29,6 +29,8 @@ from shardlint.libraries import (
 from shardlint.libraries.registry import FUNCTIONS
 
 FUNCTIONS.update(BUILTINS)
+for _marks in ("split_dimensions", "jax_statistics"):  # they mark what functions of the table give
+    import_module(f"shardlint.libraries.{_marks}")
 _LINEN = ["flax_boxes", "flax_modules", "flax_variables", "flax_linen", "flax_layers"]
 _NNX = ["nnx_variables", "nnx_modules", "nnx_layers", "nnx_optimizer"]
 _LATER = {"flax": [*_LINEN, *_NNX], "orbax": ["orbax_checkpoints"]}

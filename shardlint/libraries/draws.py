@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Draw, Layout
-from shardlint.layouts.values import Call, DictValue, ShapeOf, Sizes, Transformed, Value, leaves
+from shardlint.layouts.pieces import OwnShape, UnknownShape
+from shardlint.layouts.values import Call, DictValue, Transformed, Value, leaves
 from shardlint.model.values import Place
 
 _OFF = {"train": False, "training": False, "is_training": False, "deterministic": True}
@@ -23,7 +24,7 @@ def note_draw(call: Call, key: Layout, shape: Value = None) -> Draw | None:
     """How numbers are drawn by a call in a mapped body; None outside of one."""
     if not call.interpreter.axes:
         return None
-    return Draw(_origin(call, key), shape.axes if isinstance(shape, ShapeOf | Sizes) else frozenset())
+    return Draw(_origin(call, key), shape.axes if isinstance(shape, OwnShape | UnknownShape) else frozenset())
 
 
 def _origin(call: Call, key: Layout) -> Place:

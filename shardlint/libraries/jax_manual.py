@@ -7,7 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Layout, Mesh, Shape, Size, Symbol, surely_differ
+from shardlint.layouts.layout import (
+    NO_PIECES,
+    Layout,
+    Mesh,
+    Pieces,
+    Shape,
+    Size,
+    Symbol,
+    surely_differ,
+)
+from shardlint.layouts.pieces import trimmed
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -34,7 +44,7 @@ from shardlint.libraries.mapped_arguments import (
     unpacked_count,
     with_structure,
 )
-from shardlint.libraries.mapped_results import check_results, check_summed, check_unpacked
+from shardlint.libraries.mapped_results import check_results, check_summed, check_unpacked, report_doubts
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -94,6 +104,8 @@ def _shard_map(call: Call, given: Value) -> Value:
         declare_keys(parts, again, in_specs, written)
         before = interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder
         interpreter.manual = place_of(call, 2, "in_specs")
+        around, events = interpreter.events, interpreter.events_of(given, call.place)
+        interpreter.events = events
         entered = _enter_body(interpreter, given)
         binder = "jax.shard_map" if is_known and before[3] != SOME_MESH else SOME_MESH
         interpreter.binder = binder if before[3] or not before[0] else ""
@@ -104,15 +116,18 @@ def _shard_map(call: Call, given: Value) -> Value:
             check = ("on" if checking else "off") if isinstance(checking, bool) else "not known to be on"
             where = place_of(call, 3, "out_specs")
             check_results(again, given, out_specs, found, check, where)
-            check_unpacked(again, out_specs, unpacked_count(again, made), where)
+            check_unpacked(again, out_specs, unpacked_count(again, call.place), where)
+            report_doubts(interpreter, events)
         finally:
+            interpreter.events = around
+            if around is not None:
+                around.join(events)
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, declared)
         return left if is_whole else map_tree(lambda leaf: Layout(), left)
 
-    made = Transformed("shard_map", run, given, call.place, takes)
-    return call.interpreter.note_transformed(made)
+    return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
 
 
 def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
@@ -152,13 +167,16 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
     def part(path: str, leaf: Value, spec: Value) -> Value:
         where, path = argument_place(call, path)
         if isinstance(leaf, Unknown) and isinstance(spec, PartitionSpec) and not spec.open:
-            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec)))
+            return AnyTree(Layout(varying=_axes_of(spec), differs=_split_axes(spec), pieces=_pieces(spec, None)))
         if not isinstance(leaf, Layout | int | float):
             return leaf if isinstance(leaf, Unknown) or is_function(leaf) else Layout()
         array = tracer(leaf)
         if not isinstance(spec, PartitionSpec) or spec.open or None in spec.axes():
             unknown = (None,) * len(array.shape) if array.shape is not None else None
-            return replace(array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec))
+            return replace(
+                array, shape=unknown, mesh=None, spec=None, varying=None, differs=_split_axes(spec),
+                pieces=_pieces(spec, array.rank),
+            )  # fmt: skip
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
             _check_same(call, array, spec, where, path)
@@ -168,7 +186,10 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             shape = tuple(_part(size, mesh, axes) for size, axes in zip(array.shape, own, strict=False))
         # The memory of an argument is no part of its type in the body.
         along, split = _axes_of(spec), _split_axes(spec)
-        return replace(array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None)
+        return replace(
+            array, shape=shape, mesh=None, spec=None, varying=along, differs=split, memory=None,
+            pieces=_pieces(spec, array.rank),
+        )  # fmt: skip
 
     given = call.args
     said = known_items(specs) or ()
@@ -180,6 +201,11 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
 
 def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
     return None if None in spec.axes() else _split_axes(spec)
+
+
+def _pieces(spec: Value, rank: int | None) -> Pieces:
+    """The axes that a spec surely gives each dimension."""
+    return trimmed([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
 
 
 def _split_axes(spec: Value) -> frozenset[str]:
@@ -270,7 +296,8 @@ function("jax.shard_map", "flax.nnx.shard_map")(decorator(_shard_map))
 
 def _pmap(call: Call, given: Value) -> Value:
     name = call.get(1, "axis_name", None)
-    in_axes, out_axes = call.get(2, "in_axes", 0), call.get(3, "out_axes", 0)
+    default = Unknown("arrays alone") if call.name == "equinox.filter_pmap" else 0
+    in_axes, out_axes = call.get(2, "in_axes", default), call.get(3, "out_axes", 0)
     static = call.get(4, "static_broadcasted_argnums", ())
     numbers = {static} if isinstance(static, int) else set(static) if isinstance(static, tuple) else set()
     everywhere = call.keywords.get("devices") is None
@@ -316,6 +343,7 @@ def _pmap(call: Call, given: Value) -> Value:
                 row, mesh=None, spec=None, varying=along, reduced=frozenset(),
                 figure=array.figure if repeats and array.dtype == "key" else None,
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
+                pieces=(tuple(along),) if differs and (array.rank or 0) > 1 else NO_PIECES,
             )  # fmt: skip
 
         def split(place: int, one: Value, axis: Value) -> Value:
@@ -364,7 +392,9 @@ def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:
     if at is None:
         return Layout(varying=frozenset())
     along = frozenset((_axis_of(name),)) if isinstance(at, int) else frozenset[str]()
-    return Layout(varying=along or None, differs=frozenset() if _COPIED.search(parameter) else along)
+    if _COPIED.search(parameter):
+        return Layout(varying=along or None)
+    return Layout(varying=along or None, differs=along, pieces=(tuple(along),) if along else NO_PIECES)
 
 
 def _parameter(function: Value, place: int) -> str:
@@ -387,4 +417,4 @@ def _axis_of(name: Value) -> str:
     return name if isinstance(name, str) else ""
 
 
-function("jax.pmap")(decorator(_pmap))
+function("jax.pmap", "flax.nnx.pmap", "equinox.filter_pmap")(decorator(_pmap))

@@ -54,18 +54,18 @@ from shardlint.libraries.meeting import (
 from shardlint.libraries.registry import function
 
 _BOTH = ("jax.numpy", "numpy")
-_UNARY = """abs absolute negative positive exp exp2 expm1 log log2 log10 log1p sqrt square cbrt reciprocal sin cos tan
+UNARY = """abs absolute negative positive exp exp2 expm1 log log2 log10 log1p sqrt square cbrt reciprocal sin cos tan
 sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh sign floor ceil round rint trunc isnan isinf isfinite
 logical_not invert conj conjugate real imag angle nan_to_num deg2rad rad2deg copy"""
-_BINARY = """add subtract multiply divide true_divide floor_divide remainder mod power float_power maximum minimum
+BINARY = """add subtract multiply divide true_divide floor_divide remainder mod power float_power maximum minimum
 fmax fmin logaddexp arctan2 hypot equal not_equal less less_equal greater greater_equal logical_and logical_or
 logical_xor bitwise_and bitwise_or bitwise_xor left_shift right_shift where clip"""
-_NN = """relu relu6 sigmoid softplus silu swish tanh gelu elu celu selu leaky_relu soft_sign log_sigmoid hard_tanh
+NN = """relu relu6 sigmoid softplus silu swish tanh gelu elu celu selu leaky_relu soft_sign log_sigmoid hard_tanh
 hard_sigmoid hard_silu hard_swish mish squareplus"""
-_LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
+LAX = """add sub mul div rem pow max min exp log log1p expm1 tanh sin cos sqrt rsqrt cbrt neg sign abs floor ceil round
 is_finite square logistic erf erfc erf_inv integer_pow select stop_gradient convert_element_type bitwise_and bitwise_or
 optimization_barrier"""
-_REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin count_nonzero
+REDUCTIONS = """sum mean max min prod any all var std nansum nanmean amax amin argmax argmin count_nonzero
 median"""
 
 # Over one element they say nothing.
@@ -109,8 +109,8 @@ def dtype_of(value: Value) -> str | None:
 
 
 @function(
-    *(f"{module} {_BINARY}" for module in _BOTH),
-    f"jax.lax {_LAX}",
+    *(f"{module} {BINARY}" for module in _BOTH),
+    f"jax.lax {LAX}",
     "jax.numpy where",
     "jax.scipy.special erf expit logit",
 )
@@ -129,7 +129,7 @@ def elementwise(call: Call) -> Value:
 
 
 @function(
-    *(f"{module} {_UNARY}" for module in _BOTH), f"jax.nn {_NN}", "jax.nn softmax log_softmax standardize"
+    *(f"{module} {UNARY}" for module in _BOTH), f"jax.nn {NN}", "jax.nn softmax log_softmax standardize"
 )
 def unary(call: Call) -> Value:
     """An operation on each entry of one array."""
@@ -177,7 +177,7 @@ def _axes_given(call: Call, position: int, rank: int | None, name: str = "axis")
     return tuple(one % rank for one in found)
 
 
-@function(*(f"{module} {_REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
+@function(*(f"{module} {REDUCTIONS}" for module in _BOTH), "jax.nn logsumexp", "jax.scipy.special logsumexp")
 def reduce(call: Call) -> Value:
     """A reduction over some dimensions: they go, or stay with size 1 under `keepdims`."""
     if isinstance(call.get(0, "a"), Unknown | Symbol):

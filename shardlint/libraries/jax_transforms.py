@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial as bind
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Size
+from shardlint.layouts.pieces import trimmed
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -20,6 +21,7 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
+    children,
     function_of,
     join,
     leaves,
@@ -46,7 +48,7 @@ from shardlint.libraries.jax_sharding import (
     spec_and_mesh,
 )
 from shardlint.libraries.jax_trees import ordered_leaves
-from shardlint.libraries.mapped_results import reads_parameter
+from shardlint.libraries.mapped_results import mark_gradient, reads_parameter
 from shardlint.libraries.meeting import (
     NO_AXES,
     as_array,
@@ -489,7 +491,7 @@ def _along_devices(call: Call, gradient: Layout, loss: Layout) -> Layout:
     figure = Figure("gradient", own, call.place) if own else None
     return replace(
         gradient, varying=varying, equal=gradient.equal - own, differs=gradient.differs | own, reduced=loss.reduced,
-        figure=figure,
+        figure=figure, statistic=mark_gradient(loss, own, call.place),
     )  # fmt: skip
 
 
@@ -596,11 +598,12 @@ def _explicit_axes(array: Layout, place: int, beside: bool) -> Axes | None:
 def without(array: Layout, place: int) -> Layout:
     """An array without one of its dimensions."""
     shape = array.shape or ()
-    spec = array.spec
-    return array.shaped(
+    spec, pieces = array.spec, array.pieces
+    found = array.shaped(
         (*shape[:place], *shape[place + 1 :]),
         (*spec[:place], *spec[place + 1 :]) if spec is not None and len(spec) == len(shape) else None,
     )
+    return replace(found, pieces=trimmed((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
 
 
 function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_vmap))
@@ -729,6 +732,8 @@ def scan(call: Call) -> Value:
         return (Unknown("a carry"), Unknown("stacked results"))
     after = _check_carry(call, carry, found[0])
     rest = _stacked(found[1], count if count is not None else length if isinstance(length, int) else None)
+    if isinstance(carry, AnyTree) and children(after) is not None:  # it has the structure of what comes after it
+        return _compiled(call, (map_tree(lambda leaf: join(carry.leaf, leaf), after), rest), (init, rows))
     return _compiled(call, (join(carry, after), rest), (init, rows))
 
 

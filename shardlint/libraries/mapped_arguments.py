@@ -110,14 +110,14 @@ def declare_keys(parts: tuple[Value, ...], call: Call, in_specs: Value, where: P
             part.declared = where if spec.entries and not spec.open else None
 
 
-def unpacked_count(call: Call, made: Transformed) -> int | None:
-    """Into how many names a call of what was mapped is unpacked: `a, b = mapped(x)`; None where it is not."""
+def unpacked_count(call: Call, mapped_at: Place) -> int | None:
+    """Into how many names a call of what was mapped at a place is unpacked: `a, b = mapped(x)`; None where it is not."""
     node, file = call.place.node, call.place.file
     called = call.interpreter.layouts.get(node.func) if isinstance(node, ast.Call) else None
-    while isinstance(called, Transformed) and called is not made and called.name == "jit":
+    while isinstance(called, Transformed) and called.name == "jit":
         called = called.function
     parent = file.parent(node)
-    if called is not made or not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+    if getattr(called, "place", None) != mapped_at or not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
         return None
     targets = getattr(parent.targets[0], "elts", None)
     return None if targets is None or any(isinstance(one, ast.Starred) for one in targets) else len(targets)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from shardlint.layouts.layout import Layout, count_entries
+from shardlint.layouts.body_events import BodyEvents
+from shardlint.layouts.layout import Layout, Statistic, count_entries
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -28,6 +31,12 @@ from shardlint.layouts.values import (
 from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
 
+if TYPE_CHECKING:
+    from shardlint.layouts.interpreter import Interpreter
+
+_REDUCING = frozenset(("psum", "pmean", "pmax", "pmin"))
+_ASKING = frozenset(("axis_index", "axis_size"))
+_SOFTMAXES = ("softmax", "log_softmax")
 # Parts of a state that hold gradients.
 _SUMS = re.compile(r"(?i)grad|accum")
 
@@ -37,6 +46,8 @@ def check_results(call: Call, given: Value, specs: Value, results: Value, check:
     if check:
         _check_structure(call, specs, results, where)
     for path, leaf, spec in _pairs(results, specs, ""):
+        if isinstance(leaf, Layout):
+            check_statistic(call, leaf, bool(check))
         axes = spec.axes() if isinstance(spec, PartitionSpec) and not spec.open else None
         if spec is None:
             axes = ()
@@ -45,6 +56,47 @@ def check_results(call: Call, given: Value, specs: Value, results: Value, check:
         if isinstance(leaf, Layout) and axes is not None and None not in axes:
             named = frozenset(one for each in axes for one in each or ())
             _check_result(call, given, path, leaf, named, check, where)
+
+
+def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
+    """Record that a statistic which is wrong unless it is divided, or added up again, reaches a result."""
+    found = array.statistic
+    if found is None or not found.is_wrong or not isinstance(found.place, Place):
+        return
+    if found.kind == "own-sum" and is_sharded:
+        return  # it is recorded as a result that differs
+    said = {"axes": _named(found.axes), "of": found.of, "factor": _count(call, found.axes)}
+    call.interpreter.violate(f"reducer.{found.kind}", found.place, *found.calls, **said)
+
+
+def mark_gradient(loss: Layout, own: frozenset[str], place: Place) -> Statistic | None:
+    """What the gradient of a mean is, which each device took of its own data: linear in it as that is."""
+    mean = loss.statistic
+    if mean is None or mean.kind != "mean" or not mean.axes & own:
+        return None
+    return replace(mean, axes=mean.axes & own, place=place, along=frozenset())
+
+
+def report_doubts(run: Interpreter, events: BodyEvents) -> None:
+    """Record what no collective of a body makes right."""
+    doubts, shifted = list(events.doubts), set()
+    events.doubts.clear()
+    ways = {(one.axes, one.violation.said.get("way")) for one in doubts}
+    for doubt in () if events.is_open else doubts:
+        found, over = doubt.violation, events.over(doubt.axes) - _ASKING
+        if found.kind == "piece.shifted":
+            both = not found.said["way"] or {(doubt.axes, "on"), (doubt.axes, "back")} <= ways
+            if both and not over - _REDUCING and (doubt.caller, doubt.axes) not in shifted:
+                shifted.add((doubt.caller, doubt.axes))  # `x[:, 1:] - x[:, :-1]` is one mistake
+                run.enter_violation(found)
+        elif not over:
+            run.enter_violation(found)
+        elif found.said["operation"] in _SOFTMAXES and over <= {"psum", "pmean"} and not events.is_weighted:
+            run.enter_violation(replace(found, said={**found.said, "later": "yes"}))
+
+
+def _named(axes: frozenset[str]) -> str:
+    return ", ".join(sorted(one or "the axis" for one in axes))
 
 
 def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> None:
@@ -91,8 +143,7 @@ def _check_result(
     figure = array.figure
     if figure is not None and figure.kind in ("copies", "counted") and figure.axes and isinstance(figure.place, Place):
         kind = "copies.summed" if figure.kind == "copies" else "term.counted"
-        axes = ", ".join(sorted(one or "the axis" for one in figure.axes))
-        run.violate(kind, figure.place, axes=axes, factor=_count(call, figure.axes))
+        run.violate(kind, figure.place, axes=_named(figure.axes), factor=_count(call, figure.axes))
     split = frozenset(axis for axis, size in run.axes.items() if size != 1)
     left = (array.differs & split) - named
     said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(given)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec
+from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec, Statistic
 from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
 from shardlint.libraries.draws import keep_draw
 
@@ -34,7 +34,7 @@ def as_array(value: Value) -> Layout:
     if isinstance(value, Layout):
         return value
     if isinstance(value, bool | int | float | complex):
-        kind = _LITERALS[type(value)]
+        kind = _LITERALS.get(type(value), "int32")  # the size of a dimension is a number of its own type
         return Layout((), kind, host=True, literal=True, committed=False, varying=frozenset())
     if isinstance(value, tuple | ListValue):
         items = value if isinstance(value, tuple) else value.items
@@ -91,6 +91,7 @@ def common(operands: Sequence[Layout]) -> Layout:
     known = {one.committed for one in arrays}
     committed = True if True in known else None if None in known else False
     exchanged = frozenset[str]().union(*(one.exchanged for one in arrays))
+    marks = [one.statistic for one in arrays if one.statistic is not None]
     return Layout(
         dtype=_promoted(operands),
         mesh=mesh,
@@ -105,6 +106,7 @@ def common(operands: Sequence[Layout]) -> Layout:
         reduced=frozenset[str]().union(*(one.reduced for one in arrays)),
         figure=_figure_of(arrays),
         weak=False if all(one.weak is False for one in arrays) else None,
+        statistic=_carried_mark(marks) if marks else None,
         made=next((one.made for one in arrays if one.made), 0),
         built=all(one.is_new for one in arrays) or None,
         sources=frozenset[int]().union(*(one.sources for one in arrays)),
@@ -140,6 +142,16 @@ def _figure_of(arrays: Sequence[Layout]) -> Figure | None:
         found = [one for one in found if one.kind != "repeated"]
     first = ("gradient", "copies", "counted", "term")
     return min(found, key=lambda one: (*first, one.kind, "unseen").index(one.kind), default=None)
+
+
+def _carried_mark(marks: Sequence[Statistic]) -> Statistic | None:
+    """The mark of what is computed of arrays with marks: what is wrong stays so, and a term of a sum one."""
+    wrong = next((one for one in marks if one.is_wrong), None)
+    parts = [one for one in marks if one.kind in ("part", "sum")]
+    if wrong is not None or not parts:
+        return wrong
+    of = "sum" if all(one.kind == "sum" or one.of == "sum" for one in parts) else ""
+    return Statistic("part", frozenset[str]().union(*(one.axes for one in parts)), parts[0].place, of)
 
 
 def _still_equal(arrays: Sequence[Layout]) -> frozenset[str]:

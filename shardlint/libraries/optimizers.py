@@ -19,6 +19,7 @@ from shardlint.layouts.values import (
     Value,
     children,
     known_items,
+    leaves,
     map_tree,
 )
 from shardlint.libraries.meeting import as_array, broadcast, common, fresh, meet, spec_entry
@@ -218,14 +219,15 @@ def state(call: Call) -> Value:
 def apply_updates(call: Call) -> Value:
     """Parameters like before, that differ on devices as the updates do."""
     params, updates = call.get(0, "params"), call.get(1, "updates")
-    gradients = gradients_in(updates)
+    gradients = gradients_in(updates) or wrong_in(updates)
     if not gradients:
         return params
     along = common([as_array(gradients[0])])
 
     def updated(leaf: Value) -> Value:
         array = as_array(leaf)
-        return replace(array, varying=along.varying, differs=array.differs | along.differs, figure=along.figure)
+        both = array.differs | along.differs
+        return replace(array, varying=along.varying, differs=both, figure=along.figure, statistic=along.statistic)
 
     return map_tree(updated, params) if not isinstance(params, Unknown) else AnyTree(updated(params))
 
@@ -237,6 +239,12 @@ def gradients_in(tree: Value) -> list[Layout]:
         leaf = tree.leaf if isinstance(tree, AnyTree) else tree
         return [as_array(leaf)] if is_gradient(leaf) else []
     return [one for _, part in parts for one in gradients_in(part)]
+
+
+def wrong_in(tree: Value) -> list[Layout]:
+    """The arrays of a tree that are wrong unless they are divided."""
+    arrays = [leaf for _, leaf in leaves(tree) if isinstance(leaf, Layout)]
+    return [one for one in arrays if one.statistic is not None and one.statistic.is_wrong]
 
 
 def is_gradient(leaf: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from shardlint.layouts.values import Call, Value
 
@@ -22,3 +23,34 @@ def function(*names: str) -> Callable[[Implementation], Implementation]:
         return implementation
 
     return enter
+
+
+Marking = Callable[[Call, Value], Value]
+"""What a result has more in a mapped body, by the call and the result."""
+
+
+def marking(*names: str) -> Callable[[Marking], Marking]:
+    """Enter what marks the results of functions of the table, or of one that is not modelled, in mapped bodies."""
+
+    def enter(mark: Marking) -> Marking:
+        for name in names:
+            module, *members = name.split()
+            for full in [f"{module}.{one}" for one in members] or [module]:
+                known = FUNCTIONS.get(full) or FUNCTIONS[f"{full.rpartition('.')[0]}.*"]
+                FUNCTIONS[full] = partial(_marked, known, mark)
+        return mark
+
+    return enter
+
+
+def _marked(known: Implementation, mark: Marking, call: Call) -> Value:
+    found = known(call)
+    run = call.interpreter
+    return mark(call, found) if run.axes or run.manual is not None else found
+
+
+def unmarked(known: Implementation) -> Implementation:
+    """A function of the table without what marks its results."""
+    while isinstance(known, partial) and known.func is _marked:
+        known = known.args[0]
+    return known

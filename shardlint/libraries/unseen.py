@@ -5,6 +5,8 @@ What they compute has no known shape, but it is known along which manual axes it
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shardlint.layouts.layout import Figure, Layout
 from shardlint.layouts.values import (
     AnyTree,
@@ -20,7 +22,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.draws import check_handed
 from shardlint.libraries.meeting import as_array, common
-from shardlint.libraries.optimizers import apply_at, gradients_in
+from shardlint.libraries.optimizers import apply_at, gradients_in, wrong_in
 from shardlint.libraries.registry import function
 
 
@@ -41,6 +43,9 @@ def compute_unseen(call: Call) -> Value:
     check_handed(call)
     arrays = [leaf for _, leaf in leaves((*call.args, *call.keywords.values())) if isinstance(leaf, Layout)]
     axes = frozenset[str]().union(*(one.differs for one in arrays))
+    events = call.interpreter.events
+    if events is not None and (arrays or any(isinstance(one, Unknown | AnyTree) for one in call.args)):
+        events.is_open = True  # it may communicate
     if not axes:
         return Unknown("what is called is not known")
     return AnyTree(Layout(figure=Figure("unseen", axes, call.place)))
@@ -52,9 +57,10 @@ def apply_unseen(call: Call) -> Value:
     if call.name == "replace":
         return Instance(None, dict(call.keywords), open=True) if call.keywords and call.interpreter.axes else None
     first = call.args[:1] if call.name == "update" else call.args  # what optax updates by comes first
-    given = gradients_in((*first, *call.keywords.values()))
+    given = gradients_in((*first, *call.keywords.values())) or wrong_in((*first, *call.keywords.values()))
     if not given:
         return None
     array = apply_at(call, given[0])
-    updated = AnyTree(Layout(varying=array.varying, differs=array.differs, figure=array.figure))
+    made = Layout(varying=array.varying, differs=array.differs, figure=array.figure)
+    updated = AnyTree(replace(made, statistic=array.statistic))
     return (updated, Unknown("the state of an optimizer")) if call.name == "update" else updated

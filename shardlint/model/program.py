@@ -18,7 +18,6 @@ from shardlint.model.flow import Flow
 from shardlint.model.imported import together
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.lifetimes import Lifetimes
-from shardlint.model.manual.mapped import Ran, mapped, run
 from shardlint.model.mesh.contexts import Context, Contexts
 from shardlint.model.mesh.mappings import AxisMappings, Mappings
 from shardlint.model.mesh.meshes import AxisTypes
@@ -74,7 +73,6 @@ class Program:
         self.modules = self.learning(Modules(self.evaluator))
         self.callers = self.learning(Callers(self.evaluator, self.flow))
         self.ways = self.learning(Ways(self.evaluator, self.callers))
-        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = self.learning(Memo(self.needs))
         self._of_nodes: Memo[Hashable, object] = self.learning(Memo(self.needs))
 
     def learning(self, room: Room) -> Room:
@@ -164,29 +162,6 @@ class Program:
     def axis_mappings(self, file: FileFacts, node: ast.AST) -> Mappings:
         """Which of Haliax's axis mappings are in context at a node."""
         return self.mappings.at(file, node)
-
-    def ran(self, file: FileFacts, call: ast.expr, form: str, summed: bool) -> tuple[Ran, ...]:
-        """The bodies that a `shard_map` or `pmap` call maps, run over what varies from device to device.
-
-        `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
-        """
-        view = self.evaluator if isinstance(self.evaluator, Assuming) else None
-        key = call, form, summed, view and (view.way, view.scope)
-        found, why = self._ran.get(key, lambda: self._run(file, call, form, summed))
-        if view is not None:
-            view.why += [one for one in why if one not in view.why]
-        return found
-
-    def _run(
-        self, file: FileFacts, call: ast.expr, form: str, summed: bool
-    ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
-        """What was run, and what was assumed for it."""
-        program, view = copy(self), self.evaluator
-        if isinstance(view, Assuming):
-            program.evaluator = view = Assuming(view.strict, view.callers, view.scope, view.way)
-        found = [run(program, one, summed) for one in mapped(program, file, call, form)]
-        why = tuple(view.why) if isinstance(view, Assuming) else ()
-        return tuple(one for one in found if one is not None), why
 
     def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""

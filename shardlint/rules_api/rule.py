@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -27,7 +27,6 @@ __all__ = [
     "Harm",
     "Keywords",
     "Lines",
-    "Mapped",
     "Methods",
     "Named",
     "Names",
@@ -319,22 +318,6 @@ class Takes:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """Trigger on functions that `shard_map` or `pmap` maps in another file: what they do wrong is found in them.
-
-    The site's `syntax` is the definition, and `by` says who maps it. With `calling`, also on functions that a mapped
-    function of another file comes to by calls (`by.called`), in files that hold a text of each of its groups.
-    """
-
-    names: tuple[str, ...] = ("def",)
-    calling: tuple[tuple[str, ...], ...] = ()
-
-    def is_said(self, says: Callable[[str], bool]) -> bool:
-        """Whether functions of a file that says some texts are asked about where they are called."""
-        return bool(self.calling) and all(any(says(text) for text in group) for group in self.calling)
-
-
-@dataclass(frozen=True)
 class Violates:
     """Trigger where a call breaks a contract of a library, of one of these kinds (see `shardlint.libraries`).
 
@@ -359,7 +342,6 @@ Form = Literal[
     "statement",
     "line",
     "parameter",
-    "mapped",
     "violation",
 ]
 """What a trigger came upon (see `Site`)."""
@@ -377,7 +359,6 @@ Trigger = (
     | Statements
     | Lines
     | Takes
-    | Mapped
     | Violates
 )
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from shardlint.layouts.interpreter import Violation
-    from shardlint.model.manual.elsewhere import MappedBy
 
 
 def _led(file: FileFacts, view: Assuming) -> list[str]:
@@ -47,7 +46,7 @@ class Site:
     what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
     "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
     `syntax` is what the `with` item enters, for "statement" a call by itself, for "line" a statement, for "keyword" an
-    `ast.keyword`, for "parameter" an `ast.arg`, for "mapped" the definition of a function; there is no name.
+    `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
     """
 
     def __init__(
@@ -60,12 +59,10 @@ class Site:
         targets: Targets,
         rule: Rule,
         least: Certainty = Certainty.POSSIBLE,
-        by: MappedBy | None = None,
         number: int = -1,
     ) -> None:
         self.least = least
         """The least certainty that is of interest to anybody."""
-        self.by = by
         """Of a function that another file maps: who maps it."""
         self._number = number
         self.program = program
@@ -96,7 +93,7 @@ class Site:
         if found:
             return
         seen = []
-        for program, view in self.program.views(*self._reached):
+        for program, view in self.program.views(self.file, self.syntax):
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
                 continue  # a test calls it so, and expects it to raise
             seen.append((view, self._seen_on(program)))
@@ -114,7 +111,7 @@ class Site:
         """What the rule finds in the program as it is on one way to the site."""
         api = Api(self.api, self.written)
         return Site(
-            program, self.file, self.syntax, api, self.form, self.targets, self.rule, by=self.by
+            program, self.file, self.syntax, api, self.form, self.targets, self.rule
         )._checked()
 
     def _at_fault(self, view: Assuming, found: Sequence[Finding]) -> Place | None:
@@ -144,11 +141,6 @@ class Site:
             needed = needs.end(before)
         return found, needs.rests_on_given(needed)
 
-    @property
-    def _reached(self) -> tuple[FileFacts, ast.AST]:
-        """What the ways to the site lead to."""
-        return (self.file, self.syntax) if self.by is None else (self.by.file, self.by.call)
-
     def _concerns(self) -> bool:
         """Whether the site is one that its rule is to be asked about (see `Rule`)."""
         rule = self.rule
@@ -165,8 +157,6 @@ class Site:
 
         Asked where there is something to say, as that is seldom.
         """
-        if self.by is not None and expected_to_fail(*self._reached):
-            return True
         return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
     def _checked(self) -> list[Finding]:
@@ -186,7 +176,7 @@ class Site:
         It stands at the `call` that leads there, where on other ways it is not so.
         """
         certainty, form = found.certainty, found.form
-        if view.way is None or view.why or tested(*self._reached):
+        if view.way is None or view.why or tested(self.file, self.syntax):
             form = form or ("in-calls" if view.way is not None else "defaults")
             certainty = self.rule.unproven(form)
         led, place = _led(self.file, view), (found.start, found.end)

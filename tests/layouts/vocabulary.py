@@ -17,6 +17,7 @@ from typing import Any
 from shardlint_rules.upgrade.public_names import libraries
 
 from shardlint.libraries import FUNCTIONS, jax_initializers, jax_numpy, jax_random
+from shardlint.libraries.registry import unmarked
 
 Shape = tuple[int, ...]
 Release = tuple[int, ...]
@@ -43,7 +44,7 @@ class Drawn:
 @cache
 def names_of(implementation: Callable[..., Any], module: str, release: Release) -> tuple[str, ...]:
     """The functions of a module of a release that have an implementation in common."""
-    found = (name.rpartition(".") for name, one in FUNCTIONS.items() if one is implementation)
+    found = (name.rpartition(".") for name, one in FUNCTIONS.items() if unmarked(one) is implementation)
     return tuple(name for home, _, name in found if home == module and is_there(f"{home}.{name}", release))
 
 

@@ -20,7 +20,7 @@ def loss(params, x, y):
 @jax.jit
 @partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("dp"), P("dp")), out_specs=P(), check_vma=False)
 def step(params, x, y):
-    return optimizer.update(params, jax.grad(loss)(params, x, y))
+    return optimizer.update(params, jax.grad(loss)(params, x, y))  # mistake: statistic-of-a-shard
 
 
 def main():

@@ -29,7 +29,7 @@ class Learner:
             inputs = moments.scaled(seen, place)
             grads = jax.grad(lambda w: jnp.mean((inputs @ w - world.reward(place)) ** 2))(w)
             w = w - 0.01 * jax.lax.pmean(grads, AXIS)
-            return (w, moments.add(seen, place, AXIS), place, key), None
+            return (w, moments.add(seen, place, AXIS), place, key), None  # mistake: wrong-reducer
 
         return jax.lax.scan(update, state, None, length=5)[0]
 

@@ -1,0 +1,247 @@
+"""Dimensions that `in_specs` split, through the body of a shard_map, and what runs along one on each device alone.
+
+Facts of jax, each tried on eight devices: a softmax, sort or cumulative sum along such a dimension is that of one
+piece, a shift takes its border from the same piece, a norm of it is the norm of one piece. Nothing raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shardlint.layouts.layout import NO_PIECES, Layout, Pieces
+from shardlint.layouts.pieces import (
+    NO_AXES,
+    all_axes,
+    axes_along,
+    indexed_pieces,
+    trimmed,
+)
+from shardlint.layouts.values import Call, Unknown, Value, known_items
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function, marking
+from shardlint.libraries.unseen import compute
+from shardlint.model.values import Place
+
+_BOTH = ("jax.numpy", "numpy")
+_DIVISIONS = frozenset(("divide", "true_divide", "div"))
+_PRODUCTS = frozenset(("multiply", "mul"))
+_CONVOLUTIONS = "jax.lax conv conv_general_dilated conv_with_general_padding conv_transpose"
+
+
+# what is wrong unless the body communicates
+
+
+def doubt_along(call: Call, array: Layout, places: Sequence[int]) -> None:
+    """Note a function along dimensions of which each device has a piece."""
+    axes = axes_along(array, places) if array.pieces and call.interpreter.manual is not None else NO_AXES
+    if not axes:
+        return
+    events, name = call.interpreter.events, call.function_name
+    if events is not None and name == "logsumexp":
+        events.is_weighted = True
+    said = {"operation": name, "axes": _named(axes), "combined": "", "last": ""}
+    call.interpreter.doubt("piece.along", call.place, axes, **said)
+
+
+def _doubt_shift(call: Call, axes: Sequence[str], way: str = "") -> None:
+    """Note neighbors along a dimension of which each device has a piece; `way`: of a roll along the first one."""
+    run = call.interpreter
+    if axes and run.manual is not None:
+        split = frozenset(axes)
+        run.doubt("piece.shifted", call.place, split, axes=_named(split), way=way)
+
+
+def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
+    """Record a statistic of a piece that meets the dimension again along which it was taken: as in a layer norm."""
+    run, name = call.interpreter, call.function_name
+    if run.manual is None:
+        return
+    for one in operands:
+        found = one.statistic
+        if found is None or not found.along or not isinstance(found.place, Place):
+            continue
+        if not any(other is not one and found.along <= all_axes(other.pieces) for other in operands):
+            continue
+        said = {"operation": found.of, "axes": _named(found.along)}
+        scales = name in _PRODUCTS or (name in _DIVISIONS and one is operands[-1])
+        if scales and (found.is_root or found.kind in ("norm", "spread")):
+            run.violate("piece.norm", found.place, *found.calls, **said)
+        else:
+            said |= {"combined": "yes", "last": "yes" if found.last else ""}
+            run.doubt("piece.along", found.place, found.along, *found.calls, **said)
+
+
+def _named(axes: frozenset[str]) -> str:
+    return ", ".join(sorted(axes))
+
+
+# functions
+
+
+@marking(*(f"{module} cumsum cumprod sort argsort" for module in _BOTH), "jax.lax cumsum cumprod cummax sort")
+def mark_along(call: Call, found: Value) -> Value:
+    """What runs along one dimension and keeps the others."""
+    array, last = as_array(call.get(0, "a")), call.function_name
+    if not array.pieces:
+        return found
+    default = -1 if "sort" in last else None if call.name.startswith("jax.numpy") else 0
+    axis = call.get(1, "dimension" if "dimension" in call.keywords else "axis", default)
+    if not isinstance(axis, int):
+        return found
+    if last != "argsort" or axis % (array.rank or 1):  # rows are sorted among those of their device
+        doubt_along(call, array, (axis,))
+    return _with_pieces(found, array.pieces)
+
+
+@marking("jax.nn softmax log_softmax standardize")
+def mark_normalized(call: Call, found: Value) -> Value:
+    """The same of a softmax."""
+    array, axis = as_array(call.get(0, "x")), call.get(1, "axis", -1)
+    doubt_along(call, array, (axis,) if isinstance(axis, int) else ())
+    return _with_pieces(found, array.pieces)
+
+
+@marking("jax.lax.top_k")
+def mark_greatest(call: Call, found: Value) -> Value:
+    """The same of the greatest entries."""
+    doubt_along(call, as_array(call.get(0, "operand")), (-1,))
+    return found
+
+
+@marking("jax.numpy roll flip diff")
+def mark_moved(call: Call, found: Value) -> Value:
+    """What brings neighbors together. Along the first dimension any row of a batch will do, but not both ways."""
+    array, last = as_array(call.get(0, "a")), call.function_name
+    axis = call.get({"roll": 2, "flip": 1, "diff": 2}[last], "axis", -1 if last == "diff" else None)
+    if array.pieces and isinstance(axis, int):
+        places = axis % array.rank if array.rank else axis
+        steps = call.get(1, "shift")
+        if places > 0:
+            _doubt_shift(call, sorted(axes_along(array, (axis,))))
+        elif places == 0 and last == "roll" and isinstance(steps, int):
+            _doubt_shift(call, array.pieces[0], "on" if steps > 0 else "back")
+    return found if last == "diff" else _with_pieces(found, array.pieces)
+
+
+function(_CONVOLUTIONS)(compute)
+
+
+@marking(_CONVOLUTIONS, "jax.numpy.convolve")
+def mark_convolved(call: Call, found: Value) -> Value:
+    """A convolution, which is along all dimensions but those of the batch and the channels."""
+    array, order = as_array(call.args[0] if call.args else Unknown()), call.keywords.get("dimension_numbers")
+    if call.function_name == "convolve":
+        _doubt_shift(call, array.pieces[0] if array.pieces else ())
+        return found
+    letters = (known_items(order) or ("",))[0]
+    for place, axes in enumerate(array.pieces):
+        spatial = letters[place : place + 1] not in ("N", "C") if isinstance(letters, str) and letters else place > 1
+        if spatial and (order is None or letters):
+            _doubt_shift(call, axes)
+    return found
+
+
+@marking("shardlint.index")
+def mark_index(call: Call, found: Value) -> Value:
+    """A part of an array: `x[:, 1:]` leaves out one entry of each piece."""
+    array = as_array(call.args[0])
+    keys = call.args[1] if isinstance(call.args[1], tuple) else (call.args[1],)
+    if not isinstance(found, Layout):
+        return found
+    if array.pieces:
+        for place, key in enumerate(keys[: len(array.pieces)]):
+            if not isinstance(key, slice):
+                break
+            if place and _leaves_border_out(key):
+                _doubt_shift(call, array.pieces[place])
+        return replace(found, pieces=indexed_pieces(array, keys))
+    chosen = keys[0] if len(keys) == 1 else None
+    return replace(found, pieces=chosen.pieces) if isinstance(chosen, Layout) and chosen.pieces else found
+
+
+def _leaves_border_out(part: slice) -> bool:
+    """Whether a slice leaves out some entries at one end, or turns a dimension round: `1:`, `:-1`, `::-1`."""
+    match (part.start, part.stop, part.step):
+        case (int() as first, None, None):
+            return first > 0
+        case (None, int() as last, None):
+            return last < 0
+        case (None, None, -1):
+            return True
+    return False
+
+
+@marking(*(f"{module} transpose permute_dims swapaxes moveaxis" for module in _BOTH), "jax.lax transpose")
+def mark_transposed(call: Call, found: Value) -> Value:
+    """Dimensions in another order, with their pieces."""
+    array = as_array(call.get(0, "a"))
+    if not array.pieces or not array.rank or not isinstance(found, Layout):
+        return found
+    rank, order = array.rank, list(range(array.rank))
+    if call.function_name in ("swapaxes", "moveaxis"):
+        one, two = call.get(1, "axis1"), call.get(2, "axis2")
+        if not isinstance(one, int) or not isinstance(two, int):
+            return found
+        order.insert(two % rank, order.pop(one % rank))
+        if call.function_name == "swapaxes":
+            order = list(range(rank))
+            order[one], order[two] = order[two], order[one]
+    else:
+        given = tuple(call.args[1:]) if len(call.args) > 2 else call.get(1, "axes", None)
+        places = known_items(given) if given is not None else tuple(reversed(order))
+        if places is None or len(places) != rank or not all(isinstance(one, int) for one in places):
+            return found
+        order = [one % rank for one in places]
+    full = (*array.pieces, *((),) * rank)
+    return replace(found, pieces=trimmed([full[place] for place in order]))
+
+
+def _with_pieces(found: Value, pieces: Pieces) -> Value:
+    return replace(found, pieces=pieces) if isinstance(found, Layout) and pieces else found
+
+
+# products
+
+
+def _letters(call: Call, left: Layout, right: Layout) -> tuple[str, str, str] | None:
+    """A letter for each dimension of two operands and of their product; None where a rank is not known."""
+    if call.function_name == "einsum":
+        text = call.get(0, "subscripts")
+        inputs, arrow, output = text.replace(" ", "").partition("->") if isinstance(text, str) else ("", "", "")
+        letters = inputs.split(",")
+        return (letters[0], letters[1], output) if arrow and len(letters) == 2 and "." not in text else None
+    if not left.rank or not right.rank or left.rank < 2 or right.rank != 2:
+        return None
+    batch = "abcdefgh"[: left.rank - 1]
+    return f"{batch}k", "kn", f"{batch}n"
+
+
+def contracted_axes(call: Call, left: Layout, right: Layout) -> frozenset[str]:
+    """The axes over which a product may be one term of a sum: both operands differ, along what is summed."""
+    both = left.differs & right.differs
+    letters = _letters(call, left, right)
+    if letters is None or not both:
+        return both
+    kept = frozenset(
+        axis
+        for names, array in zip(letters, (left, right), strict=False)
+        for letter, axes in zip(names, array.pieces, strict=False)
+        if letter in letters[2]
+        for axis in axes
+    )
+    return both - kept
+
+
+def product_pieces(call: Call, left: Layout, right: Layout) -> Pieces:
+    """The pieces of a product."""
+    letters = _letters(call, left, right)
+    if letters is None:
+        shared = all_axes(left.pieces) & right.differs
+        if shared or left.rank == 1 or call.function_name == "einsum":
+            return NO_PIECES
+        return trimmed(left.pieces[: left.rank - 1] if left.rank else left.pieces)
+    split: dict[str, tuple[str, ...]] = {}
+    for names, array in zip(letters, (left, right), strict=False):
+        split.update((letter, axes) for letter, axes in zip(names, array.pieces, strict=False) if axes)
+    return trimmed([split.get(letter, ()) for letter in letters[2]])

@@ -1,1 +1,0 @@
-"""The bodies of `shard_map` and `pmap`: what differs from device to device."""
