@@ -111,7 +111,7 @@ def declare_keys(parts: tuple[Value, ...], call: Call, in_specs: Value, where: P
 
 
 def unpacked_count(call: Call, mapped_at: Place) -> int | None:
-    """Into how many names a call of what was mapped at a place is unpacked: `a, b = mapped(x)`; None where it is not."""
+    """How many names a call of what was mapped at a place is unpacked into, as in `a, b = mapped(x)`; or None."""
     node, file = call.place.node, call.place.file
     called = call.interpreter.layouts.get(node.func) if isinstance(node, ast.Call) else None
     while isinstance(called, Transformed) and called.name == "jit":
