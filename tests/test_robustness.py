@@ -227,3 +227,41 @@ def _calls(root: Path) -> int:
         sys.setprofile(None)
     assert not (outcome.quiet or outcome.failed or outcome.reason)
     return calls
+
+
+REGISTRIES = """
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+rules = {}
+
+def register(name):
+    def keep(function):
+        rules[name] = function
+        return function
+    return keep
+
+def traced(function):
+    rules["traced"] = function
+    return function
+
+@register("a")
+@traced
+def first(x):
+    return second(x)
+
+@traced
+@register("b")
+def second(x):
+    return first(x)
+
+@register("c")
+def third(x, mesh):
+    return first(NamedSharding(mesh, P("data", "data")))
+"""
+
+
+def test_decorators_that_return_their_function_are_followed_once(write: Write) -> None:
+    root = write({"a.py": REGISTRIES})
+    report = Checker(Options(certainty=Certainty.POSSIBLE)).check_file(root / "a.py").report
+    assert report is not None and [one.rule.code for one in report.findings] == ["SL302"]

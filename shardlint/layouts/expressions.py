@@ -737,7 +737,8 @@ class _At:
 
     def _updated(self, call: Call) -> Value:
         array = self.array
-        axes = self._split_axes(array, call.interpreter.traced > 0)
+        run = call.interpreter
+        axes = self._split_axes(array, run.traced > 0 or run.mesh is not None or not run.mesh_known)
         if axes and "out_sharding" not in call.keywords:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
         if not call.interpreter.axes:
@@ -750,7 +751,7 @@ class _At:
         return array.varying_like(varying)
 
     def _split_axes(self, array: Layout, traced: bool) -> list[str]:
-        """The Explicit axes that an update cannot keep: those of all dimensions, or traced of the indexed ones."""
+        """The Explicit axes that an update cannot keep: of all dimensions; under jit or set_mesh of those indexed."""
         spec = array.typed_spec or ()
         keys = self.index if isinstance(self.index, tuple) else (self.index,)
         if traced and (... in keys or None in keys or any(isinstance(one, Unknown) for one in keys)):

@@ -150,8 +150,9 @@ class Flow:
         """
         file, args = value.place.file, value.node.args
         parameter = [*args.posonlyargs, *args.args][int(value.bound)]
-        inside = Ends(every=ends.every)
-        self._name(file, parameter, parameter.arg, (), inside, 1)
+        # Once for a decorator: what it returns comes to all that it decorates, and from there to it again.
+        name = parameter.arg
+        inside = self._found(parameter, lambda found: self._name(file, parameter, name, (), found, 1), ends.every)
         ends.cut = ends.cut or inside.cut
         results = options(self.evaluator.calls.decorated(value, Unknown("the decorated function"), decorator))
         behind: list[tuple[Wrapper, ...]] = []
