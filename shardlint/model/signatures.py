@@ -24,7 +24,6 @@ from shardlint.model.values import (
     Constant,
     Function,
     Items,
-    Parameter,
     Place,
     Transformed,
     Unknown,
@@ -333,25 +332,6 @@ def wrappings(
         if any(one is not None for one in found):
             yield from (one for one in found if one is not None)
             return
-
-
-def given_to_wrapper(program: Program, one: Jitted, apis: tuple[str, ...] = JITS) -> Iterator[Jitted]:
-    """The functions that a wrapper of the project is given: `def fast_jit(f): return jax.jit(f)`.
-
-    Those of its calls and its uses as a decorator that are in sight; the jitted function itself where that is no
-    parameter of a wrapper.
-    """
-    if not isinstance(one.inner, Parameter):
-        yield one
-        return
-    place = one.inner.place
-    wrapper = place.file.home(place.node).node
-    if isinstance(wrapper, ast.FunctionDef):
-        for end in program.flow.in_sight(place.file, wrapper).found:
-            node = end.place.node
-            if isinstance(node, ast.expr):
-                found = wrappings(program, end.place.file, node, "call", apis)
-                yield from (each for each in found if not isinstance(each.inner, Parameter))
 
 
 def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:

@@ -15,7 +15,7 @@ from shardlint.rewrite.silence import with_comments
 from shardlint.rules_api.rule import Finding, Safety
 from shardlint.server.session import Session, Shown
 from shardlint.server.texts import Buffer, Encoding
-from shardlint.source.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.text import Source, Unreadable
 
 FIX_ALL = "source.fixAll.shardlint"
 FIX_NOTEBOOK = f"notebook.{FIX_ALL}"
@@ -156,11 +156,3 @@ def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
 
 def _refusals(attempt: Attempt) -> Iterator[str]:
     yield from dict.fromkeys((*attempt.refused.single.values(), *attempt.refused.groups.values()))
-
-
-def source_of(path: Path) -> Source | None:
-    """The text of a file on the disk; None where it cannot be read."""
-    try:
-        return decode(path, read_bytes(path))
-    except Unreadable:
-        return None

@@ -69,12 +69,6 @@ class Lines:
             self._known[frame] = own, next(iter(stack), None)
         return self._known[frame]
 
-    def of_frame(self, frame: int) -> Line:
-        """The user's own line of a frame number, or the innermost line, or none."""
-        number = frame if self.renumbered is None else self.renumbered.get(frame)
-        stack = [] if number is None else list(self.stack(number))
-        return next((line for line in stack if is_own(line.file)), next(iter(stack), Line()))
-
 
 def renumbering(module: Module, original: Module) -> dict[int, int | None] | None:
     """For a module whose instructions carry other frame numbers than its own tables: the tables' number of
