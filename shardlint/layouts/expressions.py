@@ -722,6 +722,10 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
     return Unknown("an attribute of an array")
 
 
+# Before, the compiler decides where the result of an update in host memory is.
+_SCATTER_KEEPS_MEMORY = (0, 10, 2)
+
+
 class _At:
     """`x.at`, and `x.at[...]`."""
 
@@ -741,8 +745,9 @@ class _At:
         axes = self._split_axes(array, run.traced > 0 or run.mesh is not None or not run.mesh_known)
         if axes and "out_sharding" not in call.keywords:
             call.interpreter.violate("scatter.split", call.place, array=str(array), axes="/".join(axes))
-        if not call.interpreter.axes:
-            return array
+        if not run.axes:
+            early = array.memory != "device" and run.releases.get("jax", (99,)) < _SCATTER_KEEPS_MEMORY
+            return replace(array, memory=None) if early else array
         keys = self.index if isinstance(self.index, tuple) else (self.index,)
         parts = [one for one in (*keys, *call.args) if isinstance(one, Layout | AnyTree | Unknown)]
         varying = library(call.interpreter, "jax.numpy.add", (array, *parts[:1]), call.place) if parts else array

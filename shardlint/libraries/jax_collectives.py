@@ -45,6 +45,7 @@ def all_reduce(call: Call) -> Value:
     known = _bound(call, axes)
     # Along all axes that there are it is equal, whatever it was.
     everywhere = known and set(axes) >= call.interpreter.axes.keys()
+    counts = call.function_name in ("psum", "pmean")  # of booleans the number, of integers a fraction
 
     def reduced(leaf: Value) -> Value:
         array = as_array(leaf)
@@ -62,7 +63,7 @@ def all_reduce(call: Call) -> Value:
             literal=False,
             summed=None,
             figure=_figure_of_sum(call, array, frozenset(axes)),
-            dtype=None if array.dtype == "bool" else array.dtype,  # they are counted
+            dtype=array.dtype if "float" in (array.dtype or "") or not counts else None,
         )
 
     tree = call.get(0, "x")

@@ -141,7 +141,7 @@ def unary(call: Call) -> Value:
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
     if call.function_name == "imag":
         # Zeros, which are made anew.
-        base = replace(base, committed=None, memory=None, mesh=None, spec=None, sources=frozenset())
+        base = replace(base, committed=None, memory=None, mesh=None, spec=None, sources=frozenset(), varying=None)
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
     if array.drawn is not None or array.stacked is not None:
@@ -224,8 +224,9 @@ def reduce(call: Call) -> Value:
     else:
         shape = tuple(array.shape[one] for one in places if one not in gone)
         kept = None if spec is None else tuple(spec[one] for one in places if one not in gone)
-    # Releases and traces differ in which dimension of a product keeps its axes.
-    return of_module(call, base.shaped(shape, None if keep and last == "prod" and any(kept or ()) else kept))
+    # Releases and traces differ in which dimensions keep their axes.
+    moves = (keep and last == "prod") or (last == "median" and len(gone) > 1)
+    return of_module(call, base.shaped(shape, None if moves and any(spec or ()) else kept))
 
 
 def _check_median(call: Call, array: Layout) -> None:
@@ -314,7 +315,10 @@ def contract(call: Call, left: Layout, right: Layout, letters: tuple[str, str, s
         first, second = one.get(name, NO_AXES), two.get(name, NO_AXES)
         batched = name in one and name in two and name in letters[2]
         if batched and (not first or not second) and first != second and is_recent(call, LATE_CHANGE) is not True:
-            continue  # one that is whole agrees with any
+            # One that is whole agrees with any; the result is split as the left operand is.
+            two[name] = first if is_recent(call, LATE_CHANGE) is False else None
+            one[name] = two[name]
+            continue
         if batched and None not in (first, second) and first != second:
             call.interpreter.violate(
                 "contraction.conflict", call.place, left=str(left), right=str(right),
@@ -675,7 +679,7 @@ def _agreed(call: Call, arrays: list[Layout], base: Layout) -> Spec | None:
         return None
     specs = {explicit_spec(one) for one in arrays}
     split = {explicit_spec(one) for one in arrays if not is_whole(one)}
-    if None in specs:
+    if None in specs or any(None in (one or ()) for one in split):
         return None
     if len(split) > 1:
         call.interpreter.violate(
@@ -837,14 +841,14 @@ def from_data(call: Call) -> Value:
     if not call.name.startswith("jax.numpy."):
         return replace(host_array(array.shape, dtype), rows=array.rows)
     if isinstance(given, Layout) and not array.host:
-        return replace(array, dtype=dtype)
+        copied = call.function_name == "array" and array.memory != "device" and not is_recent(call)
+        return replace(array, dtype=dtype, memory=None if copied else array.memory)
     if array.shape is None:
         return Layout()
     made = fresh(call, array.shape, device_dtype(dtype))
     if is_recent(call) or not array.host:
         return made
-    on = made if made.explicit else replace(made, mesh=None, spec=None)
-    return replace(on, committed=made.committed and None)
+    return replace(made, mesh=None, spec=None, committed=made.committed and None)
 
 
 for _dtype in "float32 float16 bfloat16 int32 int8 uint8 uint32 float64 int64 bool_".split():

@@ -334,7 +334,7 @@ def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path:
         return replace(moved, mesh=None, spec=None)
     fits = check_fits(call, array, target.spec, mesh_, where, path)
     if mesh_ is None or mesh_.automatic:
-        return moved
+        return replace(moved, committed=moved.committed or None)  # releases differ in whether it commits a result
     known = fits and array.shape is not None
     placed_ = replace(moved, mesh=mesh_, spec=padded(array, target.spec) if known else None)
     on, spec = typed_sharding(placed_)

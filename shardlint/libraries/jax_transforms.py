@@ -292,7 +292,8 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
     if not array.committed or array.shape is None:
         return
     wanted = padded(array, spec)
-    elsewhere = array.device is not None and mesh.devices is not None and mesh.count != 1
+    # One that is asked for on all devices alike is copied to them.
+    elsewhere = array.device is not None and mesh.devices is not None and mesh.count != 1 and any(wanted)
     other = (
         array.mesh == mesh
         and array.spec is not None

@@ -116,10 +116,17 @@ def _transform(init: Init) -> Value:
     def update(call: Call) -> Value:
         updates, state = call.get(0, "updates"), call.get(1, "state")
         for moments in _moments(state):
-            map_tree(lambda *pair: broadcast(call, pair), moments, updates)
+            updates = map_tree(partial(_combined, call), updates, moments)
         return (map_tree(lambda leaf: _maybe_committed(apply_at(call, leaf)), updates), state)
 
     return Instance(None, {"init": Native("init", begin), "update": Native("update", update)})
+
+
+def _combined(call: Call, update: Value, moment: Value) -> Value:
+    """An update after arithmetic with a moment, which may be split in another way."""
+    found = broadcast(call, (moment, update))
+    same = not isinstance(update, Layout) or not isinstance(moment, Layout) or update.spec == moment.spec
+    return update if same else replace(update, mesh=found.mesh, spec=found.spec)
 
 
 def _maybe_committed(leaf: Value) -> Value:
