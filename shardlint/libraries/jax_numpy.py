@@ -141,7 +141,7 @@ def unary(call: Call) -> Value:
     base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
     if call.function_name == "imag":
         # Zeros, which are made anew.
-        base = replace(base, committed=None, memory=None, mesh=None, spec=None, sources=frozenset(), varying=None)
+        base = Layout(array.shape, base.dtype)
     if base.figure is not None and base.figure.kind == "term" and call.function_name not in ("negative", "copy"):
         base = replace(base, figure=None)
     if array.drawn is not None or array.stacked is not None:

@@ -246,6 +246,7 @@ def at_least(call: Call) -> Value:
     spec = array.typed_spec
     if before + after <= 0:
         same = call.name.startswith("numpy") == bool(array.host)
-        return array if same else _given(call, array, array.shape, spec)
+        kept = replace(array, spec=None) if array.mesh is not None and array.mesh.is_mixed else array
+        return kept if same else _given(call, array, array.shape, spec)
     shape = (*(1,) * before, *array.shape, *(1,) * after)
     return _given(call, array, shape, (*(NO_AXES,) * before, *spec, *(NO_AXES,) * after) if spec is not None else None)
