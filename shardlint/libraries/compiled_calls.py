@@ -143,9 +143,9 @@ def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
     around = list(file.ancestors(node))
     statement = around[0] if around else None
     function = next((place for place, one in enumerate(around) if isinstance(one, _FUNCTIONS)), len(around))
-    looped = any(isinstance(one, ast.For | ast.While) for one in around[:function])
+    loop = next((one for one in around[:function] if isinstance(one, ast.For | ast.While)), None)
     if (
-        not looped
+        loop is None
         or not isinstance(statement, ast.Assign)
         or statement.value is not node
         or len(statement.targets) > 1
@@ -153,11 +153,14 @@ def _carried(call: Call, found: Value) -> Iterator[tuple[Value, Value, str]]:
         return
     (target,) = statement.targets
     targets = list(enumerate(target.elts)) if isinstance(target, ast.Tuple) else [(None, target)]
+    # What is bound once more in the turn may be placed there.
+    stored = [file.text(one) for one in ast.walk(loop) if isinstance(getattr(one, "ctx", None), ast.Store)]
     for argument, given in zip(call.argument_nodes, call.args, strict=False):
         if isinstance(argument, ast.Starred):
             return
         for place, one in targets:
-            if isinstance(one, ast.Name | ast.Attribute) and file.text(one) == file.text(argument):
+            again = stored.count(file.text(one)) > 1
+            if isinstance(one, ast.Name | ast.Attribute) and file.text(one) == file.text(argument) and not again:
                 yield given, found if place is None else item_of(found, place), file.text(one)
 
 
