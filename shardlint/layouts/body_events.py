@@ -33,17 +33,17 @@ class BodyEvents:
     is_weighted: bool = False
     """Whether it takes the logarithm of a sum of exponentials, by which softmaxes of pieces are weighted."""
 
-    def communicate(self, axes: tuple[str, ...] | None, name: str) -> None:
+    def note_collective(self, axes: tuple[str, ...] | None, name: str) -> None:
         """Note a collective; its axes may not be known."""
         self.is_open |= axes is None
         for axis in axes or ():
             self.collectives.setdefault(axis, set()).add(name)
 
-    def over(self, axes: frozenset[str]) -> frozenset[str]:
+    def collectives_over(self, axes: frozenset[str]) -> frozenset[str]:
         """The names of the collectives that run over some of these axes."""
         return frozenset(name for axis in axes for name in self.collectives.get(axis, ()))
 
-    def join(self, inner: BodyEvents) -> None:
+    def add_inner(self, inner: BodyEvents) -> None:
         """Note the collectives of a body that is mapped in this one."""
         self.is_open |= inner.is_open
         for axis, names in inner.collectives.items():

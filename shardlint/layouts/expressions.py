@@ -907,7 +907,7 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
         case AnyTree():
             return value
         case UnknownShape() if isinstance(index, int):
-            return value.size(index)
+            return value.size_at(index)
         case _At():
             return _At(value.array, index)
         case Instance(of=ClassValue() as owner):

@@ -130,6 +130,11 @@ class Violation:
         """What was said, each as code in a message."""
         return {name: f"`{text}`" for name, text in self.said.items()}
 
+    @property
+    def quoted_axes(self) -> str:
+        """The axes that were said, each as code in a message."""
+        return " and ".join(f"`{axis}`" for axis in self.said["axes"].split(", "))
+
 
 class Modules:
     """The modules of a project that were run to be imported: each once, and what it made is not changed again."""
@@ -394,14 +399,14 @@ class Interpreter:
     def violate(self, kind: str, place: Place, *calls: Hashable, **said: str) -> None:
         """Record a broken contract, unless the code expects an error. `calls` lead to it, if not those of now."""
         if not self.excused:
-            self.enter_violation(self._violation(kind, place, calls, said))
+            self.enter_violation(self._violation_of(kind, place, calls, said))
 
-    def doubt(self, kind: str, place: Place, over: frozenset[str], *calls: Hashable, **said: str) -> None:
+    def note_doubt(self, kind: str, place: Place, over: frozenset[str], *calls: Hashable, **said: str) -> None:
         """Note a contract that is broken unless the body that is mapped here communicates over axes."""
         if self.events is not None and not self.excused:
-            self.events.doubts.append(Doubt(self._violation(kind, place, calls, said), over, self.frame))
+            self.events.doubts.append(Doubt(self._violation_of(kind, place, calls, said), over, self.frame))
 
-    def _violation(self, kind: str, place: Place, calls: tuple[Hashable, ...], said: Mapping[str, str]) -> Violation:
+    def _violation_of(self, kind: str, place: Place, calls: tuple[Hashable, ...], said: Mapping[str, str]) -> Violation:
         led = tuple(one for one in calls or self.calls if isinstance(one, Place))
         way = led, self.mapped_at, self.body, self.root
         return Violation(kind, place, said, *way, self.assumed, not self.branches)
@@ -538,7 +543,7 @@ class Interpreter:
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         items = self.items(value)
         if isinstance(value, UnknownShape):
-            items = [value.size(place) for place in range(len(targets))]
+            items = [value.size_at(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
             each = expressions.element(self, value)
@@ -846,15 +851,15 @@ class Interpreter:
             found = expressions.read_member(module, name)
             if name in module.frame.names:
                 return found
-            return self._submodule(node, name, file) or Unknown(f"{name} is not there")
+            return self._submodule_of(node, name, file) or Unknown(f"{name} is not there")
         # A folder of the project that has no `__init__`.
         if isinstance(module, Library) and "." not in module.name and module.name not in api.LIBRARIES:
-            return self._submodule(node, name, file) or expressions.attribute(self, module, name, Place(file, node))
+            return self._submodule_of(node, name, file) or expressions.attribute(self, module, name, Place(file, node))
         if isinstance(module, Library):
             return expressions.attribute(self, module, name, Place(file, node))
         return Unknown("it comes from a module that is not here")
 
-    def _submodule(self, node: ast.ImportFrom, name: str, file: FileFacts) -> ModuleValue | None:
+    def _submodule_of(self, node: ast.ImportFrom, name: str, file: FileFacts) -> ModuleValue | None:
         """A module of a package of the project, which a `from` statement takes from the package."""
         dotted = f"{node.module}.{name}" if node.module else name
         path = (

@@ -48,7 +48,7 @@ class UnknownShape(Unknown):
     pieces: Pieces = field(default=NO_PIECES)
     axes: frozenset[str] = NO_AXES
 
-    def size(self, place: int) -> Value:
+    def size_at(self, place: int) -> Value:
         """The size of a dimension, counted from the first one."""
         axes = self.pieces[place] if 0 <= place < len(self.pieces) else ()
         return UnknownOwnSize("a size", frozenset(axes)) if axes else Unknown("a size")
@@ -79,7 +79,12 @@ def shape_of(array: Layout) -> Value:
     return sizes
 
 
-def trimmed(pieces: Sequence[tuple[str, ...]]) -> Pieces:
+def name_axes(axes: frozenset[str], unnamed: str = "the axis") -> str:
+    """Axes in words; `unnamed` stands for that of a pmap without a name."""
+    return ", ".join(sorted(one or unnamed for one in axes))
+
+
+def trim_pieces(pieces: Sequence[tuple[str, ...]]) -> Pieces:
     """Pieces without the whole dimensions at their end."""
     found = list(pieces)
     while found and not found[-1]:
@@ -123,7 +128,7 @@ def broadcast_pieces(arrays: Sequence[Layout]) -> Pieces:
     for one in arrays:
         for place, axes in enumerate(one.pieces, rank - (one.rank or 0)):
             made[place] = axes or made[place]
-    return trimmed(made)
+    return trim_pieces(made)
 
 
 def without_dimensions(array: Layout, places: Sequence[int] | None, kept: bool) -> Pieces:
@@ -131,10 +136,10 @@ def without_dimensions(array: Layout, places: Sequence[int] | None, kept: bool) 
     if places is None or not array.pieces:
         return NO_PIECES
     if array.rank is None and any(place < 0 for place in places):
-        return trimmed(array.pieces[:-1]) if set(places) == {-1} else NO_PIECES
+        return trim_pieces(array.pieces[:-1]) if set(places) == {-1} else NO_PIECES
     gone = {place % (array.rank or place + 1) for place in places}
     numbered = enumerate(array.pieces)
-    return trimmed([() if place in gone else axes for place, axes in numbered if kept or place not in gone])
+    return trim_pieces([() if place in gone else axes for place, axes in numbered if kept or place not in gone])
 
 
 def indexed_pieces(array: Layout, keys: Sequence[Value]) -> Pieces:
@@ -156,5 +161,5 @@ def indexed_pieces(array: Layout, keys: Sequence[Value]) -> Pieces:
             found += [()] * (more - max(place, len(array.pieces)))
             place = more
         else:
-            return trimmed(found)
-    return trimmed([*found, *array.pieces[place:]])
+            return trim_pieces(found)
+    return trim_pieces([*found, *array.pieces[place:]])

@@ -29,15 +29,15 @@ def rows_of(result: Layout, axis: str | None, place: Place) -> Rows:
 
 def check_first(call: Call, array: Layout) -> None:
     """Record that the first of the entries is taken."""
-    _record(call, array, "rows.first")
+    _record_use(call, array, "rows.first")
 
 
 def check_sum(call: Call, array: Layout) -> None:
     """Record that the entries are added up."""
-    _record(call, array, "rows.summed")
+    _record_use(call, array, "rows.summed")
 
 
-def _record(call: Call, array: Layout, kind: str) -> None:
+def _record_use(call: Call, array: Layout, kind: str) -> None:
     if array.rows is not None and isinstance(array.rows.place, Place):
         made = array.rows.place
         said = {"entries": array.rows.kind, "line": str(made.line), "file": made.file.path.name}

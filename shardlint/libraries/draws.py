@@ -24,10 +24,10 @@ def note_draw(call: Call, key: Layout, shape: Value = None) -> Draw | None:
     """How numbers are drawn by a call in a mapped body; None outside of one."""
     if not call.interpreter.axes:
         return None
-    return Draw(_origin(call, key), shape.axes if isinstance(shape, OwnShape | UnknownShape) else frozenset())
+    return Draw(_find_origin(call, key), shape.axes if isinstance(shape, OwnShape | UnknownShape) else frozenset())
 
 
-def _origin(call: Call, key: Layout) -> Place:
+def _find_origin(call: Call, key: Layout) -> Place:
     """Where a key was copied to all devices; else what draws with it, in the file of the mapped function."""
     run, figure = call.interpreter, key.figure
     if figure is not None and figure.kind == "repeated" and isinstance(figure.place, Place):
@@ -83,7 +83,7 @@ def check_drawn_for(call: Call, key: Layout, arrays: Sequence[Layout]) -> None:
     split = [one.differs for one in arrays if one.shape != () and not one.literal]
     axes = frozenset[str]().union(*split) - key.may_differ
     if axes:
-        report_same(call, _origin(call, key), axes)
+        report_same(call, _find_origin(call, key), axes)
 
 
 def check_repeated(call: Call, array: Layout, named: frozenset[str]) -> None:
@@ -102,15 +102,15 @@ def check_handed(call: Call) -> None:
         return
     method = getattr(getattr(call.place.node, "func", None), "attr", "")
     given = [one for name, one in call.keywords.items() if name != "rngs"]
-    axes = frozenset[str]().union(*(one.differs for one in _arrays((*call.args, *given))))
-    for key in _arrays(_streams(call, rngs)) if axes and not method.startswith("init") else ():
+    axes = frozenset[str]().union(*(one.differs for one in _arrays_of((*call.args, *given))))
+    for key in _arrays_of(_keys_drawn_with(call, rngs)) if axes and not method.startswith("init") else ():
         same = axes - key.may_differ if key.may_differ is not None else frozenset[str]()
         if same:
-            report_same(call, _origin(call, key), same, "random.handed")
+            report_same(call, _find_origin(call, key), same, "random.handed")
             return
 
 
-def _streams(call: Call, rngs: Value) -> list[Value]:
+def _keys_drawn_with(call: Call, rngs: Value) -> list[Value]:
     """The keys with which a model surely draws, where it draws: of dropout only if it is trained."""
     if not isinstance(rngs, DictValue):
         return []
@@ -126,5 +126,5 @@ def _is_differentiated(call: Call) -> bool:
     return any(isinstance(one, Transformed) and "grad" in one.name for one in made)
 
 
-def _arrays(tree: Value) -> Iterator[Layout]:
+def _arrays_of(tree: Value) -> Iterator[Layout]:
     return (leaf for _, leaf in leaves(tuple(tree)) if isinstance(leaf, Layout))

@@ -23,13 +23,13 @@ def gathered_shape(call: Call, array: Layout, axes: tuple[str, ...]) -> tuple[Sh
     if rank == 0 and tiled:
         return None, None
     place = axis % (rank + (not tiled))
-    shape, count = array.shape or (), _count(call, axes)
+    shape, count = array.shape or (), _count_devices(call, axes)
     if not tiled:
         return (*shape[:place], count, *shape[place:]), call.place
     return (*shape[:place], multiply_size(shape[place], count), *shape[place + 1 :]), None
 
 
-def _count(call: Call, axes: tuple[str, ...]) -> Size:
+def _count_devices(call: Call, axes: tuple[str, ...]) -> Size:
     return count_entries(tuple(call.interpreter.axes.get(axis) for axis in axes))
 
 
@@ -48,11 +48,11 @@ def check_stacks(call: Call, arrays: Sequence[Layout], letters: Sequence[str]) -
         for name, size in zip(names, array.shape, strict=True):
             known = sizes.setdefault(name, size) if isinstance(size, int) else None
             if known is not None and known != size and 1 not in (known, size):
-                _report(call, stack.stacked, f"sizes {known} and {size} meet, and the stack is {_shown(stack)}")
+                _report(call, stack.stacked, f"sizes {known} and {size} meet, and the stack is {_shape_text(stack)}")
                 return
 
 
-def _shown(stack: Layout) -> str:
+def _shape_text(stack: Layout) -> str:
     return f"[{', '.join('?' if size is None else str(size) for size in stack.shape or ())}]"
 
 

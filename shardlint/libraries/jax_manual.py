@@ -17,7 +17,7 @@ from shardlint.layouts.layout import (
     Symbol,
     surely_differ,
 )
-from shardlint.layouts.pieces import trimmed
+from shardlint.layouts.pieces import trim_pieces
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -121,7 +121,7 @@ def _shard_map(call: Call, given: Value) -> Value:
         finally:
             interpreter.events = around
             if around is not None:
-                around.join(events)
+                around.add_inner(events)
             interpreter.axes, interpreter.checks_varying, interpreter.manual, interpreter.binder = before
             interpreter.mapped_at, interpreter.body = entered
         left = _leave(call, again, on, out_specs, found, declared)
@@ -205,7 +205,7 @@ def _axes_of(spec: PartitionSpec) -> frozenset[str] | None:
 
 def _pieces(spec: Value, rank: int | None) -> Pieces:
     """The axes that a spec surely gives each dimension."""
-    return trimmed([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
+    return trim_pieces([one or () for one in spec.axes()[:rank]]) if isinstance(spec, PartitionSpec) else NO_PIECES
 
 
 def _split_axes(spec: Value) -> frozenset[str]:

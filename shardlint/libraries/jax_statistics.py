@@ -17,8 +17,9 @@ from shardlint.layouts.pieces import (
     axes_along,
     broadcast_pieces,
     is_last,
+    name_axes,
     own_axes,
-    trimmed,
+    trim_pieces,
     without_dimensions,
 )
 from shardlint.layouts.values import Call, Unknown, Value, leaves, map_tree
@@ -53,7 +54,6 @@ _ADDED = ("total", "added", "means", "gradients")
 _SCALED = ("norm", "spread", "curved", "masked", "scattered")
 # What stays wrong where it is divided by anything.
 _STAYING = ("own-sum", "part")
-
 
 
 def _made(call: Call, kind: str, axes: Axes, of: str = "") -> Statistic:
@@ -324,22 +324,22 @@ def _divided_sum(call: Call, one: Statistic, two: Statistic | None, by: Value) -
 def mark_reduced(call: Call, found: Value) -> Value:
     """What a reduction over devices makes of statistics."""
     axes = axis_names(call.get(1, "axis_name"))
-    _communicate(call, axes)
+    _note_collective(call, axes)
     groups = call.get(-1, "axis_index_groups", None)
     over = frozenset(axes or ()) if groups is None else NO_AXES
     return map_tree(partial(_reduced, call, over), call.get(0, "x"), found)
 
 
-def _communicate(call: Call, axes: tuple[str, ...] | None) -> None:
+def _note_collective(call: Call, axes: tuple[str, ...] | None) -> None:
     if call.interpreter.events is not None:
-        call.interpreter.events.communicate(axes, call.function_name)
+        call.interpreter.events.note_collective(axes, call.function_name)
 
 
 def _reduced(call: Call, over: Axes, before: Value, after: Value) -> Value:
     if not isinstance(after, Layout):
         return after
     array = as_array(before)
-    pieces = trimmed([tuple(axis for axis in axes if axis not in over) for axes in array.pieces])
+    pieces = trim_pieces([tuple(axis for axis in axes if axis not in over) for axes in array.pieces])
     if not over:
         return replace(after, statistic=None, pieces=NO_PIECES)
     return replace(after, pieces=pieces, statistic=_of_all(call, over, array))
@@ -355,7 +355,7 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
         if not added_up and not beyond:
             return found
     if name == "pmean" and kind in ("masked", "curved", "spread") and axes & over:
-        call.interpreter.violate("mean.nonlinear", call.place, axes=_named(axes & over), of=kind)
+        call.interpreter.violate("mean.nonlinear", call.place, axes=name_axes(axes & over, "the pmap axis"), of=kind)
     if name != "psum":
         return None
     if found is not None and kind == "mean" and axes & over:
@@ -370,7 +370,7 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
 def mark_moved(call: Call, found: Value) -> Value:
     """What devices hand each other; of what psum_scatter leaves each has a piece."""
     axes = axis_names(call.get(1, "axis_name"))
-    _communicate(call, axes)
+    _note_collective(call, axes)
     over, last = frozenset(axes or ()), call.function_name
     place = call.get(2, "scatter_dimension", 0)
     pieces = (*((),) * place, axes) if isinstance(place, int) and place >= 0 and axes else NO_PIECES
@@ -421,7 +421,3 @@ def mark_product(call: Call, found: Value) -> Value:
         found = replace(found, statistic=Statistic("part", terms | (mark.axes if mark else NO_AXES), call.place, "sum"))
     pieces = product_pieces(call, left, right) if call.function_name in ("matmul", "dot", "einsum") else NO_PIECES
     return replace(found, pieces=pieces) if pieces else found
-
-
-def _named(axes: Axes) -> str:
-    return ", ".join(sorted(one or "the pmap axis" for one in axes))

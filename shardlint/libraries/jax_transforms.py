@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial as bind
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Size
-from shardlint.layouts.pieces import trimmed
+from shardlint.layouts.pieces import trim_pieces
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -604,7 +604,7 @@ def without(array: Layout, place: int) -> Layout:
         (*shape[:place], *shape[place + 1 :]),
         (*spec[:place], *spec[place + 1 :]) if spec is not None and len(spec) == len(shape) else None,
     )
-    return replace(found, pieces=trimmed((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
+    return replace(found, pieces=trim_pieces((*pieces[:place], *pieces[place + 1 :]))) if pieces else found
 
 
 function("jax vmap", "equinox filter_vmap", "flax.nnx vmap")(decorator(_vmap))

@@ -42,7 +42,7 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
         return True
     said, at = _mismatch_of_function(given, len(specs)), where
     if not said and not call.keywords and len(call.args) != len(specs):
-        said, at = f"{_several(len(specs), 'in spec')} for {_several(len(call.args), 'argument')}", call.place
+        said, at = f"{spell_count(len(specs), 'in spec')} for {spell_count(len(call.args), 'argument')}", call.place
     for one, spec in zip(call.args, specs, strict=False) if not said else ():
         said, at = _mismatch_of_keys(one, spec), where
         if said:
@@ -52,7 +52,8 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
     return not said
 
 
-def _several(count: int, what: str) -> str:
+def spell_count(count: int, what: str) -> str:
+    """A number of things in words: "1 in spec", "2 in specs"."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
@@ -64,8 +65,8 @@ def _mismatch_of_function(given: Value, count: int) -> str:
     least, most = accepted
     if least <= count and (most is None or count <= most):
         return ""
-    takes = f"at least {_several(least, 'argument')}" if most is None else _several(most, "argument")
-    return f"{_several(count, 'in spec')} for {takes if most in (None, least) else f'{least} to {takes}'}"
+    takes = f"at least {spell_count(least, 'argument')}" if most is None else spell_count(most, "argument")
+    return f"{spell_count(count, 'in spec')} for {takes if most in (None, least) else f'{least} to {takes}'}"
 
 
 def _accepted_counts(value: Value) -> tuple[int, int | None] | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.body_events import BodyEvents
 from shardlint.layouts.layout import Layout, Statistic, count_entries
+from shardlint.layouts.pieces import name_axes
 from shardlint.layouts.values import (
     AnyTree,
     Call,
@@ -29,6 +30,7 @@ from shardlint.layouts.values import (
     path_step,
 )
 from shardlint.libraries.draws import check_repeated
+from shardlint.libraries.mapped_arguments import spell_count
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def check_statistic(call: Call, array: Layout, is_sharded: bool) -> None:
         return
     if found.kind == "own-sum" and is_sharded:
         return  # it is recorded as a result that differs
-    said = {"axes": _named(found.axes), "of": found.of, "factor": _count(call, found.axes)}
+    said = {"axes": name_axes(found.axes), "of": found.of, "factor": _count(call, found.axes)}
     call.interpreter.violate(f"reducer.{found.kind}", found.place, *found.calls, **said)
 
 
@@ -83,7 +85,7 @@ def report_doubts(run: Interpreter, events: BodyEvents) -> None:
     events.doubts.clear()
     ways = {(one.axes, one.violation.said.get("way")) for one in doubts}
     for doubt in () if events.is_open else doubts:
-        found, over = doubt.violation, events.over(doubt.axes) - _ASKING
+        found, over = doubt.violation, events.collectives_over(doubt.axes) - _ASKING
         if found.kind == "piece.shifted":
             both = not found.said["way"] or {(doubt.axes, "on"), (doubt.axes, "back")} <= ways
             if both and not over - _REDUCING and (doubt.caller, doubt.axes) not in shifted:
@@ -95,10 +97,6 @@ def report_doubts(run: Interpreter, events: BodyEvents) -> None:
             run.enter_violation(replace(found, said={**found.said, "later": "yes"}))
 
 
-def _named(axes: frozenset[str]) -> str:
-    return ", ".join(sorted(one or "the axis" for one in axes))
-
-
 def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> None:
     """Record `out_specs` that are no prefix of what the function returns."""
     wanted, found = known_items(specs), known_items(results)
@@ -107,7 +105,7 @@ def _check_structure(call: Call, specs: Value, results: Value, where: Place) -> 
         returned = "a single array" if isinstance(results, Layout) else "a dict"
         returned = returned if found is None else f"a tuple of {len(found)}"
         if found is None or len(found) != len(wanted):
-            said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'} for {returned}"
+            said = f"{spell_count(len(wanted), 'out spec')} for {returned}"
     if isinstance(specs, DictValue) and isinstance(results, DictValue) and not (specs.open or results.open):
         missing = specs.entries.keys() ^ results.entries.keys()
         said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
@@ -119,7 +117,7 @@ def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) ->
     """Record a tuple of `out_specs` of another length than what a call unpacks its result into."""
     wanted = known_items(specs)
     if count is not None and wanted is not None and len(wanted) != count:
-        said = f"{len(wanted)} out spec{'' if len(wanted) == 1 else 's'}, and line {call.place.line} unpacks {count}"
+        said = f"{spell_count(len(wanted), 'out spec')}, and line {call.place.line} unpacks {count}"
         call.interpreter.violate("specs.results", where, mismatch=said)
 
 
@@ -143,7 +141,7 @@ def _check_result(
     figure = array.figure
     if figure is not None and figure.kind in ("copies", "counted") and figure.axes and isinstance(figure.place, Place):
         kind = "copies.summed" if figure.kind == "copies" else "term.counted"
-        run.violate(kind, figure.place, axes=_named(figure.axes), factor=_count(call, figure.axes))
+        run.violate(kind, figure.place, axes=name_axes(figure.axes), factor=_count(call, figure.axes))
     split = frozenset(axis for axis, size in run.axes.items() if size != 1)
     left = (array.differs & split) - named
     said = {"axes": ", ".join(sorted(left)), "result": path, "function": name_of(given)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from shardlint.layouts.values import Call, Value
@@ -12,14 +12,19 @@ FUNCTIONS: dict[str, Implementation] = {}
 """By canonical name. Whoever imports a module of this folder fills it."""
 
 
+def _full_names(names: tuple[str, ...]) -> Iterator[str]:
+    """The names of functions, of which one after another may follow the name of their module."""
+    for name in names:
+        module, *members = name.split()
+        yield from [f"{module}.{one}" for one in members] or [module]
+
+
 def function(*names: str) -> Callable[[Implementation], Implementation]:
     """Enter a function into the table under names of a library: "jax.numpy.sum", or "jax.numpy sum mean max"."""
 
     def enter(implementation: Implementation) -> Implementation:
-        for name in names:
-            module, *members = name.split()
-            for full in [f"{module}.{one}" for one in members] or [module]:
-                FUNCTIONS[full] = implementation
+        for full in _full_names(names):
+            FUNCTIONS[full] = implementation
         return implementation
 
     return enter
@@ -33,11 +38,9 @@ def marking(*names: str) -> Callable[[Marking], Marking]:
     """Enter what marks the results of functions of the table, or of one that is not modelled, in mapped bodies."""
 
     def enter(mark: Marking) -> Marking:
-        for name in names:
-            module, *members = name.split()
-            for full in [f"{module}.{one}" for one in members] or [module]:
-                known = FUNCTIONS.get(full) or FUNCTIONS[f"{full.rpartition('.')[0]}.*"]
-                FUNCTIONS[full] = partial(_marked, known, mark)
+        for full in _full_names(names):
+            known = FUNCTIONS.get(full) or FUNCTIONS[f"{full.rpartition('.')[0]}.*"]
+            FUNCTIONS[full] = partial(_marked, known, mark)
         return mark
 
     return enter

@@ -15,7 +15,8 @@ from shardlint.layouts.pieces import (
     all_axes,
     axes_along,
     indexed_pieces,
-    trimmed,
+    name_axes,
+    trim_pieces,
 )
 from shardlint.layouts.values import Call, Unknown, Value, known_items
 from shardlint.libraries.meeting import as_array
@@ -40,8 +41,8 @@ def doubt_along(call: Call, array: Layout, places: Sequence[int]) -> None:
     events, name = call.interpreter.events, call.function_name
     if events is not None and name == "logsumexp":
         events.is_weighted = True
-    said = {"operation": name, "axes": _named(axes), "combined": "", "last": ""}
-    call.interpreter.doubt("piece.along", call.place, axes, **said)
+    said = {"operation": name, "axes": name_axes(axes), "combined": "", "last": ""}
+    call.interpreter.note_doubt("piece.along", call.place, axes, **said)
 
 
 def _doubt_shift(call: Call, axes: Sequence[str], way: str = "") -> None:
@@ -49,7 +50,7 @@ def _doubt_shift(call: Call, axes: Sequence[str], way: str = "") -> None:
     run = call.interpreter
     if axes and run.manual is not None:
         split = frozenset(axes)
-        run.doubt("piece.shifted", call.place, split, axes=_named(split), way=way)
+        run.note_doubt("piece.shifted", call.place, split, axes=name_axes(split), way=way)
 
 
 def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
@@ -63,17 +64,13 @@ def check_met_again(call: Call, operands: Sequence[Layout]) -> None:
             continue
         if not any(other is not one and found.along <= all_axes(other.pieces) for other in operands):
             continue
-        said = {"operation": found.of, "axes": _named(found.along)}
+        said = {"operation": found.of, "axes": name_axes(found.along)}
         scales = name in _PRODUCTS or (name in _DIVISIONS and one is operands[-1])
         if scales and (found.is_root or found.kind in ("norm", "spread")):
             run.violate("piece.norm", found.place, *found.calls, **said)
         else:
             said |= {"combined": "yes", "last": "yes" if found.last else ""}
-            run.doubt("piece.along", found.place, found.along, *found.calls, **said)
-
-
-def _named(axes: frozenset[str]) -> str:
-    return ", ".join(sorted(axes))
+            run.note_doubt("piece.along", found.place, found.along, *found.calls, **said)
 
 
 # functions
@@ -194,7 +191,7 @@ def mark_transposed(call: Call, found: Value) -> Value:
             return found
         order = [one % rank for one in places]
     full = (*array.pieces, *((),) * rank)
-    return replace(found, pieces=trimmed([full[place] for place in order]))
+    return replace(found, pieces=trim_pieces([full[place] for place in order]))
 
 
 def _with_pieces(found: Value, pieces: Pieces) -> Value:
@@ -240,8 +237,8 @@ def product_pieces(call: Call, left: Layout, right: Layout) -> Pieces:
         shared = all_axes(left.pieces) & right.differs
         if shared or left.rank == 1 or call.function_name == "einsum":
             return NO_PIECES
-        return trimmed(left.pieces[: left.rank - 1] if left.rank else left.pieces)
+        return trim_pieces(left.pieces[: left.rank - 1] if left.rank else left.pieces)
     split: dict[str, tuple[str, ...]] = {}
     for names, array in zip(letters, (left, right), strict=False):
         split.update((letter, axes) for letter, axes in zip(names, array.pieces, strict=False) if axes)
-    return trimmed([split.get(letter, ()) for letter in letters[2]])
+    return trim_pieces([split.get(letter, ()) for letter in letters[2]])

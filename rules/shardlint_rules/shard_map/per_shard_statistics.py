@@ -69,13 +69,13 @@ class PerShardStatistics(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place."""
         if site.form == "violation":
-            yield self._report(site)
+            yield self._report_violation(site)
         elif site.api == "jax.lax.psum":
             yield from self._report_own_maximum(site)
         elif site.form == "method" or (site.form == "keyword" and site.keyword("mutable") is not None):
             yield from self._report_running(site)
 
-    def _report(self, site: Site) -> Finding:
+    def _report_violation(self, site: Site) -> Finding:
         kind = site.violation.kind
         if kind == "statistics.single":
             return self._report_single_entry(site)
@@ -85,7 +85,7 @@ class PerShardStatistics(Rule):
 
     def _report_function(self, site: Site) -> Finding:
         """A function along a dimension of which each device has a piece."""
-        said, axes = site.violation.said, _quoted(site)
+        said, axes = site.violation.said, site.violation.quoted_axes
         if said["combined"]:
             form = "features" if said["last"] else "normalised"
             evidence = "the result is combined with the sharded dimension again"
@@ -102,7 +102,7 @@ class PerShardStatistics(Rule):
 
     def _report_norm(self, site: Site) -> Finding:
         """A piece that is divided by its own norm or spread."""
-        axes, first = _quoted(site), site.violation.said["axes"].partition(",")[0]
+        axes, first = site.violation.quoted_axes, site.violation.said["axes"].partition(",")[0]
         if site.violation.said["operation"] == "scattered":
             return site.report_violation(
                 f"Each device scales its shard by its own norm along {axes}, and clips too little.",
@@ -119,7 +119,7 @@ class PerShardStatistics(Rule):
 
     def _report_shift(self, site: Site) -> Finding:
         """Neighbors along a sharded dimension, of which those at a border are on another device."""
-        axes = _quoted(site)
+        axes = site.violation.quoted_axes
         return site.report_violation(
             f"Entries at shard borders are wrong: each device shifts its own shard along {axes}.",
             help=f"exchange the borders with jax.lax.ppermute over {axes}, or shift outside the body",
@@ -171,8 +171,3 @@ class PerShardStatistics(Rule):
             form="own-maximum",
             why=f"`{site.shown(largest)}` is the maximum of one shard",
         )
-
-
-def _quoted(site: Site) -> str:
-    """The axes, each as code."""
-    return " and ".join(f"`{axis}`" for axis in site.violation.said["axes"].split(", "))

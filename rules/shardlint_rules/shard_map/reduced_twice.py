@@ -54,7 +54,7 @@ class ReducedTwice(Rule):
         """A sum over the copies of a value that a pmapped function has reduced."""
         if site.violation.said["entries"] != "reduced" or _is_divided(site):
             return
-        name, line = site.shown(_summand(site)), site.violation.said["line"]
+        name, line = site.shown(_find_summand(site)), site.violation.said["line"]
         yield site.report_violation(
             f"This sum adds up one equal copy of `{name}` per device: the pmapped function already reduced it.",
             help=f"take one copy: {name}[0]",
@@ -63,7 +63,7 @@ class ReducedTwice(Rule):
         )
 
 
-def _summand(site: Site) -> ast.expr:
+def _find_summand(site: Site) -> ast.expr:
     """The array that is added up: `x` of `x.sum()` and of `np.sum(x)`."""
     call = site.call
     return call.args[0] if call.args and site.api else getattr(call.func, "value", call)

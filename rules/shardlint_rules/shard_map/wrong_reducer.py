@@ -97,8 +97,9 @@ class WrongReducer(Rule):
         what, form, why, instead = _AVERAGED[site.violation.said["of"]]
         if form == "masked" and _is_logged((site.violation.place, *site.violation.inside)[-1]):
             return
+        axes = site.violation.quoted_axes
         yield site.report_violation(
-            f"`pmean` of {what} along {_quoted(site)} is not the global value.", help=instead, form=form, why=why
+            f"`pmean` of {what} along {axes} is not the global value.", help=instead, form=form, why=why
         )
 
     def _report_sum(self, site: Site, gradients: bool) -> Finding:
@@ -110,14 +111,14 @@ class WrongReducer(Rule):
                 why="the loss is a mean, and nothing divides the sum",
             )
         return site.report_violation(
-            f"`psum` adds up per-shard means{_operand(site)}: the result is {_too_large(site)}.",
+            f"`psum` adds up per-shard means{_quote_operand(site)}: the result is {_too_large(site)}.",
             help="write jax.lax.pmean, or psum(sum) / psum(count)",
             form="unseen" if site.violation.said["of"] == "unseen" else "",
             why="every device passes the mean of its own data",
         )
 
     def _report_other_devices(self, site: Site, everywhere: bool) -> Finding:
-        axes, first = _quoted(site), site.violation.said["axes"].split(", ")
+        axes, first = site.violation.quoted_axes, site.violation.said["axes"].split(", ")
         count = "jax.device_count()" if everywhere else "jax.local_device_count()"
         counted = "the devices along all mesh axes" if everywhere else "the devices of one process"
         named = f'"{first[0]}"' if len(first) == 1 else f"({', '.join(map(repr, first))})".replace("'", '"')
@@ -129,7 +130,7 @@ class WrongReducer(Rule):
         )
 
     def _report_other_count(self, site: Site, own_sum: bool) -> Finding:
-        axes = _quoted(site)
+        axes = site.violation.quoted_axes
         if own_sum:
             return site.report_violation(
                 f"The mean differs on each device: a per-device sum is divided by a count over {axes}.",
@@ -147,18 +148,13 @@ class WrongReducer(Rule):
         )
 
 
-def _quoted(site: Site) -> str:
-    """The axes, each as code."""
-    return " and ".join(f"`{axis}`" for axis in site.violation.said["axes"].split(", "))
-
-
 def _too_large(site: Site) -> str:
     """The error of a sum over the axes, in words."""
     factor = site.violation.said["factor"]
-    return f"{factor} times too large" if factor else f"scaled by the size of {_quoted(site)}"
+    return f"{factor} times too large" if factor else f"scaled by the size of {site.violation.quoted_axes}"
 
 
-def _operand(site: Site) -> str:
+def _quote_operand(site: Site) -> str:
     """The first argument of the collective, as code; "" if it is long."""
     place = (site.violation.place, *site.violation.inside)[-1]
     given = place.node.args[0] if isinstance(place.node, ast.Call) and place.node.args else None
