@@ -820,14 +820,14 @@ def test_a_shard_map_over_another_mesh_that_no_block_runs(write: Write, more: st
 @pytest.mark.parametrize(
     "more",
     [
-        "\n    with mesh:\n        double(spread(np.ones(8)))\n",
+        "\n    with mesh:\n        spread(np.ones(8))\n",
         "\n\n    def loss(x):\n        return spread(x).sum()\n\n\n    with mesh:\n        jax.jit(loss)(np.ones(8))\n",
         "\n    fast = jax.jit(spread)\n    with mesh:\n        fast(np.ones(8))\n",
         "\n    table = {'spread': spread}\n    with mesh:\n        table['spread'](np.ones(8))\n",
         "\n\n    def make():\n        return jax.jit(spread)\n\n\n    step = make()\n    with mesh:\n        step(np.ones(8))\n",
         "\n\n    def apply(fn, x):\n        with mesh:\n            return fn(x)\n\n\n    apply(spread, np.ones(8))\n",
         "\n\n    class Model:\n        def __init__(self):\n            self.step = spread\n\n        def run(self, x):\n"
-        "            with mesh:\n                return self.step(x)\n",
+        "            with mesh:\n                return self.step(x)\n\n\n    Model().run(np.ones(8))\n",
         "\n\n    class Model:\n        def __call__(self, x):\n            return spread(x)\n\n\n    model = Model()\n"
         "    with mesh:\n        model(np.ones(8))\n",
         "\n    steps = []\n    steps.append(lambda x: spread(x))\n    for step in steps:\n        with mesh:\n"

@@ -301,6 +301,9 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
 
 def carried(site: Site) -> Fix | str:
     """All that moves in the site's file, where all of the project can move; or why nothing does."""
+    kept = _kept_here(site)
+    if kept is not None:
+        return _shown(site, kept)
     found = plan(site)
     if found.moves:
         return _together(site, found)
@@ -310,11 +313,19 @@ def carried(site: Site) -> Fix | str:
 
 
 def obstacles(site: Site) -> tuple[str, ...]:
-    """All that keeps the site's project from moving, each with its file and line."""
-    found = plan(site)
-    if found.moves or not (found.entered or found.unsure):
-        return ()
-    return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found.obstacles))
+    """What keeps the site's project from moving, each with its file and line: in its own file, or else anywhere."""
+    found = (_kept_here(site) or plan(site)).obstacles
+    return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found))
+
+
+def _kept_here(site: Site) -> Plan | None:
+    """What the site's own file has of the plan, if that alone keeps all from moving: no other file need be asked.
+
+    None too for a file with pjit that enters no mesh: what pjit becomes depends on whether another file does.
+    """
+    here = _part(site, site.file).plan
+    decided = here.entered or not any(True for _ in _pjits(site.program, site.file))
+    return here if here.obstacles and decided else None
 
 
 def placed(site: Site, path: Path | None, line: int, why: str) -> str:
