@@ -93,7 +93,7 @@ def test_each_edit_gives_what_a_new_check_gives(write: Write, turn: int) -> None
             now = said(kept.check(root / one))
             assert now == said(fresh.check_file(root / one)), f"{one}, after {name} was edited"
             told |= {str(help) for _, _, _, help, *_ in now}  # type: ignore[misc]
-    assert any("train.py:11: `with mesh:`: the mesh made at" in one and "not Auto" in one for one in told)
+    assert any("`with mesh:`: the mesh made at" in one and "not Auto" in one for one in told)
     assert any("evaluate.py:6: `with meshes.mesh:`: " in one and "may be called inside jit" in one for one in told)
     assert "write with jax.set_mesh(mesh):, under which fresh arrays are replicated over the mesh" in told
 
