@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
 from shardlint.layouts.layout import Figure, Layout, Symbol
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value, map_tree
@@ -50,7 +52,7 @@ def all_reduce(call: Call) -> Value:
     def reduced(leaf: Value) -> Value:
         array = as_array(leaf)
         if isinstance(leaf, int) and not isinstance(leaf, bool):
-            return Unknown("the size of an axis")
+            return _sum_number(call, leaf, axes)
         varying = array.varying - set(axes) if array.varying is not None and known else None
         varying = frozenset() if everywhere else varying
         check_summed(call, array, axes, call.function_name)
@@ -70,6 +72,14 @@ def all_reduce(call: Call) -> Value:
     if isinstance(tree, Unknown):
         return AnyTree(Layout(varying=frozenset(), reduced=frozenset(axes))) if everywhere else Unknown()
     return map_tree(reduced, tree)
+
+
+def _sum_number(call: Call, number: int, axes: Iterable[str]) -> Value:
+    """A number of Python, which is the same on all devices: `psum` multiplies it by the sizes of the axes."""
+    sizes = [call.interpreter.axes.get(axis) for axis in axes]
+    if call.function_name == "psum" and all(isinstance(one, int) for one in sizes):
+        return number * prod(one for one in sizes if isinstance(one, int))
+    return as_array(number)
 
 
 def _lose_track(leaf: Value) -> Layout:
@@ -99,6 +109,8 @@ def moved(call: Call) -> Value:
 
     def change(leaf: Value) -> Value:
         array = as_array(leaf) if axes is not None else _lose_track(leaf)
+        if last == "pcast" and axes:
+            _check_cast(call, array, axes)
         varying = array.varying | set(axes) if array.varying is not None and axes is not None else None
         if last == "pcast" and call.get(-1, "to", None) != "varying":
             varying = None
@@ -125,6 +137,13 @@ def moved(call: Call) -> Value:
 
     tree = call.get(0, "x")
     return map_tree(change, tree) if not isinstance(tree, Unknown) else Unknown()
+
+
+def _check_cast(call: Call, array: Layout, axes: tuple[str, ...]) -> None:
+    """Record a cast to varying of what varies already."""
+    run = call.interpreter
+    if run.checks_varying and call.get(-1, "to", None) == "varying" and array.varying and array.varying >= set(axes):
+        run.violate("cast.varying", call.place, axes=", ".join(axes), array=str(array))
 
 
 @function("jax.lax axis_index")

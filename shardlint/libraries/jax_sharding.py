@@ -26,7 +26,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.jax_numpy import sizes_of
-from shardlint.libraries.meeting import NO_AXES, as_array, fresh, typed_sharding
+from shardlint.libraries.meeting import NO_AXES, as_array, explicit_spec, fresh, is_whole, typed_sharding
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -360,21 +360,12 @@ def constraint(call: Call) -> Value:
             continue
         explicit = [axis for axis in named if mesh_.type_of(axis) == "explicit"]
         array = as_array(leaf)
-        if (
-            mesh_.explicit
-            and mesh_ == call.interpreter.mesh
-            and array.mesh == mesh_
-            and array.spec is not None
-            and padded(array, spec) != array.spec
-        ):
+        own = explicit_spec(array)
+        holds = padded(array, spec) == own if own is not None else None
+        in_context = mesh_ == call.interpreter.mesh
+        if mesh_.explicit and in_context and (array.mesh == mesh_ or is_whole(array)) and holds is False:
             explicit = explicit or list(mesh_.names)
-        array = as_array(leaf)
-        if (
-            explicit
-            and not mesh_.is_mixed
-            and mesh_ == call.interpreter.mesh
-            and (array.spec is None or padded(array, spec) == array.spec)
-        ):
+        if explicit and not mesh_.is_mixed and in_context and holds is not False:
             continue  # an assertion, which holds or of which nothing is known
         if explicit:
             call.interpreter.violate(

@@ -189,7 +189,7 @@ def _jit(call: Call, given: Value) -> Value:
         if again.name in _TRACED_ALONE:
             return found
         used = arrays if changing else _used(numbered, found)
-        check_devices(again, used)
+        check_devices(again, used, _mesh_of(placing_out), "out_shardings")
         arrays = [one if one.device is None or one in used else replace(one, device=None) for one in arrays]
         if placing_in is not None:
             used = [replace(one, device=None) for one in used]
@@ -263,6 +263,12 @@ class _Compiled(Transformed):
 def _described(leaf: Value) -> Value:
     """An array as a description of it, without its sharding."""
     return Layout(leaf.shape, leaf.dtype) if isinstance(leaf, Layout) else Unknown()
+
+
+def _mesh_of(shardings: Value) -> Mesh | None:
+    """The first mesh that shardings name."""
+    meshes = (one.mesh for _, one in leaves(shardings) if isinstance(one, Sharding))
+    return next((one for one in meshes if isinstance(one, Mesh)), None)
 
 
 def _check_given(call: Call, target: Value, args: tuple[Value, ...]) -> None:
@@ -576,6 +582,8 @@ def _vmap(call: Call, given: Value) -> Value:
         def out(leaf: Value) -> Value:
             if not isinstance(leaf, Layout) or leaf.shape is None or out_axes != 0:
                 return _row_of_any(leaf)
+            if leaf.mesh is not None and not leaf.explicit:
+                return leaf.shaped((size, *leaf.shape))  # the compiler places it
             spec = (
                 (axes, *leaf.spec)
                 if leaf.spec is not None
@@ -668,6 +676,19 @@ def _check_carry(call: Call, before: Value, after: Value) -> Value:
     return after
 
 
+def _join_varying(call: Call, first: Value, second: Value) -> Value:
+    """One of two results of a traced body: it varies along the axes along which either does."""
+    if not call.interpreter.axes:
+        return join(first, second)
+
+    def widen(_: str, leaf: Value, other: Value) -> Value:
+        if not isinstance(leaf, Layout) or not isinstance(other, Layout) or None in (leaf.varying, other.varying):
+            return leaf
+        return replace(leaf, varying=(leaf.varying or frozenset()).union(other.varying or ()))
+
+    return join(map_spread(widen, second, first), map_spread(widen, first, second))
+
+
 def _check_rows(call: Call, rows: Value) -> None:
     """Record an array that is taken row by row, and whose rows are split over Explicit axes."""
     for path, leaf in leaves(rows):
@@ -735,7 +756,7 @@ def scan(call: Call) -> Value:
     rest = _stacked(found[1], count if count is not None else length if isinstance(length, int) else None)
     if isinstance(carry, AnyTree) and children(after) is not None:  # it has the structure of what comes after it
         return _compiled(call, (map_tree(lambda leaf: join(carry.leaf, leaf), after), rest), (init, rows))
-    return _compiled(call, (join(carry, after), rest), (init, rows))
+    return _compiled(call, (_join_varying(call, carry, after), rest), (init, rows))
 
 
 @function("jax.lax.map")
@@ -753,7 +774,7 @@ def fori_loop(call: Call) -> Value:
     carry = _carry(call, init)
     counter = Layout((), "int32", committed=False, host=False, memory="device", varying=frozenset())
     found = traced(call, call.get(2, "body_fun"), (counter, carry), {})
-    return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
+    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.while_loop")
@@ -766,7 +787,7 @@ def while_loop(call: Call) -> Value:
         if call.interpreter.decided:
             traced(call, call.get(0, "cond_fun"), (carry,), {})
         found = traced(call, call.get(1, "body_fun"), (carry,), {})
-    return _compiled(call, join(carry, _check_carry(call, carry, found)), init)
+    return _compiled(call, _join_varying(call, carry, _check_carry(call, carry, found)), init)
 
 
 @function("jax.lax.cond", "jax.lax.switch")
@@ -790,7 +811,7 @@ def cond(call: Call) -> Value:
     _check_branches(call, found)
     result = found[0]
     for one in found[1:]:
-        result = join(result, one)
+        result = _join_varying(call, result, one)
     own = as_array(call.get(0, "pred")).differs
     result = map_tree(lambda leaf: _decided_by(leaf, own), result) if own else result
     if call.interpreter.traced:

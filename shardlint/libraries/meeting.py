@@ -205,7 +205,9 @@ def _name_devices(place: Order | str) -> str:
     return "all devices" if place in ("all", "arranged") else place
 
 
-def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) -> None:
+def check_devices(
+    call: Call, arrays: Sequence[Layout], on: Mesh | None = None, asked_by: str = "jax.set_mesh"
+) -> None:
     """Record that arrays which are committed to different devices meet, or meet a mesh: `on`, or that in context."""
     places = [(where, one) for one in arrays if (where := where_committed(one)) is not None]
     mesh = on or (call.interpreter.mesh if call.interpreter.mesh_known else None)
@@ -227,6 +229,7 @@ def check_devices(call: Call, arrays: Sequence[Layout], on: Mesh | None = None) 
                 call.place,
                 left=_name_devices(where),
                 right=f"mesh ({mesh})",
+                by=asked_by if on is not None else "jax.set_mesh",
                 left_line=str(one.made),
                 right_line=str(mesh.line),
             )
@@ -287,6 +290,20 @@ def _as_traced(array: Layout) -> Layout:
     return replace(array, mesh=mesh, spec=spec)
 
 
+def _settled_spec(operands: Sequence[Layout], shape: Shape | None, mesh: Mesh | None) -> Spec | None:
+    """The spec of an operation outside of jit that leaves the compiler no choice: all arrays are sharded alike.
+
+    A number has nothing to shard, and axes of one device are left out. Tried on jax 0.4.38 to 0.12, with Auto axes.
+    """
+    if shape == ():
+        return ()
+    specs = {one.spec if one.shape == shape and one.mesh == mesh else None for one in operands if one.shape != ()}
+    spec = next(iter(specs)) if len(specs) == 1 else None
+    if spec is None or mesh is None or not mesh.automatic:
+        return None
+    return tuple(None if axes is None else tuple(one for one in axes if mesh.size([one]) != 1) for axes in spec)
+
+
 def broadcast(call: Call, values: Sequence[Value]) -> Layout:
     """The result of an elementwise operation."""
     operands = [as_array(one) for one in values]
@@ -298,7 +315,7 @@ def broadcast(call: Call, values: Sequence[Value]) -> Layout:
         figure = _figure_of_operation(call, operands, base.figure)
         base = replace(base, figure=figure, drawn=keep_draw(call, operands))
     if not base.explicit:
-        return base.shaped(shape)
+        return base.shaped(shape, None if call.interpreter.traced else _settled_spec(operands, shape, base.mesh))
     rank = len(shape) if shape is not None else None
     if rank is None:
         return base.shaped(None)

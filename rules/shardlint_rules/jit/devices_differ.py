@@ -18,7 +18,8 @@ class DevicesDiffer(Rule):
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
     - proven: the same for two meshes that have the devices in different orders.
-    - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
+    - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device, or a jitted function
+      with `out_shardings` over a mesh that gets such an array.
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
@@ -42,7 +43,7 @@ class DevicesDiffer(Rule):
         said = site.violation.said
         on = f"`{said['left']}`"
         if site.violation.kind == "devices.context":
-            message = f"This raises ValueError: the array is committed to {on}, and `set_mesh` uses all devices."
+            message = f"This raises ValueError: the array is committed to {on}, and `{said['by']}` uses all devices."
             why = f"it is placed at line {said['left_line']}; the mesh is made at line {said['right_line']}"
         else:
             message = f"This raises ValueError: one array is committed to {on}, another to `{said['right']}`."

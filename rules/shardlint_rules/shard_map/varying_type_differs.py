@@ -17,6 +17,7 @@ class VaryingTypeDiffers(Rule):
     ## Reports
     - proven: a carry of `scan`, `fori_loop` or `while_loop` that starts equal on all devices and varies after the body.
     - proven: branches of `cond` or `switch` whose results vary over different axes.
+    - proven: `jax.lax.pcast(x, axis, to="varying")` of a value that varies over this axis already.
     - proven: a result whose `out_specs` leave out an axis over which it varies.
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
@@ -30,7 +31,7 @@ class VaryingTypeDiffers(Rule):
     likely = ("on-a-way",)
     assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
-    triggers = (Violates("carry.varying", "branches.varying", "varying.declared-equal"),)
+    triggers = (Violates("carry.varying", "branches.varying", "cast.varying", "varying.declared-equal"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -48,6 +49,12 @@ class VaryingTypeDiffers(Rule):
             yield site.report_violation(
                 f"`{said['operation']}` raises TypeError: the result varies over {axes} in only one branch.",
                 help=f'return `jax.lax.pcast(x, "{said["axes"]}", to="varying")` from the branch that does not vary',
+            )
+        elif site.violation.kind == "cast.varying":
+            yield site.report_violation(
+                f"`pcast` raises ValueError: its argument varies over {axes} already.",
+                help="remove the `pcast`",
+                why=f"the argument is `{said['array']}` on each device, and `in_specs` or a collective makes it vary",
             )
         else:
             yield site.report_violation(
