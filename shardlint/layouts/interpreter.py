@@ -899,6 +899,9 @@ class Interpreter:
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
                 known = self.libraries.get(name) or self.libraries.get(_wildcard_of(name))
+                refuses = self.libraries.get("shardlint.out_sharding") if "out_sharding" in keywords else None
+                if refuses is not None and refuses(Call(self, args, keywords, place, name, opened)):  # type: ignore[operator]
+                    return Unknown("what raises")
                 if known is not None:
                     return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
                 return self.call_unknown(name, args, keywords, place)

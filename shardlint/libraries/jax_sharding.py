@@ -411,28 +411,35 @@ def _committed_somewhere(leaf: Value) -> Value:
     return leaf if not isinstance(leaf, Layout) or leaf.committed else Layout(leaf.shape, leaf.dtype)
 
 
+def _check_automatic(call: Call, kind: str, target: Value) -> bool:
+    """Record a sharding over Auto axes where jax takes one over Explicit axes only."""
+    spec, mesh = target.spec if isinstance(target, Sharding) else target, call.interpreter.mesh
+    mesh = target.mesh if isinstance(target, Sharding) else mesh  # type: ignore[assignment]
+    if not isinstance(spec, PartitionSpec) or not isinstance(mesh, Mesh):
+        return False
+    automatic = [axis for axes in spec.axes() for axis in axes or () if mesh.type_of(axis) == "auto"]
+    if automatic:
+        said = {"operation": call.function_name, "mesh": str(mesh), "line": str(mesh.line)}
+        call.interpreter.violate(kind, call.place, axes=", ".join(automatic), **said)
+    return bool(automatic)
+
+
+@function("shardlint.out_sharding")
+def check_output(call: Call) -> Value:
+    """Whether a function of jax refuses its `out_sharding`."""
+    return call.name.startswith("jax.") and _check_automatic(call, "output.auto", call.keywords["out_sharding"])
+
+
 @function("jax.reshard")
 def reshard(call: Call) -> Value:
     """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
     tree, target = call.get(0, "xs"), call.get(1, "out_shardings")
     where = place_of(call, 1, "out_shardings")
+    if _check_automatic(call, "reshard.auto", target):
+        return Unknown("what raises")
     if isinstance(target, PartitionSpec):
         target = Sharding(call.interpreter.mesh, target)
-    if (
-        isinstance(target, Sharding)
-        and isinstance(target.mesh, Mesh)
-        and isinstance(target.spec, PartitionSpec)
-    ):
-        automatic = [a for axes in target.spec.axes() for a in axes or () if target.mesh.type_of(a) == "auto"]
-        if automatic:
-            call.interpreter.violate(
-                "reshard.auto",
-                call.place,
-                axes=", ".join(automatic),
-                mesh=str(target.mesh),
-                line=str(target.mesh.line),
-            )
-            return Unknown("what raises")
+    if isinstance(target, Sharding) and isinstance(target.mesh, Mesh) and isinstance(target.spec, PartitionSpec):
         if target.mesh.automatic:
             return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
     memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}

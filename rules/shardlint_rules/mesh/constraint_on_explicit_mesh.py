@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 
@@ -23,9 +23,10 @@ class ConstraintOnExplicitMesh(Rule):
 
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` by a sharding over a mesh with `AxisType.Explicit`.
-    - proven: `jax.reshard` by a sharding over a mesh with Auto axes.
+    - proven: `jax.reshard` by a sharding over a mesh with Auto axes, and a function with `out_sharding=` over one.
     - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
       makes and passes on is Explicit.
+    - `on-a-way` (likely): `out_sharding=` over Auto axes on a branch that may not run, or with an option at its default.
     - `bare-spec`, `set-mesh` (possible): a constraint that runs under `jax.set_mesh` of an Explicit mesh. It is an
       assertion there, and passes if the array already has this sharding.
 
@@ -43,18 +44,22 @@ class ConstraintOnExplicitMesh(Rule):
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
-    likely = ("project-mesh",)
+    likely = ("project-mesh", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
+        "on-a-way": "The branch runs, and options keep their defaults.",
         "project-mesh": "The mesh is one that the program makes and passes on."
     }
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
-    triggers = (Calls(*CONSTRAINTS, _RESHARD),)
-    forms = ("call",)
+    triggers = (Calls(*CONSTRAINTS, _RESHARD), Violates("output.auto"))
+    forms = ("call", "violation")
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
+        if site.form == "violation":
+            yield self._report_output(site)
+            return
         argument = site.argument(CONSTRAINTS.get(site.api, "out_shardings"))
         if argument is None:
             return
@@ -65,6 +70,15 @@ class ConstraintOnExplicitMesh(Rule):
             if finding is not None:
                 yield finding
                 return
+
+    def _report_output(self, site: Site) -> Finding:
+        """The finding for an `out_sharding` over Auto axes."""
+        said = site.violation.said
+        return site.report_violation(
+            f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
+            help="leave it out and use `jax.lax.with_sharding_constraint`, or make the mesh with AxisType.Explicit",
+            why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",
+        )
 
     def _on_any_mesh(self, site: Site, target: Target) -> Finding | None:
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
