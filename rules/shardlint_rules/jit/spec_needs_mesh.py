@@ -30,6 +30,8 @@ _NO_USE: dict[str, tuple[ContextKind, ...]] = {
 # Functions that set a mesh which `jax.jit` and `device_put` may read.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
 _BY_HAND = ("enter_context", "__enter__", "shard_map")
+_NO_CONTEXT = "no mesh is in context, and a spec has none"
+_UNREAD = "it does not read the mesh of `with mesh:`"
 _HELP = "pass a NamedSharding, or call it under jax.set_mesh(mesh)"
 
 
@@ -97,8 +99,8 @@ class SpecNeedsMesh(Rule):
         if not context.complete or context.contexts:
             found = self._outside_block(site, nodes) or self._mesh_made(site, nodes, context)
             yield from [found] if found is not None else []
-        if site.api in (_JIT, _PJIT) and context.complete:
-            yield from self._report_jit(site, nodes, context)
+        if context.complete:
+            yield from self._report_unset(site, nodes, context)
 
     def _report_missing(self, site: Site) -> Iterator[Finding]:
         """A constraint or placement on a call path without a mesh."""
@@ -107,29 +109,27 @@ class SpecNeedsMesh(Rule):
             return
         if any(isinstance(one, ast.GeneratorExp) for one in site.file.ancestors(node)):
             return  # it runs later
-        error = "ValueError" if operation == "device_put" else "RuntimeError"
-        unread = site.violation.said["context"]
-        missing = f"it does not read the mesh of {unread}" if unread else "no mesh is in context, and a spec has none"
+        missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         yield site.report_violation(
-            f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=self._fix(site, [node], ())
+            f"`{operation}` raises {_error(operation)}: {missing}.", help=_HELP, fix=self._fix(site, [node], ())
         )
 
-    def _report_jit(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
-        """A spec in the shardings of a jit of which all calls are known, and none has a mesh that it reads."""
-        name = "pjit" if site.api == _PJIT else "jit"
+    def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
+        """A spec of which all call paths are known, and none has a mesh that the call reads."""
         why, help = "", _HELP
         if not context.contexts:
-            missing = "no mesh is in context, and a spec has none"
-        elif not all(one.kind in _NO_USE[site.api] and _is_surely_mesh(one) for one in context.contexts):
+            missing = _NO_CONTEXT
+        elif not all(one.kind in _NO_USE.get(site.api, ()) and _is_surely_mesh(one) for one in context.contexts):
             return
         elif site.api == _PJIT:
             missing, why = "pjit reads only the mesh of `with mesh:`", "sets the mesh another way"
             help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
         else:
-            missing, why = "it does not read the mesh of `with mesh:`", "enters the mesh"
+            missing, why = _UNREAD, "enters the mesh"
+        later = " when it is called" if site.api in (_JIT, _PJIT) else ""
         yield site.finding(
             nodes[0],
-            f"`{name}` raises RuntimeError when it is called: {missing}.",
+            f"`{site.api.rpartition('.')[2]}` raises {_error(site.api)}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
             help=help,
             fix=self._fix(site, nodes, context.contexts),
@@ -145,11 +145,10 @@ class SpecNeedsMesh(Rule):
         if found is None:
             return None
         here, line = found.call.file is site.file, found.entered.lineno
-        error = "ValueError" if site.api == _PUT else "RuntimeError"
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
-            f"`{name}` raises {error} unless its caller has entered a mesh: a spec in it has none.",
+            f"`{name}` raises {_error(site.api)} unless its caller has entered a mesh: a spec in it has none.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
             why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
             "its mesh",
@@ -175,13 +174,12 @@ class SpecNeedsMesh(Rule):
                 return None
             if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
                 return None
-        made = mesh_made(site)
+        made, name = mesh_made(site), site.api.rpartition(".")[2]
         if made is None:
             return None
-        error = "ValueError" if site.api == _PUT else "RuntimeError"
         return site.finding(
             nodes[0],
-            f"`{site.api.rpartition('.')[2]}` raises {error} unless a caller has set a mesh: a spec has none.",
+            f"`{name}` raises {_error(site.api)} unless a caller has set a mesh: a spec has none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts),
             certainty=Certainty.POSSIBLE,
@@ -203,6 +201,10 @@ class SpecNeedsMesh(Rule):
             [*edits, *imports],
             "it names one mesh, which the context could change",
         )
+
+
+def _error(operation: str) -> str:
+    return "ValueError" if operation.endswith("device_put") else "RuntimeError"
 
 
 def _context(site: Site) -> Context:
