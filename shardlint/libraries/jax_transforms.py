@@ -309,6 +309,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
             have=array.device or str(array),
             wanted=asked,
             line=str(array.made),
+            operation="jit",
         )
 
 
