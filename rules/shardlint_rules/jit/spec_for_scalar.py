@@ -57,6 +57,7 @@ class SpecForScalar(Rule):
         Violates("spec.rank"),
     )
     forms = ("call", "violation")
+    behind = ("SL303",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
