@@ -41,7 +41,6 @@ RULES = {
     "SL233": "shardlint_rules.jit.lowered_outside_context:LoweredOutsideContext",
     "SL234": "shardlint_rules.jit.jit_made_each_call:JitMadeEachCall",
     "SL236": "shardlint_rules.jit.call_does_not_fit:CallDoesNotFit",
-    "SL237": "shardlint_rules.jit.result_is_none:ResultIsNone",
     "SL239": "shardlint_rules.jit.update_not_donated:UpdateNotDonated",
     "SL240": "shardlint_rules.jit.whole_on_one_device:WholeOnOneDevice",
     "SL241": "shardlint_rules.jit.static_argument_not_taken:StaticArgumentNotTaken",
