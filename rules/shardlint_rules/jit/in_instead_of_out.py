@@ -39,8 +39,9 @@ class InInsteadOfOut(Rule):
         if said["operation"] != "jit":
             return
         array = f"its argument `{said['array']}`" if said["array"] else "its argument"
+        placed = "it is" if said["line"] in ("0", "None") else f"line {said['line']} places it as"
         yield site.report_violation(
             f"This call raises ValueError: {array} has another sharding than in_shardings.",
             help="place with out_shardings, or with jax.device_put before the call",
-            why=f"line {said['line']} places it as `{said['have']}`, and in_shardings say `{said['wanted']}`",
+            why=f"{placed} `{said['have']}`, and in_shardings say `{said['wanted']}`",
         )
