@@ -26,7 +26,7 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit.mapped import TREE_MAP, mapped_tree
+from shardlint_rules.jit._mapped import TREE_MAP, mapped_tree
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"
