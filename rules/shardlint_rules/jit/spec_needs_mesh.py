@@ -110,8 +110,9 @@ class SpecNeedsMesh(Rule):
         if any(isinstance(one, ast.GeneratorExp) for one in site.file.ancestors(node)):
             return  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
+        error = _error(operation)
         yield site.report_violation(
-            f"`{operation}` raises {_error(operation)}: {missing}.", help=_HELP, fix=self._fix(site, [node], ())
+            f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=self._fix(site, [node], ())
         )
 
     def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
@@ -126,10 +127,11 @@ class SpecNeedsMesh(Rule):
             help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
         else:
             missing, why = _UNREAD, "enters the mesh"
+        name, error = site.api.rpartition(".")[2], _error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
         yield site.finding(
             nodes[0],
-            f"`{site.api.rpartition('.')[2]}` raises {_error(site.api)}{later}: {missing}.",
+            f"`{name}` raises {error}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
             help=help,
             fix=self._fix(site, nodes, context.contexts),
@@ -145,10 +147,11 @@ class SpecNeedsMesh(Rule):
         if found is None:
             return None
         here, line = found.call.file is site.file, found.entered.lineno
+        error = _error(site.api)
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
-            f"`{name}` raises {_error(site.api)} unless its caller has entered a mesh: a spec in it has none.",
+            f"`{name}` raises {error} unless its caller has entered a mesh: a spec in it has none.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
             why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
             "its mesh",
@@ -174,12 +177,13 @@ class SpecNeedsMesh(Rule):
                 return None
             if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
                 return None
-        made, name = mesh_made(site), site.api.rpartition(".")[2]
+        made = mesh_made(site)
         if made is None:
             return None
+        name, error = site.api.rpartition(".")[2], _error(site.api)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {_error(site.api)} unless a caller has set a mesh: a spec has none.",
+            f"`{name}` raises {error} unless a caller has set a mesh: a spec has none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts),
             certainty=Certainty.POSSIBLE,
