@@ -1006,10 +1006,11 @@ class Interpreter:
         is_generator = self.modules.is_generator(function)
         if is_generator:
             frame.yielded = ListValue(region=self.region)
-        before = self.frame, self.mesh, self.mesh_known
+        before = self.frame, self.mesh, self.mesh_known, self.rooted
         self.calls.append(place)
         self._active.append(node)
         self.frame = frame
+        self.rooted &= not is_generator and not isinstance(node, ast.AsyncFunctionDef)  # these run later
         try:
             if isinstance(node, ast.Lambda):
                 return self.value(node.body)
@@ -1019,8 +1020,10 @@ class Interpreter:
             self.frame, *_ = before
             self.calls.pop()
             self._active.pop()
+            self.rooted = before[3]
             if not function.name.startswith("set"):
-                self.mesh, self.mesh_known = before[1], before[2]
+                same = self.mesh_known and self.mesh == before[1]  # else the call has set it for good
+                self.mesh, self.mesh_known = before[1], before[2] and same
         if frame.yielded is not None:
             return frame.yielded
         results = frame.returned if flow == "leave" else [*frame.returned, None]

@@ -220,7 +220,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, pa
     if array.shape is not None and own is not None and None not in own and wanted != own:
         have, asked = (str(array.shaped(array.shape, one)) for one in (own, wanted))
         call.interpreter.violate(
-            "argument.sharding", where, array=path, have=have, wanted=asked, line=str(array.made)
+            "argument.sharding", where, array=path, have=have, wanted=asked, line=str(array.made), operation="shard_map"
         )
 
 

@@ -731,10 +731,20 @@ def _fresh(call: Call, shape: Shape | None, dtype: str | None) -> Layout:
     device = call.keywords.get("device")
     given = _out_sharding(call) or (device if isinstance(device, Sharding) else None)
     if isinstance(given, Sharding) and given.mesh is not None and not isinstance(given.mesh, Unknown):
+        _check_device(call, found, given)
         return replace(_placed_type(call, found, given), committed=True)
     if given is not None:
         return _placed_type(call, found, given)
     return found if device is None else Layout(shape, dtype)
+
+
+def _check_device(call: Call, array: Layout, target: Sharding) -> None:
+    """Record a size that the sharding of a new array does not divide."""
+    from shardlint.libraries.jax_sharding import check_fits
+
+    if isinstance(target.spec, PartitionSpec) and not target.spec.open and not call.interpreter.traced:
+        on = target.mesh if isinstance(target.mesh, Mesh) else None
+        check_fits(call, array, target.spec, on, call.place, "")
 
 
 @function(*(f"{module} zeros_like ones_like full_like empty_like" for module in _BOTH), "jax.lax full_like")

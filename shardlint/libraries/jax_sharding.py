@@ -321,7 +321,9 @@ def device_put(call: Call) -> Value:
             )
 
         return map_tree(change, tree) if not isinstance(tree, Unknown) else AnyTree(Layout())
-    return place_tree(call, tree, target, place_of(call, 1, "device"))
+    where = place_of(call, 1, "device")
+    _check_context(call, target, where)
+    return place_tree(call, tree, target, where)
 
 
 def _place_tracer(call: Call, leaf: Value, target: Sharding, where: Place, path: str) -> Value:
@@ -392,13 +394,18 @@ def constraint(call: Call) -> Value:
 
 
 def _check_context(call: Call, target: Value, where: Place) -> None:
-    """Record a bare spec where no mesh is in context, on a way that is all known."""
+    """Record a bare spec where no mesh is in context, on a way that is all known.
+
+    `jax.device_put` does not read the mesh of `with mesh:`.
+    """
     run = call.interpreter
     if isinstance(target, State):  # of the specs of flax NNX, SL503 tells at the call that has no mesh
         return
     bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
-    if bare and run.rooted and run.mesh_known and run.mesh is None and not run.axes:
-        run.violate("mesh.missing", where, operation=call.function_name)
+    unread = run.legacy is not None and call.function_name == "device_put"
+    if bare and run.rooted and not run.axes and (unread or (run.mesh_known and run.mesh is None)):
+        context = "`with mesh:`" if unread else ""
+        run.violate("mesh.missing", where, operation=call.function_name, context=context)
 
 
 def padded(array: Layout, spec: PartitionSpec) -> Spec:

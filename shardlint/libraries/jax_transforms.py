@@ -315,6 +315,7 @@ def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, wher
             have=array.device or str(array),
             wanted=asked,
             line=str(array.made),
+            operation="jit",
         )
 
 

@@ -115,9 +115,11 @@ def _mapped(program: Program, end: End, index: int | None, depth: int) -> str:
 def _staged(program: Program, end: End, node: ast.FunctionDef | ast.Lambda, index: int | None) -> str:
     """Of a parameter of a function that is jitted: an argument that is not static."""
     wrapper = next(one for one in end.wrappers if one.effect == "staged")
+    name = getattr(node, "name", "the lambda")
+    if wrapper.api.startswith(_TRACING) and index is not None:
+        return f"an argument of `{name}`, which {wrapper.name} traces"
     if len([one for one in end.wrappers if one.effect != "passed"]) > 1 or wrapper.api not in JITS:
         return ""
-    name = getattr(node, "name", "the lambda")
     for option in _jits(program, wrapper.place, node):
         static = positions(option, "static", program.evaluator) if option is not None else None
         if static is None or index is None or index in static:

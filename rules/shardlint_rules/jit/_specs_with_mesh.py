@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from shardlint.model.mesh.meshes import is_spec
 from shardlint.model.values import Constant, Items, Table, Value, options
@@ -11,8 +11,8 @@ from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 
 
-def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | str:
-    """What is written for each of the nodes, with the imports that it takes; or why nothing is."""
+def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | None:
+    """What is written for each of the nodes, with the imports that it takes; None if a tree holds more than specs."""
     name, imports = site.spell("jax.sharding.NamedSharding")
     edits = list(imports)
     written = {}
@@ -21,12 +21,12 @@ def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[as
         if not any(isinstance(one, Items | Table) for one in options(site.value(node))):
             written[node] = f"{name}({mesh}, {text})"
         elif not all(_only_specs(one) for one in options(site.value(node))):
-            return f"`{text}` holds more than specs"
+            return None
         else:
             tree_map, more = site.spell(
                 "jax.tree.map" if site.allows("jax", ">=0.4.25") else "jax.tree_util.tree_map"
             )
-            spec = next(one for one in _free() if one not in (mesh, name.partition(".")[0]))
+            spec = "spec" if mesh != "spec" else "one"
             written[node] = f"{tree_map}(lambda {spec}: {name}({mesh}, {spec}), {text})"
             edits += more
     return written, list(dict.fromkeys(edits))
@@ -40,7 +40,3 @@ def _only_specs(value: Value) -> bool:
         return not value.open and all(_only_specs(one) for _, one in value.entries)
     return is_spec(value) or value == Constant(None)
 
-
-def _free() -> Iterator[str]:
-    """Names for a spec."""
-    yield from ("spec", "one", "part")

@@ -10,7 +10,7 @@ from shardlint.model.values import CallArguments, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, on_lines
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
-from shardlint_rules.jit.own_calls import CALLING, own_calls
+from shardlint_rules.jit._own_calls import CALLING, own_calls
 from shardlint_rules.jit.repeated import is_test
 
 # A newer release may take more.

@@ -12,23 +12,14 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import MAKING, ONLY_GIVING, dropped
 from shardlint_rules.jit._lost_later import lost_later
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
-from shardlint_rules.jit._pure_dropped import (
-    MAPPED,
-    UPDATES,
-    library_dropped,
-    map_dropped,
-    mapped_line,
-    update_dropped,
-)
+from shardlint_rules.jit._pure_dropped import MAPPED, UPDATES, map_dropped, mapped_line, update_dropped
 from shardlint_rules.jit._synced_unread import SYNCED, lost
-from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 from shardlint_rules.jit.repeated import is_test
 
@@ -43,10 +34,7 @@ _MANAGERS = (
     "jax.sharding.use_abstract_mesh",
     "jax.experimental.mesh_utils.use_mesh",
 )
-# Functions that only try whether it can be placed.
-_ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
-_AS_A_HELPER = "each caller of this function would have to use its result"
 _NO_PLACE = "several names below may need the placed array"
 _ITSELF = "the function may have another purpose"
 _AS_IT_WAS = "code below may need the old value"
@@ -67,10 +55,8 @@ class DiscardedPlacement(Rule):
     - proven: as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`,
       `jax.make_array_from_process_local_data`, `optax.apply_updates`, a device count in `if n is None:
       jax.local_device_count()`, and functions of the project that only return another array.
-    - `computed` (likely): as statements, `x.at[i].set(y)`, `with_logical_constraint`, and tree maps of a
-      function that only computes.
+    - `computed` (likely): as statements, `x.at[i].set(y)`, and tree maps of a lambda that only computes.
     - `synced` (likely): `state = sync(state)` that nothing reads afterwards.
-    - `in-a-try` (likely): a placement in a `try` that is the body of a helper named for placing.
 
     ## Write instead
     Bind the result to the name that is used afterwards.
@@ -88,10 +74,9 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    likely = ("computed", "in-a-try", "synced")
+    likely = ("computed", "synced")
     assumptions: ClassVar[Mapping[str, str]] = {
         "computed": "No method called in the statement has a side effect.",
-        "in-a-try": "The helper is no probe of whether the array can be placed.",
     }
     triggers = (
         Calls(*PLACING, *_MANAGERS),
@@ -116,9 +101,6 @@ class DiscardedPlacement(Rule):
         if entered is not None:
             yield self._own_manager(site, entered)
             return
-        if site.form == "statement" and library_dropped(site) is not None:
-            yield from self._computed(site, site.call)
-            return
         if site.form == "statement" or (site.form == "call" and site.api == _MAP):
             yield from self._through(site)
             return
@@ -128,12 +110,11 @@ class DiscardedPlacement(Rule):
             yield from self._given(site)
             return
         result_use, name = site.result_use
-        lost = result_use == "dropped" and _work_of_a_helper(site)
         if result_use == "used" and site.api in PLACING and asks_for_a_place(site):
             yield from self._later(site)
         if (
             result_use == "used"
-            or (caught(site.file, site.syntax) and not lost)
+            or caught(site.file, site.syntax)
             or _shown(site)
             or _of_a_model(site)
             or _only_runs(site)
@@ -152,7 +133,7 @@ class DiscardedPlacement(Rule):
             return
         collected = site.file.parent(site.call)
         whole = isinstance(collected, ast.Expr)
-        kept = _AS_A_HELPER if lost else _not_bound(site, first) if whole else _COLLECTED
+        kept = _not_bound(site, first) if whole else _COLLECTED
         yield site.finding(
             site.call.func,
             f"This call has no effect: `{value}` keeps its placement.",
@@ -162,11 +143,7 @@ class DiscardedPlacement(Rule):
             else "bind the list, and use its entries",
             fix=None if kept else self._fix(site, first),
             kept=kept,
-            certainty=Certainty.POSSIBLE if lost else Certainty.PROVEN,
-            form="in-a-try" if lost else "",
-            why="the name of the function says that it places its argument, and it returns nothing"
-            if lost
-            else _why(site),
+            why=_why(site),
         )
 
     def _unread(self, site: Site, value: str, name: str | None) -> Finding:
@@ -217,9 +194,7 @@ class DiscardedPlacement(Rule):
         if is_test(site.file, call) or caught(site.file, call) or _shown(site):
             return
         at = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Subscript)
-        given = site.text(call.args[0 if site.form == "statement" else 1]) if not at else ""
-        if at:
-            given = site.text(call).partition(".at[")[0]
+        given = site.text(call).partition(".at[")[0] if at else site.text(call.args[1])
         value = " ".join(given.split())
         yield site.finding(
             call.func,
@@ -381,24 +356,6 @@ def _only_runs(site: Site) -> bool:
         name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names
     )
     return smoke and not site.region.proven
-
-
-def _work_of_a_helper(site: Site) -> bool:
-    """True if a `try` is the body of a function named for placing, which returns nothing."""
-    scope, statement = site.scope.function(), site.file.parent(site.call)
-    node = scope.node if scope is not None else None
-    first = site.call.args[0] if site.call.args else None
-    if (
-        not isinstance(node, ast.FunctionDef)
-        or not isinstance(first, ast.Name)
-        or not NAMES.search(node.name)
-        or _ASSERTING.match(node.name)
-    ):
-        return False
-    block = site.file.parent(statement) if statement is not None else None
-    given = {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    alone = isinstance(block, ast.Try) and block.body == [statement] and block in node.body
-    return alone and first.id in given and gives_nothing(node)
 
 
 def _shown(site: Site) -> bool:

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.assume import Assuming
-from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
-from shardlint.model.values import Function, Items, Place, Table, Transformed, Value
+from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
-from shardlint_rules.jit._keys_read import KeyRead, keys_read
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
-from shardlint_rules.jit.structure import KEEPING, differ, is_tree, kind_of, returned_by
-from shardlint_rules.jit.trees import Display, container, display
+from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
+from shardlint_rules.jit.trees import container
 
 _INPUTS = "give one entry per argument, or one sharding for all"
 _OUTPUTS = "give one entry per result, or one sharding for all"
@@ -36,8 +34,7 @@ class InShardingsArity(Rule):
       function.
     - proven: what `nnx.get_named_sharding` gives, as `in_shardings` or `out_shardings` of `nnx.jit`.
     - proven: the same, if the specs are passed to a function of the project that makes the jit.
-    - proven: a dict for `in_shardings`, and a dict of shardings for one argument without a key that the
-      function reads.
+    - proven: a dict for `in_shardings`.
     - `tree` (likely): a tree of shardings from `jax.tree.map` or flax, passed for a function of one argument.
 
     ## Write instead
@@ -49,10 +46,8 @@ class InShardingsArity(Rule):
     the form `tree` it is unsafe: a tuple that already has one entry would no longer fit.
 
     ## Limits
-    Keys that only some branches read, or that unseen code may add, are not reported. Arguments that
-    `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen functions are
-    judged by their calls alone. Keys that the function tests (`if "mask" in batch`, `batch.get`) or may add,
-    and dicts that change after they are written, are not reported.
+    Arguments that `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen
+    functions are judged by their calls alone. The keys of a dict of shardings are not compared.
     """
 
     code = "SL210"
@@ -84,7 +79,6 @@ class InShardingsArity(Rule):
         if functions and self._written_here(site, "in_shardings"):
             yield from self._inputs(site, functions)
             yield from self._container(site, functions)
-            yield from self._keys(site, functions)
         if functions and self._written_here(site, "out_shardings"):
             yield from self._outputs(site, functions)
 
@@ -202,42 +196,6 @@ class InShardingsArity(Rule):
             "" if surely else "a tree that already is a tuple of one would no longer fit",
         )
 
-    def _keys(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
-        """Dicts of shardings that lack a key the function reads."""
-        keyword = site.keyword("in_shardings")
-        if keyword is None or len(functions) != 1:
-            return
-        function, definition = functions[0], _definition(functions[0].inner)
-        counted = counts(site, function)
-        if definition is None or counted is None or function.parameters is None:
-            return
-        names = [n for i, n in enumerate(function.parameters.positional) if i not in counted.static]
-        for name, entry in zip(names, _entries(site, keyword.value), strict=False):
-            shown = display(site.program, entry)
-            if shown is None:
-                continue
-            reads = keys_read(site.program, definition, name)
-            missing = [read for read in reads if _lacks(shown.table, read.keys)]
-            if missing:
-                yield self._lacking(site, entry, shown, missing, name, named(function))
-
-    def _lacking(
-        self, site: Site, entry: Place, shown: Display, missing: list[KeyRead], name: str, called: str
-    ) -> Finding:
-        first = missing[0]
-        read = name + "".join(f'["{key}"]' for key in first.keys)
-        others = sorted({one.keys[-1] for one in missing} - {first.keys[-1]})
-        more = f" (and {', '.join(others)})" if others else ""
-        where = f"line {first.place.line}"
-        if first.place.file is not site.file:
-            where = f"{first.place.file.path.name}:{first.place.line}"
-        return site.finding(
-            shown.place.node if shown.place.file is site.file else entry.node,
-            f"Every call raises ValueError: shardings of `{name}` lack key {first.keys[-1]!r}, which {called} reads.",
-            why=f"{where} reads {read}{more}; a dict of shardings has the keys of its argument",
-            help="give every key its sharding, or one sharding for the argument",
-        )
-
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
         given = tree_of(site, functions[0], "out_shardings")
@@ -262,29 +220,3 @@ def _takes(found: Counts) -> str:
     count = several(found.most, "argument")
     count = count if found.least == found.most else f"{found.least} to {count}"
     return f"{count} that {'is' if found.most == 1 else 'are'} not static" if found.static else count
-
-
-def _entries(site: Site, node: ast.expr) -> list[Place]:
-    """The expressions for the arguments, in order, as far as they are written out."""
-    while isinstance(node, ast.Name):
-        bindings, _ = lookup(site.file, node, node.id)
-        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
-            return []
-        node = bindings[0].value
-    if not isinstance(node, ast.Tuple | ast.List) or any(isinstance(one, ast.Starred) for one in node.elts):
-        return []
-    return [Place(site.file, one) for one in node.elts]
-
-
-def _definition(function: Value) -> Function | None:
-    """The definition a jit runs, through partial and transforms that keep the arguments."""
-    while isinstance(function, Transformed) and function.api.name in KEEPING:
-        function = function.inner
-    return function if isinstance(function, Function) else None
-
-
-def _lacks(table: Table, keys: tuple[str, ...]) -> bool:
-    inside = table.get(keys[0])
-    if inside is None:
-        return True
-    return isinstance(inside, Table) and not inside.open and len(keys) > 1 and _lacks(inside, keys[1:])

@@ -15,7 +15,6 @@ from shardlint.model.values import Environment, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
-from shardlint_rules.jit._called_with import parameter_shapes
 from shardlint_rules.jit._divided_already import KEYWORDS, SAYING, divided_already
 from shardlint_rules.jit._made import Made, arrays, closed, is_nested, made
 
@@ -23,7 +22,6 @@ _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
 _CALLS = 3
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
-_CREATING = ("jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.full", "jax.numpy.empty")
 
 
 class IndivisibleConstraint(Rule):
@@ -64,7 +62,6 @@ class IndivisibleConstraint(Rule):
     }
     triggers = (
         Calls(*_WAKING),
-        Calls(*_CREATING, file_says=("device=",)),
         Calls(*_JITS, file_says=("out_shardings",)),
         Keywords(*KEYWORDS, function_says=SAYING),
         Violates("spec.indivisible", "spec.padded", "spec.odd"),
@@ -84,14 +81,7 @@ class IndivisibleConstraint(Rule):
             return
         if site.form == "partial":
             return
-        creating = site.keyword("device") if site.api in _CREATING else None
-        if site.api in _CREATING:
-            if any(site.file.says(word) for word in SAYING):
-                yield from self._again(site)
-            if creating is None:
-                return
-        target = creating.value if creating is not None else site.argument(PLACING[site.api])
-        array = site.call if creating is not None else site.argument("x")
+        target, array = site.argument(PLACING[site.api]), site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
             return
         found = options(site.value(target))
@@ -103,17 +93,12 @@ class IndivisibleConstraint(Rule):
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
-        if mesh is None or (
-            creating is None and site.api != _PUT and site.shardings.axis_types(mesh) != "auto"
-        ):
+        if mesh is None or (site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
             return
         sizes = _sizes(mesh)
         if not sizes:
             return
-        place = Place(site.file, array)
-        shape = shape_of(site.program.evaluator, place) or shape_of(
-            site.program.evaluator, place, given=parameter_shapes(site)
-        )
+        shape = shape_of(site.program.evaluator, Place(site.file, array))
         problem = _undivided(spec, sizes, shape) if shape is not None else None
         if problem is None:
             return

@@ -9,9 +9,8 @@ from typing import ClassVar
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax.nodes import names_in, walk
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
 
@@ -26,11 +25,9 @@ class OptimizerBeforeSharding(Rule):
     ## Reports
     - proven: `state = optimizer.init(params)`, if `params` is placed on a mesh only afterwards and the state
       never.
-    - possible: the same with an optimizer that may have no moments.
 
-    ## Fix
-    Moves the `init` below the placement, if both are separate statements of one block. It is unsafe: the
-    state is created on other devices.
+    ## Write instead
+    `optimizer.init(params)` after the placement.
 
     ## Limits
     A state that is placed too, or passed to any function but the step that takes it together with the
@@ -43,7 +40,7 @@ class OptimizerBeforeSharding(Rule):
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*PLACING, file_says=("init",)),)
     where = "host"
-    fixes = "unsafe"
+    fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """A finding at every `init` that came before this placement."""
@@ -57,42 +54,12 @@ class OptimizerBeforeSharding(Rule):
             state = name_of(site.file, call)
             if state is None or not _left_alone(site, state, name):
                 continue
-            keeps = init_of(site, Place(site.file, call.func))
             yield site.finding(
                 call,
                 f"The first step moves `{state.id}`: it is created on one device, before `{name}` is sharded.",
                 why=f"line {site.call.lineno} shards `{name}`, and nothing places `{state.id}`",
                 help=f"create `{state.id}` after line {site.call.lineno}",
-                fix=self._fix(site, call, state),
-                certainty=Certainty.PROVEN if keeps else Certainty.POSSIBLE,
             )
-
-    def _fix(self, site: Site, call: ast.Call, state: ast.Name) -> Fix | None:
-        """The line with the `init` moves below the placement."""
-        file = site.file
-        first, second = file.statement(call), file.statement(site.call)
-        block = _block(file.parent(first), first)
-        if block is None or second not in block:
-            return None
-        between = block[block.index(first) + 1 : block.index(second) + 1]
-        moved = names_in(first)
-        bound = {
-            part.id
-            for statement in between[:-1]
-            for part in walk(statement)
-            if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or part.id == state.id)
-        }
-        after_first, after_second = _next_line(site, first), _next_line(site, second)
-        if moved & bound or after_first is None or after_second is None:
-            return None
-        top = first.lineno
-        while top > 1 and file.source.line(top - 1).lstrip().startswith("#"):
-            top -= 1  # the comment above belongs to the line
-        start = file.source.line_starts[top - 1]
-        lines = file.source.text[start:after_first]
-        edits = [Edit(start, after_first, ""), Edit(after_second, after_second, lines)]
-        message = f"move this line below line {second.end_lineno or second.lineno}"
-        return site.fix(Safety.UNSAFE, message, edits, "the state is created on other devices")
 
 
 def _rebound(site: Site) -> str | None:
@@ -123,7 +90,7 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
         if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
             continue
         argument = _parameters(site, call.args[0])
-        if argument is None or argument.id != name or init_of(site, Place(site.file, mention)) is False:
+        if argument is None or argument.id != name or not init_of(site, Place(site.file, mention)):
             continue
         same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
         if same and not site.shardings.spread(site.value(argument)):
@@ -154,26 +121,3 @@ def _harmless(site: Site, use: ast.Name, name: str) -> bool:
     if isinstance(parent, ast.Call) and use in parent.args:
         return any(isinstance(other, ast.Name) and other.id == name for other in parent.args)
     return isinstance(parent, ast.Tuple) and isinstance(site.file.parent(parent), ast.Return)
-
-
-def _block(parent: ast.AST | None, statement: ast.stmt) -> list[ast.stmt] | None:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return None
-
-
-def _next_line(site: Site, statement: ast.stmt) -> int | None:
-    """Offset of the line after a statement that has its lines for itself."""
-    source = site.file.source
-    start, end = site.file.span(statement)
-    last = statement.end_lineno or statement.lineno
-    first_line = source.line(statement.lineno)
-    rest = source.text[
-        end : source.line_starts[last] if last < len(source.line_starts) else len(source.text)
-    ].strip()
-    alone = first_line[: start - source.line_starts[statement.lineno - 1]].strip() == ""
-    if not alone or (rest and not rest.startswith("#")) or last >= len(source.line_starts):
-        return None
-    return source.line_starts[last]

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import JITS
-from shardlint.model.values import (
-    Api,
-    CallArguments,
-    Environment,
-    Function,
-    Items,
-    Leaves,
-    Place,
-    Table,
-    options,
-)
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.model.values import Items, Leaves, Place, Table, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
-from shardlint_rules.jit._scalar_leaves import of_value, scalar_leaf
+from shardlint_rules.jit._scalar_leaves import scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 
 _ARGUMENTS = {
@@ -31,7 +21,8 @@ _ARGUMENTS = {
     "jax.lax.with_sharding_constraint": ("x", "shardings"),
     "equinox.filter_shard": ("x", "device_or_shardings"),
 }
-_LEAVES = ("jax.tree.leaves", "jax.tree.flatten")
+_HELP = "use PartitionSpec() for scalars: choose by leaf.ndim"
+_WHY = "and a spec with an axis needs rank 1"
 # Code that reads one of these handles scalars.
 _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
 
@@ -44,8 +35,9 @@ class SpecForScalar(Rule):
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with one such sharding for a tree with a
-      scalar leaf, directly, in `tree.map`, or in a loop over the leaves.
-    - proven: one such sharding as `out_shardings` of a `jit` whose result contains a scalar.
+      scalar leaf, directly or in `tree.map`.
+    - proven: the same for what the calls in sight pass, and for the `out_shardings` of a `jit`.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.
@@ -57,67 +49,45 @@ class SpecForScalar(Rule):
     code = "SL229"
     name = "spec-for-scalar"
     harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     assumes = True
     triggers = (
         Calls(*_ARGUMENTS),
-        Calls(*JITS, file_says=("out_shardings",), function_says=("out_shardings",)),
+        Violates("spec.rank"),
     )
+    forms = ("call", "violation")
+    behind = ("SL303",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.api in JITS:
-            yield from self._result(site)
+        if site.form == "violation":
+            yield from self._report_scalar(site)
             return
         array, sharding = (site.argument(name) for name in _ARGUMENTS[site.api])
-        if sharding is None:
+        if array is None or sharding is None or not _names_an_axis(site, sharding):
             return
-        trees = (
-            list(_mapped_partial(site))
-            if site.form == "partial"
-            else _trees(site, array)
-            if array is not None
-            else []
-        )
-        if not trees or not _names_an_axis(site, sharding):
-            return
-        for tree in trees:
+        for tree in _trees(site, array):
             scalar = scalar_leaf(site, tree)
             if scalar is not None:
-                yield self._finding(site, sharding, tree.text(), scalar)
+                text = " ".join(tree.text().split())
+                yield site.finding(
+                    sharding,
+                    f"This spec raises ValueError: `{text}` contains a scalar.",
+                    label="one spec for arrays and scalars",
+                    help=_HELP,
+                    why=f"{scalar}, {_WHY}",
+                )
                 return
 
-    def _result(self, site: Site) -> Iterator[Finding]:
-        """`jit(init, out_shardings=sharding)` of a function that gives a scalar among others."""
-        sharding = site.argument("out_shardings")
-        if sharding is None or not _names_an_axis(site, sharding):
-            return
-        function = site.argument("fun")
-        value = (
-            site.program.evaluator.function(site.file, site.decorated)
-            if site.decorated is not None
-            else site.value(function)
-            if function is not None
-            else None
-        )
-        if not isinstance(value, Function):
-            return
-        arguments = CallArguments(value.place, (), {}, open_positional=True)
-        environment: Environment = site.program.evaluator.parameters(value, arguments)
-        result = site.program.evaluator.calls.returned(value, lambda: environment)
-        scalar = of_value(site, result)
-        if scalar is not None:
-            yield self._finding(site, sharding, f"{getattr(value.node, 'name', 'lambda')}(...)", scalar)
-
-    def _finding(self, site: Site, sharding: ast.expr, tree: str, scalar: str) -> Finding:
-        tree = " ".join(tree.split())
-        return site.finding(
-            sharding,
-            f"This spec raises ValueError: `{tree}` contains a scalar.",
-            label="one spec for arrays and scalars",
-            help="use PartitionSpec() for scalars: choose by leaf.ndim",
-            why=f"{scalar}, and a spec with an axis needs rank 1",
-        )
+    def _report_scalar(self, site: Site) -> Iterator[Finding]:
+        said = site.violation.said
+        if said["rank"] == "0":  # of other arrays SL303 tells
+            leaf = f"`{said['array']}`" if said["array"] else "a leaf"
+            yield site.report_violation(
+                "This spec raises ValueError: it is for a scalar.", help=_HELP, why=f"{leaf} is a scalar, {_WHY}"
+            )
 
 
 def _names_an_axis(site: Site, sharding: ast.expr) -> bool:
@@ -136,17 +106,6 @@ def _has_axis(spec: Spec) -> bool:
     return any(not entry.known or entry.axes for entry in spec.entries)
 
 
-def _mapped_partial(site: Site) -> Iterator[Place]:
-    """The tree over which a partial of the site's function is mapped."""
-    outer = site.file.parent(site.call)
-    if isinstance(outer, ast.Call) and outer.args and outer.args[0] is site.call and _maps(site, outer):
-        yield from (Place(site.file, argument) for argument in outer.args[1:2])
-
-
-def _maps(site: Site, call: ast.Call) -> bool:
-    return any(isinstance(one, Api) and one.name in MAPS for one in options(site.value(call.func)))
-
-
 def _trees(site: Site, array: ast.expr) -> list[Place]:
     """The trees that the call places, or whose leaves it places."""
     function = site.scope.function()
@@ -157,10 +116,6 @@ def _trees(site: Site, array: ast.expr) -> list[Place]:
         return []
     origin = bindings[0]
     if origin.kind in ("for", "comprehension"):
-        over = origin.value
-        if isinstance(over, ast.Call) and over.args and origin.index is None:
-            if any(isinstance(one, Api) and one.name in _LEAVES for one in options(site.value(over.func))):
-                return [Place(site.file, over.args[0])]
         return []
     if origin.kind != "param" or function is None or origin.scope is not function:
         return [Place(site.file, array)]

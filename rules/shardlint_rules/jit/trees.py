@@ -1,19 +1,14 @@
-"""Trees of shardings: which values are containers, and where the dict that one is built from is written."""
+"""Trees of shardings: which values are containers."""
 
 from __future__ import annotations
 
-import ast
-
 from shardlint.model import Program
-from shardlint.model.reach import lookup
 from shardlint.model.values import (
-    Api,
     CallArguments,
     CallResult,
     ClassValue,
     Leaves,
     Parameter,
-    Place,
     Table,
     Unknown,
     Value,
@@ -21,7 +16,6 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
-from shardlint.syntax import FileFacts
 
 MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
@@ -36,7 +30,6 @@ _OF_A_STATE = (
 )
 # So people call the tuple of all arguments.
 _ALL_ARGUMENTS = regex(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
-_CHANGING = ("update", "setdefault", "pop", "popitem", "clear")
 
 
 @dataclass(frozen=True)
@@ -88,52 +81,3 @@ def _mapped(program: Program, call: CallArguments) -> Container | None:
 
 def _instance(value: Value) -> bool:
     return isinstance(value, CallResult) and isinstance(value.by, ClassValue)
-
-
-@dataclass(frozen=True)
-class Display:
-    """A dict as it is written."""
-
-    place: Place
-    table: Table
-
-
-def display(program: Program, place: Place, depth: int = 0) -> Display | None:
-    """The dict display that an expression names; None if code may change it, or if some of it is unknown."""
-    file, node = place.file, place.node
-    if isinstance(node, ast.Name) and depth < 4:
-        bindings, _ = lookup(file, node, node.id)
-        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
-            return None
-        if any(
-            _may_change(program, file, use) for use in file.mentions(node.id) if use is not bindings[0].node
-        ):
-            return None
-        return display(program, Place(file, bindings[0].value), depth + 1)
-    value = program.value(file, node)
-    written = isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and _is_dict(program, file, node))
-    if written and isinstance(value, Table) and not value.open:
-        return Display(place, value)
-    return None
-
-
-def _is_dict(program: Program, file: FileFacts, node: ast.Call) -> bool:
-    callee = program.value(file, node.func)
-    return isinstance(callee, Api) and callee.name == "builtins.dict"
-
-
-def _may_change(program: Program, file: FileFacts, use: ast.AST) -> bool:
-    """True if a mention of a dict's name changes it, or passes it to unseen code."""
-    if not isinstance(use, ast.Name):
-        return False
-    parent = file.parent(use)
-    if isinstance(parent, ast.Subscript):
-        return isinstance(parent.ctx, ast.Store | ast.Del)
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in _CHANGING
-    if isinstance(parent, ast.AugAssign):
-        return True
-    call = file.parent(parent) if isinstance(parent, ast.keyword) else parent
-    if isinstance(call, ast.Call) and call.func is not use:
-        return not all(isinstance(one, Api) for one in options(program.value(file, call.func)))
-    return isinstance(parent, ast.Assign | ast.AnnAssign | ast.Return)

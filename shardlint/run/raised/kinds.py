@@ -161,7 +161,7 @@ KINDS = (
         r" )?type.*Sharding"
         r"|requires ndarray or scalar arguments, got <class '\S*Sharding|'[\w.]*' object has no attribute "
         r"'(?:_internal_device_list|partitions|_partitions|_device_assignment|device_set|addressable_devices)'",
-        ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327", "SL237"),
+        ("SL218", "SL305", "SL306", "SL318", "SL319", "SL326", "SL327"),
     ),
     Kind("not-addressable", r"non-?addressable", ("SL807", "SL808", "SL812", "SL815")),
     Kind("jit-keyword", r"`?jitkwargs`? cannot contain", ("SL101", "SL102", "SL228")),
@@ -206,7 +206,7 @@ KINDS = (
         r"unhashable type: |'NoneType' object (?:is not|has no)|'\w+' object (?:is not (?:iterable"
         r"|subscriptable|callable)"
         r"|has no attribute)|not supported between instances of",
-        ("SL108", "SL237", "SL327", "SL319", "SL815", "SL320"),
+        ("SL108", "SL327", "SL319", "SL815", "SL320"),
         exact=True,
     ),
     Kind("none-among", r"pytree structure error.*NoneType|Expected None, got ", ("SL320",), exact=True),

@@ -55,32 +55,3 @@ def _plain(function: Function) -> bool:
         return False
     scope = function.place.file.home(node)
     return len(function.place.file.bindings(scope, node.name)) == 1
-
-
-def gives_nothing(node: ast.FunctionDef) -> bool:
-    """Whether a function with a body surely returns None."""
-    body = [
-        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-    ]
-    if (
-        not body
-        or all(isinstance(one, ast.Pass | ast.Raise) for one in body)
-        or isinstance(body[-1], ast.Raise)
-    ):
-        return False
-    own = list(_own(node))
-    if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own):
-        return False
-    returns = [one for one in own if isinstance(one, ast.Return)]
-    return all(
-        one.value is None or (isinstance(one.value, ast.Constant) and one.value.value is None)
-        for one in returns
-    )
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of functions inside of it."""
-    for child in children(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield child
-            yield from _own(child)

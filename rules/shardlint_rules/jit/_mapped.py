@@ -1,4 +1,4 @@
-"""The trees that a `jax.tree.map` goes over, seen from the function that it calls for each leaf. Shared by rules."""
+"""The trees that a `jax.tree.map` goes over, seen from the function that it calls for each leaf. Part of SL201."""
 
 from __future__ import annotations
 
