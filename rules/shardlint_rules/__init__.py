@@ -144,7 +144,7 @@ RULES = {
     "SL802": "shardlint_rules.processes.xla_flags_overwritten:XlaFlagsOverwritten",
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
     "SL804": "shardlint_rules.processes.local_and_global_counts:LocalAndGlobalCounts",
-    "SL805": "shardlint_rules.processes.callback_ignores_index:CallbackIgnoresIndex",
+    "SL805": "shardlint_rules.processes.same_keys:SameKeysInEachProcess",
     "SL806": "shardlint_rules.processes.replicas_differ:ReplicasDiffer",
     "SL807": "shardlint_rules.processes.host_read_of_global:HostReadOfGlobal",
     "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",

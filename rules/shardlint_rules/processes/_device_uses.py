@@ -22,13 +22,6 @@ _TARGETS = {
     "jax.sharding.SingleDeviceSharding": (0, "device"),
     "jax.config.update": (1, "val"),
 }
-# What puts a part on each device of a list.
-_LISTS = {
-    "jax.device_put_sharded": (1, "devices"),
-    "jax.device_put_replicated": (1, "devices"),
-    "flax.jax_utils.replicate": (1, "devices"),
-    "flax.jax_utils.prefetch_to_device": (2, "devices"),
-}
 _CREATORS = ("jax.numpy.", "jax.jit", "jax.random.")
 _OWN = ("memory_stats", "live_buffers")
 _BY_DEFAULT = "An array computed with it as the default device"
@@ -157,8 +150,6 @@ def _argument(program: Program, file: FileFacts, call: ast.Call, given: ast.AST,
                 yield Use(Place(file, call), found, "placed")
             elif option.name == "jax.sharding.SingleDeviceSharding":
                 yield from uses(program, Place(file, call), depth + 1)
-            elif name in _LISTS and _is_given(call, given, *_LISTS[name]):
-                yield Use(Place(file, call), f"`{name.rpartition('.')[2]}`", "all")
         elif isinstance(option, Function):
             yield from _parameter(program, file, call, given, option, depth)
         elif isinstance(option, ClassValue):

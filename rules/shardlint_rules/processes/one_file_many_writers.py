@@ -16,8 +16,7 @@ from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._paths import contents, made_in, names_process
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.differing import Differing
-from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.starting import at, short
 
 _OPEN = {

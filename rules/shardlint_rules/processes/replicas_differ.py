@@ -17,8 +17,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.differing import Differing
-from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
