@@ -155,7 +155,7 @@ RULES = {
     "SL814": "shardlint_rules.processes.one_file_many_writers:OneFileManyWriters",
     "SL815": "shardlint_rules.processes.wrong_process_argument:WrongProcessArgument",
     "SL816": "shardlint_rules.processes.addressable_means_sharded:AddressableMeansSharded",
-    "SL817": "shardlint_rules.processes.global_id_as_ordinal:GlobalIdAsOrdinal",
+    "SL817": "shardlint_rules.processes.process_index_as_ordinal:ProcessIndexAsOrdinal",
     "SL818": "shardlint_rules.processes.order_differs_by_process:OrderDiffersByProcess",
     "SL821": "shardlint_rules.processes.function_not_called:FunctionNotCalled",
     "SL822": "shardlint_rules.processes.arrays_for_all_devices:ArraysForAllDevices",
