@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.process.processes import is_index
-from shardlint.model.reach import readers
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint_rules.processes.uses import standing_for
 
 _SHARING = regex(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
 _COUNTING = ("range", "arange")
@@ -32,7 +31,7 @@ _AS_DEVICE = "Most of the data is never read: each process takes one device's sh
 
 def share(site: Site) -> Share | None:
     """What a site's count of devices is used for, where that is the share of a process."""
-    for use in _standing_for(site, site.call):
+    for use in standing_for(site.file, site.call):
         parent = site.file.parent(use)
         match parent:
             case ast.keyword(arg=str(name)):
@@ -86,11 +85,7 @@ def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> Share | None
 
 def _begun(site: Site, size: ast.BinOp) -> Share | None:
     """`n = total // device_count()`, then `process_index() * n`: the share of a device for a process."""
-    target = _target(site, size)
-    uses: list[ast.expr] = [size]
-    if target is not None:
-        uses = [one for one, alone in readers(site.file, target) if alone]
-    for use in uses:
+    for use in standing_for(site.file, size):
         outer = site.file.parent(use)
         if not isinstance(outer, ast.BinOp) or not isinstance(outer.op, ast.Mult):
             continue
@@ -100,27 +95,6 @@ def _begun(site: Site, size: ast.BinOp) -> Share | None:
         if _index(site, outer.left if outer.right is use else outer.right):
             return Share(site.call, _AS_DEVICE)
     return None
-
-
-def _standing_for(site: Site, count: ast.Call) -> Iterator[ast.expr]:
-    yield count
-    target = _target(site, count)
-    if target is not None:
-        yield from (use for use, alone in readers(site.file, target) if alone)
-
-
-def _target(site: Site, value: ast.expr) -> ast.Name | None:
-    """The name that a value is bound to, alone or as one of several: `rank, n = process_index(), device_count()`."""
-    parent = site.file.parent(value)
-    outer = site.file.parent(parent) if isinstance(parent, ast.Tuple) else parent
-    if not isinstance(outer, ast.Assign) or len(outer.targets) != 1:
-        return None
-    target: ast.expr = outer.targets[0]
-    if isinstance(parent, ast.Tuple):
-        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parent.elts):
-            return None
-        target = target.elts[parent.elts.index(value)]
-    return target if isinstance(target, ast.Name) else None
 
 
 def _index(site: Site, node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from shardlint.model.process.patches import calls_replacement
 from shardlint.model.process.processes import asks_itself, guard, process_question, runs_code_with, several
-from shardlint.model.values import Constant, Place, options
+from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
@@ -17,6 +17,7 @@ from shardlint_rules.processes._device_numbers import by_number
 from shardlint_rules.processes._device_uses import Use, uses
 from shardlint_rules.processes._memory_of_all import of_all
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.uses import standing_for
 
 _LOCAL = "jax.local_devices"
 _ASKED = "a file that runs with this one asks which process it is, or how many there are"
@@ -244,30 +245,21 @@ def _of_cpu(site: Site) -> bool:
 
 def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """The expressions that are one device of a list."""
-    file, parent = site.file, site.file.parent(call)
-    match parent:
-        case ast.Subscript(value=value) if value is call and _is_index(parent.slice):
-            yield parent
-        case ast.Call(func=ast.Name(id="iter")):
-            outer = file.parent(parent)
-            if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "next":
-                yield outer
-        case ast.Assign(targets=[ast.Name(id=name) as target]):
-            for mention in file.mentions_in(file.home(target), name):
-                owner = file.parent(mention)
-                if isinstance(owner, ast.Subscript) and owner.value is mention and _is_index(owner.slice):
-                    if isinstance(mention, ast.Name) and _is_list(site, mention):
-                        yield owner
-        case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
-            yield one
+    file = site.file
+    for listed in standing_for(file, call):
+        parent = file.parent(listed)
+        match parent:
+            case ast.Subscript(value=value) if value is listed and _is_number(parent.slice):
+                yield parent
+            case ast.Call(func=ast.Name(id="iter")):
+                outer = file.parent(parent)
+                if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "next":
+                    yield outer
+            case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
+                yield one
 
 
-def _is_list(site: Site, name: ast.Name) -> bool:
-    found = options(site.value(name))
-    return all(getattr(one, "api", "") == "jax.devices" for one in found)
-
-
-def _is_index(index: ast.expr) -> bool:
+def _is_number(index: ast.expr) -> bool:
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
         index = index.operand
     return isinstance(index, ast.Constant) and isinstance(index.value, int)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import lookup, readers
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.processes.uses import standing_for
 
 _ALL, _OWN = "jax.devices", "jax.local_devices"
 
@@ -41,7 +41,7 @@ class ProcessIndexAsOrdinal(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each list that the index of a process chooses from."""
-        for use in _uses(site):
+        for use in standing_for(site.file, site.call):
             parent = site.file.parent(use)
             if not isinstance(parent, ast.Subscript) or parent.slice is not use:
                 continue
@@ -59,13 +59,3 @@ class ProcessIndexAsOrdinal(Rule):
                 form="process" if own else "process-of-all",
                 why="the index of a process is not the number of a device",
             )
-
-
-def _uses(site: Site) -> Iterator[ast.AST]:
-    """The call itself, or where the one name that it is given is read."""
-    yield site.call
-    parent = site.file.parent(site.call)
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        for use, _ in readers(site.file, parent.targets[0]):
-            if len(lookup(site.file, use, use.id)[0]) == 1:
-                yield use
