@@ -11,7 +11,7 @@ from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import split, split_by_callers, split_over_a_given_mesh
+from shardlint_rules.processes.spread import split, split_over_a_given_mesh
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -27,7 +27,6 @@ _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _WHY = {
     "split": "",
-    "handed": ", and the calls in sight pass such an array as `{}`",
     "given-mesh": ", and the mesh of `{}` is a parameter",
 }
 # What stands in a file that gets at an array placed over devices, also where another module places it.
@@ -50,7 +49,6 @@ class HostReadOfGlobal(Rule):
 
     - `split` (likely): `x` is sharded over a mesh of all devices, by its placement, `out_shardings` or `out_specs`.
     - `given-mesh` (likely): the same, if the mesh is a parameter.
-    - `handed` (possible): `x` is a parameter, and all calls in sight pass such an array.
 
     ## Write instead
     `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
@@ -81,9 +79,6 @@ class HostReadOfGlobal(Rule):
             return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
-        if given is None and site.wants("handed"):
-            form = "handed"
-            given = next((one for one in self._read(site) if split_by_callers(site, one)), None)
         if given is None and site.wants("given-mesh"):
             form = "given-mesh"
             given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)
