@@ -1,13 +1,19 @@
-"""Where the value of an expression is read: itself, and the names that it gives. Shared by rules."""
+"""Where the value of an expression is read: under its names, by callers of its function, as a parameter. Shared."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
+from shardlint.model import Program
+from shardlint.model.asked import results
 from shardlint.model.held import read_in_class, stored
+from shardlint.model.passed import becomes
 from shardlint.model.reach import readers
+from shardlint.model.values import Place, options
 from shardlint.syntax import FileFacts
+
+_MOST = 40
 
 
 def standing_for(file: FileFacts, node: ast.expr, alone: bool = True) -> Iterator[ast.expr]:
@@ -17,12 +23,48 @@ def standing_for(file: FileFacts, node: ast.expr, alone: bool = True) -> Iterato
     """
     yield node
     target = bound_to(file, node)
+    if target is not None:
+        yield from reads(file, target, alone)
+
+
+def reads(file: FileFacts, target: ast.expr, alone: bool = False) -> Iterator[ast.expr]:
+    """The reads of a name that is bound, or of an attribute of `self` that one value is assigned to."""
     if isinstance(target, ast.Name):
         yield from (use for use, only in readers(file, target) if only or not alone)
     elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
         cls = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
         if cls is not None and len(list(stored(file, cls, target.attr))) == 1:
             yield from read_in_class(file, target)
+
+
+def passed_on(program: Program, place: Place) -> Iterator[Place]:
+    """Where the value of an expression is read next: under its names, by callers of its function, as a parameter."""
+    file, node = place.file, place.node
+    parent = file.parent(node)
+    match parent:
+        case ast.Assign(targets=targets):
+            yield from (Place(file, use) for target in targets for use in reads(file, target))
+        case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+            yield from (Place(file, use) for use in reads(file, target))
+        case ast.Return() | ast.Lambda():
+            yield from results(program, file, parent)
+        case ast.keyword():
+            call = file.parent(parent)
+            yield from taken_as(program, file, call, node) if isinstance(call, ast.Call) else ()
+        case ast.Call():
+            yield from taken_as(program, file, parent, node)
+
+
+def taken_as(program: Program, file: FileFacts, call: ast.Call, argument: ast.AST) -> Iterator[Place]:
+    """The reads of the parameters that functions and classes of the project are given an argument for."""
+    for option in options(program.value(file, call.func)):
+        for one in becomes(program.evaluator, option, Place(file, call), argument):
+            if one.binder is not None:
+                inside = one.binder.file
+                scope = inside.home(one.binder.node)
+                for use in inside.mentions_in(scope, one.name)[:_MOST]:
+                    if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                        yield Place(inside, use)
 
 
 def bound_to(file: FileFacts, node: ast.expr) -> ast.expr | None:
