@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.asked import results
-from shardlint.model.held import read_in_class, stored
+from shardlint.model.held import assigned, read_in_class
 from shardlint.model.passed import becomes
 from shardlint.model.reach import readers
 from shardlint.model.values import Place, options
@@ -28,12 +28,12 @@ def standing_for(file: FileFacts, node: ast.expr, alone: bool = True) -> Iterato
 
 
 def reads(file: FileFacts, target: ast.expr, alone: bool = False) -> Iterator[ast.expr]:
-    """The reads of a name that is bound, or of an attribute of `self` that one value is assigned to."""
+    """The reads of a name that is bound, or of an attribute of `self` that one value alone is assigned to."""
     if isinstance(target, ast.Name):
         yield from (use for use, only in readers(file, target) if only or not alone)
     elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
         cls = next((one for one in file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
-        if cls is not None and len(list(stored(file, cls, target.attr))) == 1:
+        if cls is not None and len(list(assigned(file, cls, target.attr))) <= 1:
             yield from read_in_class(file, target)
 
 
