@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
@@ -34,7 +34,8 @@ class AddressableMeansSharded(Rule):
 
     ## Reports
     - `kept` (likely): the answer decides whether the sharding is kept (`x.sharding if not x.is_fully_addressable else
-      None`) or an array is saved as one (`SaveArgs(aggregate=x.is_fully_addressable)`).
+      None`) or an array is saved as one (`SaveArgs(aggregate=x.is_fully_addressable)`), also through a function of the
+      project.
     - `named` (possible): `not x.is_fully_addressable` gets a name such as `is_sharded`, or `x.is_fully_addressable` one
       such as `is_replicated`.
 
@@ -48,22 +49,22 @@ class AddressableMeansSharded(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("kept",)
     assumptions: ClassVar[Mapping[str, str]] = {"kept": "The program also runs as one process with several devices."}
-    triggers = (Attributes(_ASKED, file_says=(_ASKED,)),)
+    triggers = (Attributes(_ASKED, file_says=(_ASKED,)), Calls("builtins.getattr", file_says=(_ASKED,)))
     in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a question."""
-        asked = site.syntax
-        if not isinstance(asked, ast.Attribute) or last_name(asked.value).endswith("sharding"):
-            return  # a sharding is asked of what is to be done with it
+        asked = _asked(site)
+        if asked is None:
+            return
         meaning = _meaning(site.file, asked)
         name = _name(site.file, meaning.node)
         wanted = _SHARDED if meaning.elsewhere else _WHOLE
         if wanted.search(name) and not _ELSEWHERE.search(name):
             yield self._finding(site, asked, f"is named `{name}`", "named")
             return
-        kept = _kept(site.file, meaning)
+        kept = _kept(site.file, meaning) or self._through(site, meaning)
         if kept:
             yield self._finding(site, asked, kept, "kept")
 
@@ -75,6 +76,33 @@ class AddressableMeansSharded(Rule):
             form=form,
             why=f"it says whether other processes hold a part, and the answer {use}",
         )
+
+    def _through(self, site: Site, meaning: _Meaning) -> str:
+        """The same of the calls of a function that returns the answer."""
+        parent = site.file.parent(meaning.node)
+        function = site.file.home(meaning.node).function()
+        if not isinstance(parent, ast.Return) or function is None:
+            return ""
+        for place in site.program.flow.ends(site.file, function.node).called(20):
+            if isinstance(place.node, ast.expr):
+                inside = _meaning(place.file, place.node)
+                elsewhere = inside.elsewhere is not meaning.elsewhere
+                found = _kept(place.file, _Meaning(inside.node, elsewhere))
+                if found:
+                    return found
+        return ""
+
+
+def _asked(site: Site) -> ast.expr | None:
+    """`x.is_fully_addressable`, or `getattr(x, "is_fully_addressable", ...)`."""
+    node = site.syntax
+    if isinstance(node, ast.Call):
+        words = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
+        return node if words == [_ASKED] else None
+    if not isinstance(node, ast.Attribute):
+        return None
+    of = last_name(node.value)
+    return node if not of.endswith("sharding") else None  # a sharding is asked of what is to be done with it
 
 
 def _meaning(file: FileFacts, node: ast.expr) -> _Meaning:

@@ -54,6 +54,8 @@ class FirstDevicePinned(Rule):
       `SingleDeviceSharding`, `device=` or as the default device.
     - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
     - `asked` (likely): the same, if only another file asks for the process index or count.
+    - `cpu-asked` (likely): the same for `jax.devices("cpu")`, if only another file asks for them, and no visible code
+      calls `jax.distributed.initialize`.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets
       the devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
@@ -70,7 +72,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("asked", "placed", "mesh", "by-number")
+    likely = ("asked", "cpu-asked", "placed", "mesh", "by-number")
     assumptions: ClassVar[Mapping[str, str]] = {"mesh": "The mesh has devices of more than one process."}
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
@@ -111,7 +113,7 @@ class FirstDevicePinned(Rule):
         """A device of the list of all by the number in its name."""
         node = by_number(site) if site.wants("by-number") else None
         basis = self._several(site) if node is not None else None
-        if node is None or basis is None or self._of_one(site, site.call):
+        if node is None or basis is None or basis.unstarted or self._of_one(site, site.call):
             return
         yield site.finding(
             node,
@@ -146,16 +148,15 @@ class FirstDevicePinned(Rule):
             runs_code_with(site.program, site.file, word) for word in _STARTED
         )
         unstarted = _of_cpu(site) and not started
+        cpus = ", and CPUs are shared once jax.distributed.initialize has run" if unstarted else ""
         if question is not None:
             asked = question.func if isinstance(question, ast.Call) else question
             text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
-            cpus = ", and CPUs are shared once jax.distributed.initialize has run" if unstarted else ""
             return _Basis("", f"line {Place(site.file, asked).line} of this file has `{text}`{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
-        if evidence and not unstarted and site.wants("asked"):
-            return _Basis("asked", _ASKED)
-        return None
+        form = "cpu-asked" if unstarted else "asked"
+        return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):

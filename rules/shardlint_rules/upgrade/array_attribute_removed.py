@@ -33,8 +33,8 @@ class ArrayAttributeRemoved(Rule):
 
     ## Reports
     - proven: `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from 0.4.21
-      and 0.4.22 on), if `x` is a jax array: a function of jax made it, or it was tested for. And
-      `sharding.with_spec(spec)`, which jax 0.6.2 removed from `NamedSharding`.
+      and 0.4.22 on), if `x` is a jax array: a function of jax made it, it is the data of a shard, or it was tested
+      for. And `sharding.with_spec(spec)`, which jax 0.6.2 removed from `NamedSharding`.
     - `called-sharding` (likely): `with_spec` of a name that contains "sharding", in a project that defines no
       `with_spec`.
     - `annotated` (possible): the same of a parameter annotated as an array.

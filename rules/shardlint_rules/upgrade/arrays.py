@@ -7,6 +7,7 @@ import ast
 from shardlint.model.values import Api, CallResult, Parameter, options
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
+from shardlint.syntax import FileFacts
 
 ARRAY_TYPES = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array", "chex.Array", "flax.typing.Array")
 _MAKERS = ("jax.numpy.", "jax.random.", "jax.lax.", "jax.nn.")
@@ -30,6 +31,7 @@ _OTHERWISE = (
     "promote_types",
     "split",
 )
+_SHARDS = ("addressable_shards", "global_shards")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Shown:
 
 def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
     """What shows that an expression is a jax array; None where nothing does."""
-    if _made(site, node) or _asserted(site, node):
+    if _made(site, node) or _part_of_array(site.file, node) or _asserted(site, node):
         return Shown()
     annotation = _annotated(site, node)
     if annotation is not None:
@@ -61,6 +63,70 @@ def _makes(name: str) -> bool:
     last = name.rpartition(".")[2]
     plain = last.islower() and last not in _OTHERWISE
     return name in _MAKING or (name.startswith(_MAKERS) and plain)
+
+
+def _part_of_array(file: FileFacts, node: ast.expr, depth: int = 3) -> bool:
+    """`shard.data` and `x.addressable_data(0)`, and what goes through a list of them."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "addressable_data"
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data" and _is_shard(file, node.value)
+    if isinstance(node, ast.Subscript):
+        return _all_arrays(file, node.value, depth)
+    if isinstance(node, ast.Name):
+        over = _gone_through(file, node)
+        return over is not None and _all_arrays(file, over, depth)
+    return False
+
+
+def _all_arrays(file: FileFacts, node: ast.expr, depth: int) -> bool:
+    """Whether an expression is a list of the arrays on single devices."""
+    if depth == 0:
+        return False
+    if isinstance(node, ast.Attribute) and node.attr == "device_buffers":
+        return True
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return _part_of_array(file, node.elt, depth - 1)
+    if isinstance(node, ast.Name):
+        value = _assigned(file, node)
+        return value is not None and _all_arrays(file, value, depth - 1)
+    return False
+
+
+def _is_shard(file: FileFacts, node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr in _SHARDS
+    over = _gone_through(file, node) if isinstance(node, ast.Name) else None
+    return isinstance(over, ast.Attribute) and over.attr in _SHARDS
+
+
+def _gone_through(file: FileFacts, name: ast.Name) -> ast.expr | None:
+    """What a loop or comprehension goes through whose variable a name is."""
+    inner: ast.AST = name
+    for outer in file.ancestors(name):
+        if isinstance(outer, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
+            for generator in outer.generators:
+                if (
+                    isinstance(generator.target, ast.Name)
+                    and generator.target.id == name.id
+                    and inner is not generator
+                ):
+                    return generator.iter
+        elif isinstance(outer, ast.For) and isinstance(outer.target, ast.Name) and outer.target.id == name.id:
+            return outer.iter
+        elif isinstance(outer, ast.Lambda | ast.FunctionDef):
+            return None
+        inner = outer
+    return None
+
+
+def _assigned(file: FileFacts, name: ast.Name) -> ast.expr | None:
+    """The one expression a local name is bound to."""
+    for scope in file.home(name).outward():
+        bindings = file.bindings(scope, name.id)
+        if bindings:
+            return bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+    return None
 
 
 def _asserted(site: Site, node: ast.expr) -> bool:
