@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -13,11 +12,20 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
 from shardlint_rules.processes.alone import alone, branches
-from shardlint_rules.processes.own_data import Differing, own_data
+from shardlint_rules.processes.own_data import INDEX, own_data
 from shardlint_rules.processes.starting import at, short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
-_MANAGER = "orbax.checkpoint.CheckpointManager"
+# What must be the same in all processes: the message and the form of the finding.
+_EFFECTS = {
+    _BARRIER: ("`sync_global_devices` raises AssertionError: the name differs between processes.", ""),
+    "orbax.checkpoint.CheckpointManager": (
+        "Saving hangs: each process passes `CheckpointManager` a different directory.", "folder"
+    ),
+    "jax.experimental.xla_metadata.set_xla_metadata": (
+        "Each process compiles a different program: the metadata differ between them.", "program"
+    ),
+}  # fmt: skip
 
 
 class NamesDifferByProcess(Rule):
@@ -30,7 +38,8 @@ class NamesDifferByProcess(Rule):
 
     - proven: the name of a barrier, made of the time, a random number, a uuid, or the index of the process:
       `sync_global_devices(f"saved {time.time()}")`.
-    - `folder` (likely): the same in the directory of an Orbax `CheckpointManager`.
+    - `folder` (likely): the same, but for the index, in the directory of an Orbax `CheckpointManager`.
+    - `program` (likely): the same in `set_xla_metadata(...)`, which becomes part of the compiled program.
     - `clock` (likely): a condition on the time that ends a loop, or leads to a call, in which all processes wait for
       each other: `if time.time() - last > 600: manager.save(step, ...)`.
 
@@ -41,12 +50,13 @@ class NamesDifferByProcess(Rule):
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.CRASH
-    likely = ("folder", "clock")
+    likely = ("folder", "program", "clock")
     assumptions: ClassVar[Mapping[str, str]] = {
         "folder": "The program runs on more than one process.",
+        "program": "The program runs on more than one process.",
         "clock": "The processes do not reach the limit in the same step.",
     }
-    triggers = (Calls(_BARRIER, _MANAGER), Calls(*CLOCKS, *DATES, file_says=("jax", "orbax", "multihost")))
+    triggers = (Calls(*_EFFECTS), Calls(*CLOCKS, *DATES, file_says=("jax", "orbax", "multihost")))
     project_says = SEVERAL_SAYS
     or_file_says = ASKING_SAYS
     in_tests = False
@@ -55,29 +65,26 @@ class NamesDifferByProcess(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an argument."""
-        if site.api not in (_BARRIER, _MANAGER):
+        if site.api not in _EFFECTS:
             yield from self._clock(site)
             return
-        named = [one.value for one in site.call.keywords if one.arg in ("name", "directory")]
+        message, form = _EFFECTS[site.api]
+        named = [one.value for one in site.call.keywords if form == "program" or one.arg in ("name", "directory")]
         for node in (*site.call.args[:1], *named):
             found = own_data(site.program, Place(site.file, node))
-            if found is not None and self._matters(site):
-                yield self._finding(site, node, found)
-
-    def _finding(self, site: Site, node: ast.expr, found: Differing) -> Finding:
-        waits = site.api == _BARRIER
-        return site.finding(
-            node,
-            "`sync_global_devices` raises AssertionError: the name differs between processes."
-            if waits
-            else "Saving hangs: each process passes `CheckpointManager` a different directory.",
-            label=f"{found.what}, different in each process",
-            help="leave it out of the name, or take it from process 0 by multihost_utils.broadcast_one_to_all",
-            form="" if waits else "folder",
-            certainty=Certainty.PROVEN if waits else Certainty.POSSIBLE,
-            why=f"all processes must pass the same, and it is made of `{short(found.place)}`"
-            f"{at(found.place, site.file, node)}, {found.what}",
-        )
+            if found is None or (form and found.what == INDEX) or not self._matters(site):
+                continue
+            yield site.finding(
+                node,
+                message,
+                label=f"{found.what}, different in each process",
+                help="leave it out, or take it from process 0 by multihost_utils.broadcast_one_to_all",
+                form=form,
+                certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+                why=f"all processes must pass the same, and it is made of `{short(found.place)}`"
+                f"{at(found.place, site.file, node)}, {found.what}",
+            )
+            return
 
     def _clock(self, site: Site) -> Iterator[Finding]:
         """A condition that each process answers by its own clock, on a way to what they do together."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from shardlint.model import Program
 from shardlint.model.held import classes, held, member, stored
-from shardlint.model.process.processes import INDEX
+from shardlint.model.process.processes import INDEX as ASKING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, ClassValue, Function, Place
 from shardlint.source.lazy import dataclass
@@ -17,6 +17,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes.given import given as calls_give
 from shardlint_rules.processes.given import given_field
 
+INDEX = "the index of the process"
 _DEPTH = 14
 _TIMES = (
     "time.time",
@@ -225,8 +226,8 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: 
         if isinstance(option, Function):
             return _returned(program, option, depth, _bound(program, file, call, option, depth, given))
         if isinstance(option, Api):
-            if option.name in INDEX:
-                return Differing(Place(file, call), "the index of the process")
+            if option.name in ASKING:
+                return Differing(Place(file, call), INDEX)
             at = _TURNING.get(option.name)
             if at is not None and len(call.args) > at:
                 return own_data(program, Place(file, call.args[at]), depth + 1, given)
