@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.process.all_devices import mesh_of_all
-from shardlint.model.process.processes import asks_itself, several
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -15,7 +14,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import alone, for_several
 
 _MAKES = "jax.make_array_from_single_device_arrays"
 # What tells the devices of this process from others, and what shows that one process is meant.
@@ -58,7 +57,7 @@ class ArraysForAllDevices(Rule):
         around = site.text(function.node) if function is not None else site.file.source.text
         if given is None or _TOLD.search(around) or site.program.project.is_test(site.file.path):
             return
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+        if not for_several(site.program, site.file):
             return
         devices = _made_for(site, given)
         if devices is None or alone(site.program, Place(site.file, site.call)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from shardlint.model.process.patches import calls_replacement
-from shardlint.model.process.processes import asks_itself, guard, process_question, runs_code_with, several
+from shardlint.model.process.processes import asks_itself, process_question, runs_code_with, several
 from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -16,7 +16,7 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._device_numbers import by_number
 from shardlint_rules.processes._device_uses import Use, uses
 from shardlint_rules.processes._memory_of_all import of_all
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.uses import standing_for
 
 _LOCAL = "jax.local_devices"
@@ -159,18 +159,15 @@ class FirstDevicePinned(Rule):
         return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
+        """The uses that all processes come to, but those that are traced: there a target is a hint to the compiler."""
         for use in uses(site.program, Place(site.file, node)):
-            if guard(site.program, use.place.file, use.place.node) is None and not self._other(site, use):
+            region = site.program.region(use.place.file, use.place.node)
+            if region.traced != "always" and not left_to_one(site.program, use.place):
                 yield use
-
-    def _other(self, site: Site, use: Use) -> bool:
-        """Whether one process alone comes to a use, or it is traced: there a target is a hint to the compiler."""
-        region = site.program.region(use.place.file, use.place.node)
-        return region.traced == "always" or alone(site.program, use.place)
 
     def _of_one(self, site: Site, node: ast.AST) -> bool:
         """Whether process 0 alone comes here, or a program of one process alone."""
-        return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
+        return left_to_one(site.program, Place(site.file, node))
 
     def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
         """One device of the list, and what is done with it."""

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import alone, for_several
 from shardlint_rules.processes.spread import split, split_over_a_given_mesh
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
@@ -75,7 +75,7 @@ class HostReadOfGlobal(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+        if not for_several(site.program, site.file):
             return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.process.whole_program import FLAX_SAVE
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._own_clock import CLOCKS, DATES, Decided, decided
-from shardlint_rules.processes.alone import alone, branches
+from shardlint_rules.processes.alone import branches, for_several, left_to_one
 from shardlint_rules.processes.own_data import INDEX, own_data
 from shardlint_rules.processes.starting import at, short
 
@@ -107,10 +107,8 @@ class NamesDifferByProcess(Rule):
         )
 
     def _matters(self, site: Site) -> bool:
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
-            return False
-        place = Place(site.file, site.call)
-        return guard(site.program, site.file, site.call) is None and not alone(site.program, place)
+        one = left_to_one(site.program, Place(site.file, site.call))
+        return for_several(site.program, site.file) and not one
 
 
 def _enough(site: Site, found: Decided) -> bool:

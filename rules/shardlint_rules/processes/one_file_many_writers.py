@@ -15,7 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._paths import contents, made_in, names_process
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.starting import at, short
 
@@ -178,9 +178,7 @@ class OneFileManyWriters(Rule):
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""
-        if guard(site.program, site.file, site.call) is not None:
-            return True
-        if alone(site.program, Place(site.file, site.call)):
+        if left_to_one(site.program, Place(site.file, site.call)):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)

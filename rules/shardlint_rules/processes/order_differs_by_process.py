@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import guard
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.processes._own_order import DRAWS, KEYED, own_order
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.sharded_datasets import shuffled_before
 from shardlint_rules.processes.starting import at
 
@@ -54,7 +53,7 @@ class OrderDiffersByProcess(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if guard(site.program, site.file, site.call) is not None or alone(site.program, Place(site.file, site.call)):
+        if left_to_one(site.program, Place(site.file, site.call)):
             return
         if site.form == "method" and last_name(site.call.func) == "shard":
             yield from self._sharded(site)

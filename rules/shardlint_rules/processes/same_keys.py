@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import guard, several
+from shardlint.model.process.processes import several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 from shardlint_rules.processes.starting import at, short
 
 
@@ -41,8 +41,7 @@ class SameKeysInEachProcess(Rule):
         if not site.wants("same-keys") or site.file.path.suffix == ".ipynb":
             return  # a notebook is of one process, whatever else the project starts
         found = alike(site) if several(site.program, site.file) else None
-        place = Place(site.file, site.call)
-        if found is None or guard(site.program, site.file, site.call) or alone(site.program, place):
+        if found is None or left_to_one(site.program, Place(site.file, site.call)):
             return
         key, made = found
         text = site.shown(key)
