@@ -15,7 +15,7 @@ from shardlint_rules.processes._count_conflicts import CountConflict, find_count
 from shardlint_rules.processes._given_devices import given_devices
 from shardlint_rules.processes._grids import grids
 from shardlint_rules.processes._leading import leading
-from shardlint_rules.processes._shares import Share, share
+from shardlint_rules.processes._shares import share
 from shardlint_rules.processes.alone import alone
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
@@ -104,19 +104,16 @@ class LocalAndGlobalCounts(Rule):
         asks_index = site.file.says("process_index") or site.file.says("host_id")
         part = share(site) if asks_index and site.wants("shares") else None
         if part is not None:
-            yield self._share(site, part)
+            yield site.finding(
+                site.call,
+                part,
+                label="a number of devices",
+                help="write jax.process_count() for the number of parts and jax.process_index() for the part",
+                form="shares",
+                why="the part is chosen by the index of the process, and a process has several devices",
+            )
         elif site.api == _ALL:
             yield from self._leading(site)
-
-    def _share(self, site: Site, part: Share) -> Finding:
-        return site.finding(
-            site.call,
-            part.message,
-            label="a number of devices",
-            help="write jax.process_count() for the number of parts and jax.process_index() for the part",
-            form="shares",
-            why="the part is chosen by the index of the process, and a process has several devices",
-        )
 
     def _given(self, site: Site) -> Iterator[Finding]:
         """A count of other devices than those that the function is called with."""
