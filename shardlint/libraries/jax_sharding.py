@@ -26,7 +26,7 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.jax_numpy import sizes_of
-from shardlint.libraries.meeting import NO_AXES, as_array, explicit_spec, fresh, is_whole, typed_sharding
+from shardlint.libraries.meeting import NO_AXES, as_array, check_moved, explicit_spec, fresh, is_whole, typed_sharding
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -351,6 +351,8 @@ def constraint(call: Call) -> Value:
     where = place_of(call, *position)
     _check_context(call, target, where)
     for path, leaf, one in spread(target, tree):
+        if isinstance(leaf, Layout) and call.name.startswith("equinox") and not call.interpreter.traced:
+            check_moved(call, leaf, one)
         mesh_ = call.interpreter.mesh if isinstance(one, PartitionSpec) else getattr(one, "mesh", None)
         spec = one if isinstance(one, PartitionSpec) else getattr(one, "spec", None)
         named = [axis for axes in spec.axes() for axis in axes or ()] if isinstance(spec, PartitionSpec) else []
@@ -390,7 +392,11 @@ def constraint(call: Call) -> Value:
         )
     if call.name.startswith("equinox") and isinstance(tree, bool | int | float):
         return tree  # filter_shard leaves numbers of Python alone
-    return place_tree(call, tree, target, where)
+    result = place_tree(call, tree, target, where)
+    if target == Device("device 0") and call.interpreter.releases.get("jax", (99,)) < (0, 8, 3):
+        # A new array that lies on its device already comes back as it was: uncommitted.
+        return map_tree(lambda leaf: replace(leaf, committed=None) if isinstance(leaf, Layout) else leaf, result)
+    return result
 
 
 def _check_context(call: Call, target: Value, where: Place) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shardlint.layouts.layout import Axes, Figure, Layout, Mesh, Order, Shape, Size, Spec, Statistic
-from shardlint.layouts.values import AnyTree, Call, ListValue, Value, operand
+from shardlint.layouts.values import AnyTree, Call, Device, ListValue, Sharding, Value, operand
 from shardlint.libraries.draws import keep_draw
 
 NO_AXES: Axes = ()
@@ -233,6 +233,20 @@ def check_devices(
                 left_line=str(one.made),
                 right_line=str(mesh.line),
             )
+
+
+def check_moved(call: Call, array: Layout, to: Value) -> None:
+    """Record that a constraint outside of jit is given an array that is committed to other devices."""
+    held = where_committed(array)
+    asked: Order | str | None = None
+    match to:
+        case Sharding(device=str() as device) | Device(name=device):
+            asked = device
+        case Sharding(mesh=Mesh() as mesh):
+            asked = _devices_of(mesh)
+    if held is not None and asked is not None and _cannot_meet(held, asked):
+        left, right = _name_devices(held), _name_devices(asked)
+        call.interpreter.violate("constraint.devices", call.place, left=left, right=right, line=str(array.made))
 
 
 def context_type(call: Call, rank: int) -> tuple[Mesh | None, Spec | None]:

@@ -232,7 +232,7 @@ def _values(started: list[list[Launch]]) -> Iterator[Found]:
                     tuple(parts),
                     advice="make it from the same seed on every process, or broadcast it: "
                     "multihost_utils.broadcast_one_to_all(value)",
-                    code="SL813" if any("key" in part for part in parts) else "",
+                    code="SL806" if any("key" in part for part in parts) else "",
                 )  # fmt: skip
                 return  # what is computed from it differs as well
 

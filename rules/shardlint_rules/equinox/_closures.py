@@ -14,7 +14,6 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
-from shardlint_rules.equinox.placement import PLACING
 
 # Reading these needs no array.
 _FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type")
@@ -32,6 +31,8 @@ _ABSTRACT = ("jax.make_jaxpr", *(name for name, one in api.TRANSFORMS.items() if
 # Methods of linen Modules and optimizers, whose results hold nothing of the arrays they are given but shapes.
 _MAKING = ("init", "lazy_init", "tabulate")
 _DEPTH = 3
+# What puts an array somewhere, and the parameter that says where.
+_PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def split_at(site: Site, value: Value) -> int | None:
     """The line of the call that split the value over a mesh of Auto axes, if it surely did."""
     if len(options(value)) != 1 or not isinstance(value, CallResult) or value.call is None:
         return None
-    name = PLACING.get(value.api)
+    name = _PLACING.get(value.api)
     target = value.call.get(name, api.SIGNATURES[value.api]) if name is not None else None
     if target is None or value.call.place.file is not site.file or _in_traced(site, value.call.place):
         return None

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox._devices import asked, committed, differ
-from shardlint_rules.equinox.placement import by_parts, two_arguments
+from shardlint_rules.equinox.placement import argument, by_parts, two_arguments
+
+_TAKEN = ("x", "device_or_shardings")
 
 
 class FilterShardAcrossDevices(Rule):
@@ -21,10 +21,9 @@ class FilterShardAcrossDevices(Rule):
     arrays are uncommitted, so they work.
 
     ## Reports
-    - proven: `eqx.filter_shard(x, ...)` in host code if `x` comes from `jax.device_put` or `filter_shard` and is on
-      other devices than the target: from one device to a mesh, from a mesh to one device, from one device to another,
-      between parts of `jax.devices()`.
-    - possible: the same in a function that may also be traced.
+    - proven: `eqx.filter_shard(x, ...)` in host code if `x` is committed to other devices than those of the target: one
+      device and a mesh, two devices, or two meshes that have the devices in different orders.
+    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
     `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
@@ -37,34 +36,28 @@ class FilterShardAcrossDevices(Rule):
     code = "SL109"
     name = "filter-shard-across-devices"
     harm = Harm.CRASH
+    likely = ("on-a-way",)
+    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
-    triggers = (Calls("equinox.filter_shard"),)
-    forms = ("call",)
-    where = "host"
-    in_version_checks = False
+    triggers = (Violates("constraint.devices"),)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call."""
-        tree, target = site.argument("x"), site.argument("device_or_shardings")
+        """The finding of the contract that is broken."""
+        said = site.violation.said
+        tree, target = (argument(site, name, _TAKEN) for name in _TAKEN)
         if tree is None or target is None:
             return
-        before, after = committed(site, site.value(tree)), asked(site, Place(site.file, target))
-        if before is None or after is None or not differ(before, after):
-            return
-        proven = site.region.traced == "never"
         text = site.shown(tree)
-        yield site.finding(
-            site.call.func,
-            f"`filter_shard` raises ValueError: it can't move `{text}` from {before.words} to {after.words}.",
-            why="outside jit it runs on the devices that its argument is committed to",
+        yield site.report_violation(
+            f"`filter_shard` raises ValueError: it can't move `{text}` from {said['left']} to {said['right']}.",
+            why=f"line {said['line']} commits it, and outside jit filter_shard runs on the devices of its argument",
             help=f"write jax.device_put({text}, {site.shown(target)})",
-            fix=self._fix(site) if proven else None,  # in traced code device_put would place nothing
-            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
+            fix=self._fix(site),
         )
 
     def _fix(self, site: Site) -> Fix | None:
-        parts = two_arguments(site, "x", "device_or_shardings")
+        parts = two_arguments(site, *_TAKEN)
         if parts is None:
             return None
         tree, target = parts

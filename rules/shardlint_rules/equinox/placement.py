@@ -9,13 +9,16 @@ from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
 from shardlint_rules.equinox.call_text import comments
 
-PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
-"""What puts an array somewhere, and the parameter that says where."""
+
+def argument(site: Site, name: str, taken: tuple[str, ...]) -> ast.expr | None:
+    """What is given for one of the parameters that a call takes, also where a broken contract leads to the call."""
+    place = site.arguments.get(name, taken)
+    return place.node if place is not None and isinstance(place.node, ast.expr) else None
 
 
 def two_arguments(site: Site, first: str, second: str) -> tuple[ast.expr, ast.expr] | None:
     """What is placed and where, if the call says just that and can be written anew."""
-    one, two = site.argument(first), site.argument(second)
+    one, two = argument(site, first, (first, second)), argument(site, second, (first, second))
     names = {keyword.arg for keyword in site.call.keywords}
     if one is None or two is None or names - {first, second} or len(site.call.args) + len(names) != 2:
         return None

@@ -13,7 +13,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._count_uses import standing_for
+from shardlint_rules.processes.uses import standing_for
 
 _CAST = ("int", "round", "float", "ceil", "floor", "max", "min")
 _SHAPING = ("reshape", "empty", "zeros", "ones", "full", "create_device_mesh", "make_mesh", "broadcast_to")

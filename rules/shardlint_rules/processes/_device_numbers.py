@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.site import Site
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.uses import standing_for
 
 
 def by_number(site: Site) -> ast.Subscript | None:
@@ -17,25 +18,12 @@ def by_number(site: Site) -> ast.Subscript | None:
         return None  # that is for one process
     if scope is None or not ("split(" in text or "partition(" in text):
         return None
-    numbers = _read_of_names(scope.node)
+    numbers, lists = _read_of_names(scope.node), list(standing_for(site.file, site.call))
     for node in walk(scope.node):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_list(site, node.value):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and node.value in lists:
             if any(isinstance(one, ast.Name) and one.id in numbers for one in _plain(node.slice)):
                 return node
     return None
-
-
-def _is_list(site: Site, node: ast.expr) -> bool:
-    """Whether this is the site's call, or the one name that it is bound to."""
-    if node is site.call:
-        return True
-    statement = site.file.parent(site.call)
-    return (
-        isinstance(node, ast.Name)
-        and isinstance(statement, ast.Assign)
-        and statement.value is site.call
-        and [one.id for one in statement.targets if isinstance(one, ast.Name)] == [node.id]
-    )
 
 
 def _plain(index: ast.expr) -> Iterator[ast.expr]:

@@ -8,11 +8,10 @@ from typing import Literal
 
 from shardlint.model import Program
 from shardlint.model.api import JIT_WRAPPERS
-from shardlint.model.held import read_in_class
+from shardlint.model.asked import results
 from shardlint.model.mesh.meshes import sharding_parts
 from shardlint.model.passed import becomes
 from shardlint.model.process.global_arrays import GlobalArrays
-from shardlint.model.reach import readers
 from shardlint.model.values import (
     Api,
     CallArguments,
@@ -27,6 +26,7 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
+from shardlint_rules.processes.uses import reads, taken_as
 
 _DEPTH = 14
 _MOST = 120
@@ -90,31 +90,29 @@ class Following:
             case ast.Attribute() if what == "weights" or parent.attr in ("params", "dropout", "default"):
                 yield from self.reached(Place(file, parent), what, depth + 1, parts)
             case ast.Return():
-                yield from self._returned(file, parent, what, depth, parts)
+                for use in results(self.program, file, parent):
+                    yield from self.reached(use, what, depth + 2, parts)
 
     def _bound(
         self, file: FileFacts, target: ast.expr, what: What, depth: int, parts: Parts = ()
     ) -> Iterator[Reached]:
         match target:
-            case ast.Name():
-                for use, _ in readers(file, target):
-                    yield from self.reached(Place(file, use), what, depth + 1, parts)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 numbered = parts and any(isinstance(one, int) for one in parts[0])
                 for at, element in enumerate(elements):
                     inner = element.value if isinstance(element, ast.Starred) else element
                     if not numbered or at in parts[0] or inner is not element:
                         yield from self._bound(file, inner, what, depth, parts[1:])
-            case ast.Attribute(value=ast.Name(id="self")):
-                for one in read_in_class(file, target):
-                    yield from self.reached(Place(file, one), what, depth + 2, parts)
+            case _:
+                for use in reads(file, target):
+                    yield from self.reached(Place(file, use), what, depth + 1, parts)
 
     def _given(
         self, file: FileFacts, call: ast.Call, node: ast.AST, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """What becomes of an argument of a call."""
-        found = options(self.program.value(file, call.func))
-        for one in found:
+        given = node.value if isinstance(node, ast.keyword) else node
+        for one in options(self.program.value(file, call.func)):
             match one:
                 case Api(name=name):
                     yield from self._api(file, call, name, what, depth, parts)
@@ -125,10 +123,11 @@ class Following:
                         yield Reached(Place(file, call), "key", why)
                     return
                 case Function():
-                    yield from self._into(file, call, node, one, what, depth, parts)
+                    for use in taken_as(self.program, file, call, given):
+                        yield from self.reached(use, what, depth + 2, parts)
                     return
                 case ClassValue():
-                    yield from self._kept(file, call, node, one, what, depth, parts)
+                    yield from self._kept(file, call, given, one, what, depth, parts)
                     return
         of_params = not parts or not parts[0] or "params" in parts[0]
         if what == "key" and last_name(call.func) == "init" and of_params and _makes_weights(call, node):
@@ -138,25 +137,19 @@ class Following:
                 yield from self.reached(Place(file, call), "weights", depth + 1)
 
     def _kept(
-        self, file: FileFacts, call: ast.Call, node: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
+        self, file: FileFacts, call: ast.Call, given: ast.AST, cls: ClassValue, what: What, depth: int, parts: Parts
     ) -> Iterator[Reached]:
         """In an object of the project: the field that it becomes, or what its `__init__` does with the parameter."""
-        given = node.value if isinstance(node, ast.keyword) else node
         for one in becomes(self.program.evaluator, cls, Place(file, call), given):
             if one.owner is not None:
                 names = tuple(self.program.evaluator.classes.objects.fields(cls))
                 held: frozenset[str | int] = frozenset((one.name, names.index(one.name)))
                 yield from self.reached(Place(file, call), what, depth + 1, (held, *parts))
-            elif one.binder is not None:
-                inside, binder = one.binder.file, one.binder.node
-                method = next((it for it in inside.ancestors(binder) if isinstance(it, ast.FunctionDef)), None)
-                for use in inside.mentions_in(inside.scope(method), one.name) if method is not None else ():
-                    if not isinstance(use, ast.Name) or not isinstance(use.ctx, ast.Load):
-                        continue
-                    yield from self.reached(Place(inside, use), what, depth + 2, parts)
-                    match inside.parent(use):
-                        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
-                            yield from self.reached(Place(file, call), what, depth + 2, (frozenset((attr,)), *parts))
+        for use in taken_as(self.program, file, call, given):
+            yield from self.reached(use, what, depth + 2, parts)
+            match use.file.parent(use.node):
+                case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=attr)]):
+                    yield from self.reached(Place(file, call), what, depth + 2, (frozenset((attr,)), *parts))
 
     def _api(
         self, file: FileFacts, call: ast.Call, name: str, what: What, depth: int, parts: Parts
@@ -167,33 +160,6 @@ class Following:
             yield Reached(Place(file, call), "weights")
         elif name in _HANDING_ON or (name.startswith("flax.") and what == "weights" and _SENT not in name):
             yield from self.reached(Place(file, call), what, depth + 1, parts)
-
-    def _into(
-        self, file: FileFacts, call: ast.Call, node: ast.AST, function: Function, what: What, depth: int, parts: Parts
-    ) -> Iterator[Reached]:
-        """Into a function of the project, by the parameter; and out of it where it gives weights."""
-        inside, definition = function.place.file, function.node
-        names = function.positional
-        if isinstance(node, ast.keyword):
-            name = node.arg
-        else:
-            at = next((at for at, one in enumerate(call.args) if one is node), len(names))
-            name = names[at] if at < len(names) else None
-        if name is None or isinstance(definition, ast.Lambda):
-            return
-        for use in inside.mentions_in(inside.scope(definition), name):
-            if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-                yield from self.reached(Place(inside, use), what, depth + 2, parts)
-
-    def _returned(
-        self, file: FileFacts, node: ast.Return, what: What, depth: int, parts: Parts
-    ) -> Iterator[Reached]:
-        function = file.home(node).function()
-        if function is None or not isinstance(function.node, ast.FunctionDef):
-            return
-        for place in self.program.flow.in_sight(file, function.node).called(8):
-            if isinstance(place.node, ast.expr):
-                yield from self.reached(place, what, depth + 2, parts)
 
     def _of_all(self, file: FileFacts, call: ast.Call, made: CallArguments | None, node: ast.AST) -> str:
         """Why a compiled function runs on the devices of all processes; "" where nothing says so."""

@@ -12,7 +12,7 @@ from shardlint.syntax import last_name
 from shardlint.syntax.nodes import names_in
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes._count_conflicts import CountConflict, counted_by, uses_of, whole
-from shardlint_rules.processes._count_uses import standing_for
+from shardlint_rules.processes.uses import standing_for
 
 _MAKERS = ("jax.make_mesh", "jax.experimental.mesh_utils.create_device_mesh")
 _SHAPES = ("mesh_shape", "axis_shapes", "shape", "newshape")

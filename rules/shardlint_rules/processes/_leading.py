@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
@@ -11,6 +10,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
+from shardlint_rules.processes.uses import standing_for
 
 _SHAPING = ("reshape", "broadcast_to", "zeros", "ones", "full", "empty", "tile", "repeat")
 _BATCHING = ("batch", "padded_batch")
@@ -29,7 +29,7 @@ class Rows:
 
 def leading(site: Site) -> Rows | None:
     """What makes an array of as many rows as a count says: by the count itself, or by a name for it."""
-    named = list(_standing_for(site.file, site.call))
+    named = list(standing_for(site.file, site.call, alone=False))
     for node in named:
         call = _made_of(site.file, node)
         if call is not None and (last_name(call.func) != "split" or _is_random(site, call)):
@@ -69,20 +69,6 @@ def _is_shape(file: FileFacts, shape: ast.Tuple, counts: list[ast.expr]) -> bool
         and isinstance(second.op, ast.FloorDiv)
         and file.text(second.right) in texts
     )
-
-
-def _standing_for(file: FileFacts, count: ast.Call) -> Iterator[ast.expr]:
-    yield count
-    parent = file.parent(count)
-    if not isinstance(parent, ast.Assign | ast.AnnAssign) or parent.value is not count:
-        return
-    target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
-    function = file.home(count).function()
-    if not isinstance(target, ast.Name) or function is None:
-        return
-    for one in walk(function.node):
-        if isinstance(one, ast.Name) and one.id == target.id and isinstance(one.ctx, ast.Load):
-            yield one
 
 
 def _made_of(file: FileFacts, node: ast.expr) -> ast.Call | None:

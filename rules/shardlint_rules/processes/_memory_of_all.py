@@ -6,11 +6,11 @@ import ast
 
 from shardlint.model import Program
 from shardlint.model.reach import lookup
-from shardlint.model.signatures import parameters_of
-from shardlint.model.values import CallResult, Function, Place, options
+from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint_rules.processes.given import given
 
 _MESH = regex(r"(?i)mesh$")
 _OWN = ("addressable", "local", "process_index")
@@ -66,20 +66,11 @@ def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> st
 def _given(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str:
     """What callers give for a parameter."""
     bindings, scope = lookup(file, node, node.id)
-    if len(bindings) != 1 or bindings[0].kind != "param" or scope is None:
+    if scope is None or [one.kind for one in bindings] != ["param"]:
         return ""
-    definition = scope.node
-    if not isinstance(definition, ast.FunctionDef):
-        return ""
-    taken = parameters_of(Function(Place(file, definition)), program.evaluator)
-    for end in program.flow.ends(file, definition).found[:20] if taken is not None else ():
-        call = end.place.node
-        if end.kind != "called" or not isinstance(call, ast.Call) or taken is None:
-            continue
-        bound = taken.bind(program.evaluator.arguments(end.place)) or {}
-        place = bound.get(node.id)
-        if place is not None and isinstance(place.node, ast.expr):
+    for place in given(program, file, scope, node.id):
+        if isinstance(place.node, ast.expr):
             found = _listed(program, place.file, place.node, depth + 1)
             if found:
-                return f"{place.file.path.name}:{place.line} gives `{definition.name}` devices of which {found}"
+                return f"{place.file.path.name}:{place.line} gives `{scope.name}` devices of which {found}"
     return ""

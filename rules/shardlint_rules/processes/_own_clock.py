@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.asked import Asked, asked, decides, results
-from shardlint.model.process.processes import first, guard
+from shardlint.model.process.processes import first
 from shardlint.model.process.whole_program import Together, joined
 from shardlint.model.reach import readers
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import last_name
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 
 CLOCKS = (
     "time.time",
@@ -72,7 +72,7 @@ def _waiting(site: Site, one: Asked) -> tuple[bool, Together] | None:
     program, file = site.program, one.file
     if first(program, one.test) is not None or program.project.is_test(file.path):
         return None
-    if guard(program, file, one.statement) is not None or alone(program, Place(file, one.statement)):
+    if left_to_one(program, Place(file, one.statement)):
         return None
     for block, ends in decides(one):
         found = next(joined(program, file, block), None)

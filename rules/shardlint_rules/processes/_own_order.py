@@ -12,12 +12,10 @@ from shardlint.rules_api.site import Site
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.differing import Differing
-from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.own_data import INDEX, Differing, own_data
 
 KEYED = ("jax.random.permutation", "jax.random.choice")
 DRAWS = ("permutation", "permuted", "shuffle", "sample")
-INDEX = "the index of the process"
 _SPLITTING = ("array_split", "split", "hsplit")
 _PASSING = ("reshape", "array", "asarray", "tolist", "list", "tuple", "astype", "int32", "int64", "device_get", "copy")
 _DEPTH = 6

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.asked import results
-from shardlint.model.process.processes import guard, several
+from shardlint.model.process.processes import several
 from shardlint.model.reach import readers
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
 
 _WRITES = regex(
     r"(?i)^(?:np|numpy|jnp|json|pickle|cv2|imageio|torch)?\.?_?(?:save\w*|dump|mimsave|imwrite|mimwrite|to_csv|tofile"
@@ -35,13 +35,9 @@ def written_by_first(site: Site, joined: ast.Call) -> Place | None:
         return None
     uses = list(_uses(site, Place(site.file, joined), 0))
     written = [_written(one) for one in uses]
-    if not uses or None in written or not all(_by_first(site, one) for one in uses):
+    if not uses or None in written or not all(left_to_one(site.program, one) for one in uses):
         return None
     return written[0]
-
-
-def _by_first(site: Site, place: Place) -> bool:
-    return guard(site.program, place.file, place.node) is not None or bool(alone(site.program, place))
 
 
 def _uses(site: Site, place: Place, depth: int) -> Iterator[Place]:

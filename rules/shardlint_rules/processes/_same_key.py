@@ -10,16 +10,21 @@ from shardlint.model.held import classes, stored
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
 from shardlint_rules.jit.how_many import settled_expression
-from shardlint_rules.processes._same_data import TOLD, told_apart
 from shardlint_rules.processes.alone import counted
 from shardlint_rules.processes.given import given
 
 SPLIT = "jax.random.split"
 DRAWS = tuple(f"jax.random.{name}" for name in ("normal", "uniform", "randint", "truncated_normal", "bernoulli"))
 RESHAPE = "jax.numpy.reshape"
+# What tells processes, or the parts that they take, apart.
+_TOLD = regex(
+    r"(?i)process|rank|host|shard_(?:id|index|idx|count)|num_shards|worker|addressable|local_|environ|time\.|proc_"
+    r"|\bmpi|part_"
+)
 _MADE = ("jax.random.PRNGKey", "jax.random.key")
 _HANDED = ("jax.random.split", "jax.random.fold_in", "jax.random.clone", "jax.random.wrap_key_data")
 _STACKS = ("array", "asarray", "stack")
@@ -191,7 +196,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, seen: set[ast.AST],
     if isinstance(found[0], Function) and isinstance(found[0].node, ast.FunctionDef):
         inside, node = found[0].place.file, found[0].node
         returns = [one.value for one in inside.walked(inside.scope(node)).returns]
-        if not told_apart(node) and len(returns) == 1 and returns[0] is not None:
+        if not _TOLD.search(inside.text(node)) and len(returns) == 1 and returns[0] is not None:
             return _origin(program, Place(inside, returns[0]), seen, depth + 1)
     raise _Unknown
 
@@ -200,7 +205,7 @@ def _plain(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool
     """Whether nothing tells that a number is another in each process: it is sent, or speaks of none of them."""
     if any(isinstance(one, ast.Call) and "broadcast" in last_name(one.func) for one in walk(node)):
         return True
-    if depth > 4 or TOLD.search(file.text(node)) or "axis_index" in file.text(node):
+    if depth > 4 or _TOLD.search(file.text(node)) or "axis_index" in file.text(node):
         return False
     for name in (one for one in walk(node) if isinstance(one, ast.Name)):
         for binding in lookup(file, name, name.id)[0]:

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.model.process.processes import is_index
-from shardlint.model.reach import readers
 from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
-from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
+from shardlint_rules.processes.uses import standing_for
 
 _SHARING = regex(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
 _COUNTING = ("range", "arange")
 _INDEX = regex(r"(?i)^(shard_?|process_?|host_?|pipeline_|worker_|input_pipeline_)?(index|idx|id|rank)$")
-
-
-@dataclass(frozen=True)
-class Share:
-    """The count that a share is computed with, and what happens, in one sentence."""
-
-    node: ast.AST
-    message: str
-
-
 _UNREAD = "Most of the data is never read: there is a part per device, and each process reads one."
 _AS_DEVICE = "Most of the data is never read: each process takes one device's share."
 
 
-def share(site: Site) -> Share | None:
-    """What a site's count of devices is used for, where that is the share of a process."""
-    for use in _standing_for(site, site.call):
+def share(site: Site) -> str | None:
+    """What happens where a site's count of devices is used for the share of a process, in one sentence."""
+    for use in standing_for(site.file, site.call):
         parent = site.file.parent(use)
         match parent:
             case ast.keyword(arg=str(name)):
@@ -41,14 +29,14 @@ def share(site: Site) -> Share | None:
                     return _given(site, call, use, name)
             case ast.Call(args=[lower, _, step]) if step is use and last_name(parent.func) in _COUNTING:
                 if any(_index(site, one) for one in (lower, *_terms(lower))):
-                    return Share(use, _UNREAD)
+                    return _UNREAD
                 return None
             case ast.Call() if use in parent.args:
                 return _given(site, parent, use, "")
             case ast.Slice(lower=ast.expr() as lower, upper=None, step=step) if step is use and _index(
                 site, lower
             ):
-                return Share(use, _UNREAD)
+                return _UNREAD
             case ast.BinOp(op=ast.Mod(), right=right) if right is use:
                 outer = site.file.parent(parent)
                 if (
@@ -58,7 +46,7 @@ def share(site: Site) -> Share | None:
                 ):
                     other = outer.comparators[0] if outer.left is parent else outer.left
                     if _index(site, other):
-                        return Share(use, _UNREAD)
+                        return _UNREAD
             case ast.BinOp(op=ast.FloorDiv(), right=right) if right is use and site.api == "jax.device_count":
                 found = _begun(site, parent)
                 if found is not None:
@@ -71,26 +59,22 @@ def _terms(node: ast.expr) -> tuple[ast.expr, ...]:
     return (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else ()
 
 
-def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> Share | None:
+def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> str | None:
     """`ds.shard(device_count(), process_index())`, `ShardOptions(shard_index=..., shard_count=...)`."""
     names = [one.arg or "" for one in call.keywords]
     if not _SHARING.search(" ".join((last_name(call.func), *names))):
         return None
     others = [one for one in (*call.args, *(one.value for one in call.keywords)) if one is not use]
     if _INDEX.match(name) and any(_count(site, one) for one in others):
-        return Share(use, f"`{name}` gets a number of devices instead of a process index.")
+        return f"`{name}` gets a number of devices instead of a process index."
     if any(_index(site, one) for one in others) and not any(_count(site, one) for one in others):
-        return Share(use, _UNREAD)
+        return _UNREAD
     return None
 
 
-def _begun(site: Site, size: ast.BinOp) -> Share | None:
+def _begun(site: Site, size: ast.BinOp) -> str | None:
     """`n = total // device_count()`, then `process_index() * n`: the share of a device for a process."""
-    target = _target(site, size)
-    uses: list[ast.expr] = [size]
-    if target is not None:
-        uses = [one for one, alone in readers(site.file, target) if alone]
-    for use in uses:
+    for use in standing_for(site.file, size):
         outer = site.file.parent(use)
         if not isinstance(outer, ast.BinOp) or not isinstance(outer.op, ast.Mult):
             continue
@@ -98,29 +82,8 @@ def _begun(site: Site, size: ast.BinOp) -> Share | None:
         if isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult):
             continue  # times the devices of a process
         if _index(site, outer.left if outer.right is use else outer.right):
-            return Share(site.call, _AS_DEVICE)
+            return _AS_DEVICE
     return None
-
-
-def _standing_for(site: Site, count: ast.Call) -> Iterator[ast.expr]:
-    yield count
-    target = _target(site, count)
-    if target is not None:
-        yield from (use for use, alone in readers(site.file, target) if alone)
-
-
-def _target(site: Site, value: ast.expr) -> ast.Name | None:
-    """The name that a value is bound to, alone or as one of several: `rank, n = process_index(), device_count()`."""
-    parent = site.file.parent(value)
-    outer = site.file.parent(parent) if isinstance(parent, ast.Tuple) else parent
-    if not isinstance(outer, ast.Assign) or len(outer.targets) != 1:
-        return None
-    target: ast.expr = outer.targets[0]
-    if isinstance(parent, ast.Tuple):
-        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parent.elts):
-            return None
-        target = target.elts[parent.elts.index(value)]
-    return target if isinstance(target, ast.Name) else None
 
 
 def _index(site: Site, node: ast.expr) -> bool:

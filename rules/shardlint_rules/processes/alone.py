@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
+from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.process.whole_program import Together
 from shardlint.model.values import CallResult, Place, options
 from shardlint.source.patterns import regex
@@ -32,6 +33,16 @@ def alone(program: Program, place: Place) -> bool:
             return False
         inner = outer
     return False
+
+
+def left_to_one(program: Program, place: Place) -> bool:
+    """Whether one process alone comes to a place, by conditions or because there is no other."""
+    return guard(program, place.file, place.node) is not None or alone(program, place)
+
+
+def for_several(program: Program, file: FileFacts) -> bool:
+    """Whether a file asks which process it is, or code that runs with it starts several."""
+    return asks_itself(file) or several(program, file) == "initialized"
 
 
 def branches(program: Program, found: Together) -> list[Place] | None:

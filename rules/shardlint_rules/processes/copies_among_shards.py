@@ -127,8 +127,6 @@ def _joined(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
             made = file.parent(parent)
             if isinstance(made, ast.ListComp | ast.GeneratorExp) and _data(made.elt, parent.target):
                 return _joined(file, made, depth + 1)
-            if isinstance(made, ast.DictComp) and _data(made.value, parent.target):
-                return _by_device(file, made, depth)
         case ast.Call(func=ast.Name(id="sorted" | "list" | "tuple" | "reversed")) if node in parent.args[:1]:
             return _joined(file, parent, depth + 1)
         case ast.Call() if node in parent.args[:1] and last_name(parent.func) in (*_JOINING, *_ADDING):
@@ -138,24 +136,6 @@ def _joined(file: FileFacts, node: ast.AST, depth: int) -> ast.Call | None:
             return next((one for one in found if one is not None), None)
         case ast.For(iter=inner) if inner is node:
             return _appended(file, parent, depth)
-    return None
-
-
-def _by_device(file: FileFacts, made: ast.DictComp, depth: int) -> ast.Call | None:
-    """The same of a dict of the data by device, of which a list is made again."""
-    statement = file.parent(made)
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-        return None
-    for use, _ in readers(file, statement.targets[0]):
-        taken = file.parent(use)
-        if isinstance(taken, ast.Subscript) and isinstance(listed := file.parent(taken), ast.ListComp):
-            found = _joined(file, listed, depth + 1) if listed.elt is taken else None
-        elif isinstance(taken, ast.Attribute) and taken.attr == "values":
-            found = _joined(file, file.parent(taken) or taken, depth + 1)
-        else:
-            found = None
-        if found is not None:
-            return found
     return None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from shardlint.model.process.patches import calls_replacement
-from shardlint.model.process.processes import asks_itself, guard, process_question, runs_code_with, several
-from shardlint.model.values import Constant, Place, options
+from shardlint.model.process.processes import asks_itself, process_question, runs_code_with, several
+from shardlint.model.values import Constant, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
@@ -16,7 +16,8 @@ from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._device_numbers import by_number
 from shardlint_rules.processes._device_uses import Use, uses
 from shardlint_rules.processes._memory_of_all import of_all
-from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.alone import left_to_one
+from shardlint_rules.processes.uses import standing_for
 
 _LOCAL = "jax.local_devices"
 _ASKED = "a file that runs with this one asks which process it is, or how many there are"
@@ -25,7 +26,7 @@ _SHARED_CPUS = ">=0.4.21"
 # Helpers of libraries that call jax.distributed.initialize.
 _STARTED = ("JaxDistributedConfig.initialize",)
 # Without these nothing needs all devices of a list to be of this process.
-_OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
+_OF_LISTS = ("memory_stats", "live_buffers")
 
 
 class _Basis(NamedTuple):
@@ -52,14 +53,9 @@ class FirstDevicePinned(Rule):
     - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
       `SingleDeviceSharding`, `device=` or as the default device.
     - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
-    - `all` (possible): before jax 0.10, `jax.devices()` in `device_put_sharded`, `device_put_replicated`,
-      `flax.jax_utils.replicate` or `prefetch_to_device`.
     - `asked` (likely): the same, if only another file asks for the process index or count.
-    - `listed` (likely): `all`, if only another file asks for them, and one uses `jax.local_devices()`.
     - `cpu-asked` (likely): the same for `jax.devices("cpu")`, if only another file asks for them, and no visible code
       calls `jax.distributed.initialize`.
-    - `cpu-alone` (possible): the same, if no visible code asks for them.
-    - `cpu-listed` (possible): `jax.devices("cpu")` in a file that asks for the process.
     - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets
       the devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
@@ -76,11 +72,8 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("asked", "cpu-asked", "placed", "mesh", "by-number", "listed")
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "mesh": "The mesh has devices of more than one process.",
-        "listed": "The program runs on more than one process.",
-    }
+    likely = ("asked", "cpu-asked", "placed", "mesh", "by-number")
+    assumptions: ClassVar[Mapping[str, str]] = {"mesh": "The mesh has devices of more than one process."}
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     in_tests = False
     fixes = "safe"
@@ -102,21 +95,19 @@ class FirstDevicePinned(Rule):
             return
         yield from self._by_number(site)
         taken = list(_first_of(site, site.call))
-        if of_cpu and not taken and site.wants("cpu-listed"):
-            yield from self._cpus(site)
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
         basis = self._several(site)
         if basis is None or self._of_one(site, site.call):
             return
-        each = (one for one in self._reaching(site, site.call) if _of_list(site, one))
+        for node in taken:
+            use = next(self._reaching(site, node), None)
+            if use is not None:
+                yield self._first(site, node, use, basis)
+        each = (one for one in self._reaching(site, site.call) if one.kind == "own" and not caught(*one.place))
         asked = next(each, None) if not taken else None
         if asked is not None:
             yield self._listed(site, asked, basis)
-        for node in taken:
-            use = next((one for one in self._reaching(site, node) if one.kind != "all"), None)
-            if use is not None:
-                yield self._first(site, node, use, basis)
 
     def _by_number(self, site: Site) -> Iterator[Finding]:
         """A device of the list of all by the number in its name."""
@@ -131,24 +122,6 @@ class FirstDevicePinned(Rule):
             form=basis.form or "by-number",
             why="jax.devices() lists the devices of all processes, the number comes from a name with a colon, and "
             f"{basis.why}",
-        )
-
-    def _cpus(self, site: Site) -> Iterator[Finding]:
-        """The list of CPUs itself, beside what is of this process alone."""
-        parent = site.file.parent(site.call)
-        counted = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len"
-        if counted or isinstance(parent, ast.Subscript) or not asks_itself(site.file):
-            return
-        basis = self._several(site)
-        if basis is None or self._of_one(site, site.call):
-            return
-        yield site.finding(
-            site.call,
-            f"`{site.text(site.call)}` lists the CPUs of all processes{_once(basis)}.",
-            help='write jax.local_devices(backend="cpu") if the CPUs of this process are meant',
-            fix=self._fix(site, site.call),
-            form="cpu-listed",
-            why=basis.why,
         )
 
     def _memory(self, site: Site) -> Iterator[Finding]:
@@ -182,25 +155,19 @@ class FirstDevicePinned(Rule):
             return _Basis("", f"line {Place(site.file, asked).line} of this file has `{text}`{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
-        if evidence and (unstarted or site.wants("asked", "listed")):
-            return _Basis("cpu-asked" if unstarted else "asked", f"{_ASKED}{cpus}", unstarted)
-        if not evidence and unstarted and site.wants("cpu-alone"):
-            return _Basis("cpu-alone", f"no file in sight asks for processes{cpus}", True)
-        return None
+        form = "cpu-asked" if unstarted else "asked"
+        return _Basis(form, f"{_ASKED}{cpus}", unstarted) if evidence and site.wants(form) else None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
+        """The uses that all processes come to, but those that are traced: there a target is a hint to the compiler."""
         for use in uses(site.program, Place(site.file, node)):
-            if guard(site.program, use.place.file, use.place.node) is None and not self._other(site, use):
+            region = site.program.region(use.place.file, use.place.node)
+            if region.traced != "always" and not left_to_one(site.program, use.place):
                 yield use
-
-    def _other(self, site: Site, use: Use) -> bool:
-        """Whether one process alone comes to a use, or it is traced: there a target is a hint to the compiler."""
-        region = site.program.region(use.place.file, use.place.node)
-        return region.traced == "always" or alone(site.program, use.place)
 
     def _of_one(self, site: Site, node: ast.AST) -> bool:
         """Whether process 0 alone comes here, or a program of one process alone."""
-        return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
+        return left_to_one(site.program, Place(site.file, node))
 
     def _first(self, site: Site, node: ast.expr, use: Use, basis: _Basis) -> Finding:
         """One device of the list, and what is done with it."""
@@ -218,15 +185,13 @@ class FirstDevicePinned(Rule):
 
     def _listed(self, site: Site, use: Use, basis: _Basis) -> Finding:
         """The list itself, passed to a function that needs devices of this process."""
-        local = basis.form == "asked" and runs_code_with(site.program, site.file, _LOCAL)
         return site.finding(
             site.call,
             f"On several processes this raises: `{site.shown(site.call)}` lists others' devices{_once(basis)}.",
             help="write jax.local_devices()",
             fix=self._fix(site, site.call),
-            form="listed" if local else basis.form or use.kind,
-            why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and "
-            + ("files that run with this one use jax.local_devices()" if local else basis.why),
+            form=basis.form or use.kind,
+            why=f"{use.what}{_where(site, site.call, use)} needs devices of this process, and {basis.why}",
         )
 
     def _fix(self, site: Site, node: ast.expr) -> Fix | None:
@@ -278,37 +243,21 @@ def _of_cpu(site: Site) -> bool:
 
 def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
     """The expressions that are one device of a list."""
-    file, parent = site.file, site.file.parent(call)
-    match parent:
-        case ast.Subscript(value=value) if value is call and _is_index(parent.slice):
-            yield parent
-        case ast.Call(func=ast.Name(id="iter")):
-            outer = file.parent(parent)
-            if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "next":
-                yield outer
-        case ast.Assign(targets=[ast.Name(id=name) as target]):
-            for mention in file.mentions_in(file.home(target), name):
-                owner = file.parent(mention)
-                if isinstance(owner, ast.Subscript) and owner.value is mention and _is_index(owner.slice):
-                    if isinstance(mention, ast.Name) and _is_list(site, mention):
-                        yield owner
-        case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
-            yield one
+    file = site.file
+    for listed in standing_for(file, call):
+        parent = file.parent(listed)
+        match parent:
+            case ast.Subscript(value=value) if value is listed and _is_number(parent.slice):
+                yield parent
+            case ast.Call(func=ast.Name(id="iter")):
+                outer = file.parent(parent)
+                if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "next":
+                    yield outer
+            case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
+                yield one
 
 
-def _of_list(site: Site, use: Use) -> bool:
-    """Whether a use needs all devices of a list to be of this process, and raises where they are not."""
-    if use.kind == "all":
-        return site.allows("jax", "<0.10")  # from then on what flax has left of it takes any devices
-    return use.kind == "own" and not caught(*use.place)
-
-
-def _is_list(site: Site, name: ast.Name) -> bool:
-    found = options(site.value(name))
-    return all(getattr(one, "api", "") == "jax.devices" for one in found)
-
-
-def _is_index(index: ast.expr) -> bool:
+def _is_number(index: ast.expr) -> bool:
     if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
         index = index.operand
     return isinstance(index, ast.Constant) and isinstance(index.value, int)

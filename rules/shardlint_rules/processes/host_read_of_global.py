@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS
 from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import split, split_by_callers, split_over_a_given_mesh
+from shardlint_rules.processes.alone import alone, for_several
+from shardlint_rules.processes.spread import split, split_over_a_given_mesh
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -27,7 +27,6 @@ _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 _WHY = {
     "split": "",
-    "handed": ", and the calls in sight pass such an array as `{}`",
     "given-mesh": ", and the mesh of `{}` is a parameter",
 }
 # What stands in a file that gets at an array placed over devices, also where another module places it.
@@ -50,7 +49,6 @@ class HostReadOfGlobal(Rule):
 
     - `split` (likely): `x` is sharded over a mesh of all devices, by its placement, `out_shardings` or `out_specs`.
     - `given-mesh` (likely): the same, if the mesh is a parameter.
-    - `handed` (possible): `x` is a parameter, and all calls in sight pass such an array.
 
     ## Write instead
     `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
@@ -77,13 +75,10 @@ class HostReadOfGlobal(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+        if not for_several(site.program, site.file):
             return
         form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
-        if given is None and site.wants("handed"):
-            form = "handed"
-            given = next((one for one in self._read(site) if split_by_callers(site, one)), None)
         if given is None and site.wants("given-mesh"):
             form = "given-mesh"
             given = next((one for one in self._read(site) if split_over_a_given_mesh(site, one)), None)

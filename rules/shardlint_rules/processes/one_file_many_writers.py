@@ -9,15 +9,14 @@ from typing import ClassVar
 from shardlint.model.process.processes import first, guard, several
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._paths import contents, made_in, names_process
-from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.differing import Differing
-from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.alone import left_to_one
+from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.starting import at, short
 
 _OPEN = {
@@ -40,7 +39,6 @@ _STARTS_TORCH = regex(
     r"|^\s*from\s+torch\s+import\s[^\n]*\bdistributed\b|\btorch\.distributed\."
 )
 _WHOSE = ("the index of the process", "the name of the host", "the id of the process")
-_JOIN = "jax.distributed.initialize"
 _WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
 _ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
 _STEP = regex(r"^[^()]*%[^()]*(?:==|!=|<|>)[^()]*$|^\([^()]*\) *%[^()]*(?:==|!=)[^()]*$")
@@ -61,7 +59,6 @@ class OneFileManyWriters(Rule):
 
     - `barrier` (likely): in a function that has a barrier (`sync_global_devices`) and a condition on the process.
     - `beside` (possible): in a function that leaves another write to one process.
-    - `launch` (likely): after `jax.distributed.initialize()` in the same function or module.
     - `own-content` (likely): what is written is made of the index of the process, and the path is not.
 
     ## Write instead
@@ -75,31 +72,22 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier", "launch", "own-content")
+    likely = ("barrier", "own-content")
     assumptions: ClassVar[Mapping[str, str]] = {
         "barrier": "The processes share the file system.",
-        "launch": "The processes share the file system.",
         "own-content": "The processes share the file system.",
     }
     triggers = (
         Calls(*_OPEN, *_SAVES, file_says=(*_NEAR, "sync_", _ROLE)),
         Methods("write_text", "write_bytes", file_says=(*_NEAR, "sync_", _ROLE)),
-        Lines(
-            r"with\s+[\w.]*open\(.*[\"'][wx]b?\+?[\"']\s*[,)]",
-            file_says=r"distributed\.initialize\(",
-            saying=("with ", "with("),
-        ),
     )
     fixes = "none"
-    forms = ("call", "method", "line")
+    forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
         if _uses_torch_processes(site):
-            return
-        if site.form == "line":
-            yield from self._launched(site)
             return
         if function is None or site.program.project.is_test(site.file.path):
             return
@@ -142,35 +130,6 @@ class OneFileManyWriters(Rule):
             form="own-content",
             why=f"`{short(own.place)}`{at(own.place, site.file, site.call)} is {own.what}, and the path{where} is the "
             "same on all processes",
-        )
-
-    def _launched(self, site: Site) -> Iterator[Finding]:
-        """A file that the code that joins the processes writes on all of them."""
-        statement = site.syntax
-        opened = statement.items[0].context_expr if isinstance(statement, ast.With) else None
-        if (
-            not isinstance(opened, ast.Call)
-            or not opened.args
-            or site.program.project.is_test(site.file.path)
-        ):
-            return
-        path = opened.args[0]
-        if isinstance(path, ast.Constant) and str(path.value)[:1] in ("w", "x") and len(str(path.value)) < 4:
-            path = opened.func.value if isinstance(opened.func, ast.Attribute) else path  # `path.open("w")`
-        started = _joined_before(site)
-        if started is None or _maybe_one(site) or names_process(site.program, Place(site.file, path)):
-            return
-        place = Place(site.file, statement)
-        if guard(site.program, site.file, statement) is not None or alone(site.program, place):
-            return
-        what = site.shown(path)
-        yield site.finding(
-            opened,
-            f"All processes write `{what}`: on a shared file system they write over each other.",
-            help="put it under `if jax.process_index() == 0:`",
-            form="launch",
-            why=f"jax.distributed.initialize at line {started.lineno} joins them, and nothing here depends on the "
-            "process",
         )
 
     def _adds(self, site: Site) -> bool:
@@ -219,9 +178,7 @@ class OneFileManyWriters(Rule):
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""
-        if guard(site.program, site.file, site.call) is not None:
-            return True
-        if alone(site.program, Place(site.file, site.call)):
+        if left_to_one(site.program, Place(site.file, site.call)):
             return True
         ends = [one for one in site.program.flow.ends(site.file, function.node).found if one.kind == "called"]
         return bool(ends) and all(guard(site.program, one.place.file, one.place.node) for one in ends)
@@ -239,18 +196,6 @@ def _uses_torch_processes(site: Site) -> bool:
         return True
     imported, path = site.program.project.imported, site.file.path
     return any(imported(path, one) for one in _TORCH) and not any(imported(path, one) for one in _JAX)
-
-
-def _joined_before(site: Site) -> ast.Call | None:
-    """The call of `jax.distributed.initialize` that ran before a place, in its own function or module."""
-    here = site.file.home(site.syntax)
-    for node in walk(site.file.tree):
-        if isinstance(node, ast.Call) and site.file.text(node.func).endswith("initialize"):
-            callee = options(site.value(node.func))
-            known = bool(callee) and all(isinstance(one, Api) and one.name == _JOIN for one in callee)
-            if known and site.file.home(node) is here and node.lineno < getattr(site.syntax, "lineno", 0):
-                return node
-    return None
 
 
 def _maybe_one(site: Site) -> bool:

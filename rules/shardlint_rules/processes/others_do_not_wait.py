@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.process.processes import first, guard
+from shardlint.model.process.processes import first
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
@@ -17,10 +17,6 @@ from shardlint_rules.processes.alone import BARRIER, alone
 
 _MOVES = regex(r"^(?:rename|renames|replace|move|mv)$")
 _MOVED_BY = regex(r"[\"']mv[\"']")
-_TAKES_AWAY = regex(r"^(?:rename|renames|move|rmtree|unlink|remove|rmdir|delete\w*)$")
-_LISTS = regex(
-    r"^(?:listdir|scandir|glob|iglob|rglob|iterdir|tmp_checkpoints|\w*(?:list|find)_\w*(?:files|checkpoints|dirs))$"
-)
 
 
 class OthersDoNotWait(Rule):
@@ -32,27 +28,22 @@ class OthersDoNotWait(Rule):
     - `moved` (likely): in a function with a barrier (`sync_global_devices`), a rename or move that one process alone
       makes after the last barrier, under `if jax.process_index() == 0:` or after
       `if jax.process_index() != 0: return`.
-    - `listed` (likely): a loop over the listing of a folder, if all of its body is left to one process and moves or
-      deletes there: the other processes meet paths that are gone.
 
     ## Write instead
-    A barrier after the move, and the condition on the process around the loop.
+    A barrier after the move, on all processes.
     """
 
     code = "SL824"
     name = "others-do-not-wait"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("moved", "listed")
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "moved": "The processes share the file system.",
-        "listed": "The processes share the file system.",
-    }
+    likely = ("moved",)
+    assumptions: ClassVar[Mapping[str, str]] = {"moved": "The processes share the file system."}
     triggers = (
         Lines(
-            r"(?:if|for)\b[^\n]*",
+            r"if\b[^\n]*",
             file_names=r"sync_(?:global_)?(?:devices|processes|hosts)|sync (?:global )?(?:devices|processes|hosts)",
-            saying=("process_index", "host_id", "is_primary", "is_main", "primary_host", "for "),
+            saying=("process_index", "host_id", "is_primary", "is_main", "primary_host"),
         ),
     )
     in_tests = False
@@ -60,17 +51,11 @@ class OthersDoNotWait(Rule):
     forms = ("line",)
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a branch or a loop."""
+        """At most one finding for a branch."""
         statement = site.syntax
-        if isinstance(statement, ast.For):
-            yield from self._listed(site, statement)
-        elif isinstance(statement, ast.If):
-            yield from self._moved(site, statement)
-
-    def _moved(self, site: Site, statement: ast.If) -> Iterator[Finding]:
         function = site.scope.function()
         node = function.node if function is not None else None
-        if not isinstance(node, ast.FunctionDef):
+        if not isinstance(statement, ast.If) or not isinstance(node, ast.FunctionDef):
             return
         barriers = [
             one.lineno
@@ -95,35 +80,6 @@ class OthersDoNotWait(Rule):
             help="call sync_global_devices after it on all processes",
             form="moved",
             why=f"one process moves the files at line {move.lineno}, and the last barrier is at line {last}",
-        )
-
-    def _listed(self, site: Site, loop: ast.For) -> Iterator[Finding]:
-        if len(loop.body) != 1 or loop.orelse or not isinstance(loop.body[0], ast.If) or loop.body[0].orelse:
-            return
-        inside = loop.body[0]
-        found = first(site.program, Place(site.file, inside.test))
-        if found is None or not found.truth or guard(site.program, site.file, loop) is not None:
-            return
-        listing = next(
-            (
-                one
-                for one in walk(loop.iter)
-                if isinstance(one, ast.Call) and _LISTS.match(last_name(one.func))
-            ),
-            None,
-        )
-        calls = [one for part in inside.body for one in walk(part) if isinstance(one, ast.Call)]
-        takes = next(
-            (one for one in calls if _TAKES_AWAY.match(last_name(one.func)) or _is_move(site, one)), None
-        )
-        if listing is None or takes is None or alone(site.program, Place(site.file, loop)):
-            return
-        yield site.finding(
-            loop.iter,
-            f"`{last_name(listing.func)}` can raise on the other processes: one process removes the files meanwhile.",
-            help="put the loop under the `if` on the process index",
-            form="listed",
-            why=f"all processes list the folder, and one of them moves or deletes what is in it at line {takes.lineno}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Arrays that each process makes for itself: drawn without a seed, of its own index, or of its part of the data."""
+"""Values that are another in each process: times, random numbers without a seed, its index, or its part of the data."""
 
 from __future__ import annotations
 
@@ -8,20 +8,68 @@ from types import MappingProxyType
 
 from shardlint.model import Program
 from shardlint.model.held import classes, held, member, stored
-from shardlint.model.process.processes import INDEX
+from shardlint.model.process.processes import INDEX as ASKING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, ClassValue, Function, Place
+from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.given import given as calls_give
 from shardlint_rules.processes.given import given_field
 
-Given = Mapping[str, Differing | None]
-NOTHING: Given = MappingProxyType({})
+INDEX = "the index of the process"
 _DEPTH = 14
+_TIMES = (
+    "time.time",
+    "time.time_ns",
+    "time.perf_counter",
+    "time.monotonic",
+    "time.strftime",
+    "time.ctime",
+    "time.gmtime",
+    "time.localtime",
+    "time.asctime",
+)
+_SOURCES = {
+    **dict.fromkeys(_TIMES, "the time"),
+    "datetime.datetime.now": "the time",
+    "datetime.datetime.utcnow": "the time",
+    "datetime.datetime.today": "the time",
+    "uuid.uuid4": "a random id",
+    "uuid.uuid1": "a random id",
+    "os.urandom": "random bytes",
+    "os.getpid": "the id of the process",
+    "socket.gethostname": "the name of the host",
+    "secrets.randbits": "a random number",
+    "secrets.randbelow": "a random number",
+    "secrets.token_hex": "a random text",
+}
+# What makes something else of a time that it is given, by which argument; without it most take the time of now.
+_TURNING = {
+    "time.strftime": 1,
+    "time.ctime": 0,
+    "time.gmtime": 0,
+    "time.localtime": 0,
+    "time.asctime": 0,
+    "datetime.datetime.fromtimestamp": 0,
+    "datetime.datetime.utcfromtimestamp": 0,
+}
+_RANDOM = ("random.", "numpy.random.")
+_DRAWN = (
+    "random",
+    "randint",
+    "randrange",
+    "choice",
+    "getrandbits",
+    "uniform",
+    "rand",
+    "randn",
+    "normal",
+    "integers",
+)
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
-_OF_GENERATORS = ("bit_generator", "state")
+# Of a generator or an id.
+_PARTS = ("bit_generator", "state", "hex", "int")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
 _PASSING = (
     "jax.random.",
@@ -30,6 +78,9 @@ _PASSING = (
     "jax.device_put",
     "jax.nn.",
     "builtins.",
+    "os.path.",
+    "pathlib.",
+    "etils.epath.",
     "json.dumps",
     "pickle.dumps",
     "yaml.dump",
@@ -42,17 +93,26 @@ _SHAPES = ("zeros_like", "ones_like", "empty_like", "full_like", "shape", "ndim"
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
 
 
+@dataclass(frozen=True)
+class Differing:
+    """The call that gives each process another value, and what it gives, in words."""
+
+    place: Place
+    what: str
+
+
+Given = Mapping[str, Differing | None]
+NOTHING: Given = MappingProxyType({})
+
+
 def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
-    """What makes an array another in each process; None where nothing in sight does.
+    """What makes a value another in each process; None where nothing in sight does.
 
     `given` holds what the parameters of the function around are given, by the call that the question came through.
     """
     node, file = place.node, place.file
     if depth > _DEPTH:
         return None
-    found = differing(program, place)
-    if found is not None:
-        return found if not _seeded(program, file, found) else None
     match node:
         case ast.Name(id=name):
             return _name(program, file, node, depth, given) if name not in given else given[name]
@@ -62,7 +122,7 @@ def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTH
             return own_data(program, Place(file, inner), depth + 1, given)
         case ast.Attribute(value=inner, attr=name):
             found = _attribute(program, file, node, depth)
-            if found is None and name in _OF_GENERATORS:
+            if found is None and name in _PARTS:
                 return own_data(program, Place(file, inner), depth + 1, given)
             return found
     return _any(program, file, list(_parts(node)), depth, given)
@@ -73,11 +133,13 @@ def _parts(node: ast.AST) -> Iterator[ast.expr]:
     match node:
         case ast.Subscript(value=one, slice=other) | ast.BinOp(left=one, right=other):
             yield from (one, other)
+        case ast.IfExp(body=one, orelse=other):
+            yield from (one, other)
         case ast.Slice(lower=lower, upper=upper):
             yield from (one for one in (lower, upper) if one is not None)
         case ast.ListComp(elt=element) | ast.DictComp(value=element) | ast.Lambda(body=element):
             yield element
-        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts) | ast.BoolOp(values=parts):
             yield from parts
         case ast.JoinedStr(values=parts):
             yield from (one.value for one in parts if isinstance(one, ast.FormattedValue))
@@ -164,15 +226,22 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: 
         if isinstance(option, Function):
             return _returned(program, option, depth, _bound(program, file, call, option, depth, given))
         if isinstance(option, Api):
-            if option.name in INDEX:
-                return Differing(Place(file, call), "the index of the process")
+            if option.name in ASKING:
+                return Differing(Place(file, call), INDEX)
+            at = _TURNING.get(option.name)
+            if at is not None and len(call.args) > at:
+                return own_data(program, Place(file, call.args[at]), depth + 1, given)
+            what = _drawn(program, file, option.name)
+            if what is not None:
+                return Differing(Place(file, call), what)
             if option.name in _GENERATORS:
                 return _generator(program, file, call, depth, given)
             passing = option.name.startswith(_PASSING) and last_name(call.func) not in _SHAPES
             return _any(program, file, arguments, depth, given) if passing else None
     if isinstance(call.func, ast.Attribute):
-        # `rng.normal(...)`, `x.astype(...)`
-        return own_data(program, Place(file, call.func.value), depth + 1, given)
+        # `rng.normal(...)`, `x.astype(...)`, `"{}-{}".format(...)`
+        formatted = arguments if call.func.attr in ("format", "join", "joinpath") else []
+        return _any(program, file, [call.func.value, *formatted], depth, given)
     return None
 
 
@@ -202,8 +271,11 @@ def _returned(program: Program, function: Function, depth: int, given: Given = N
     return own_data(program, Place(file, value), depth + 1, given) if value is not None else None
 
 
-def _seeded(program: Program, file: FileFacts, found: Differing) -> bool:
-    """Whether a file of the program seeds what is drawn from no generator."""
-    return "random" in found.what and any(
-        one.says(text) for one in (file, *program.together(file)) for text in _SEEDING
-    )
+def _drawn(program: Program, file: FileFacts, name: str) -> str | None:
+    """What a function of a library gives, where it gives each process another; nothing that the program seeds."""
+    if name in _SOURCES:
+        return _SOURCES[name]
+    if not name.startswith(_RANDOM) or name.rpartition(".")[2] not in _DRAWN:
+        return None
+    seeded = any(one.says(text) for one in (file, *program.together(file)) for text in _SEEDING)
+    return "a random number" if not seeded else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model import Program
-from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import ASKING_SAYS, SEVERAL_SAYS, asks_itself
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
@@ -16,9 +16,8 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
-from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.differing import Differing
-from shardlint_rules.processes.own_data import own_data
+from shardlint_rules.processes.alone import for_several, left_to_one
+from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
@@ -225,6 +224,4 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
 def _matters(program: Program, file: FileFacts, node: ast.AST) -> bool:
     if not asks_itself(file) and file.path.suffix == ".ipynb":
         return False  # of one process, whatever else the project starts
-    if not asks_itself(file) and several(program, file) != "initialized":
-        return False
-    return guard(program, file, node) is None and not alone(program, Place(file, node))
+    return for_several(program, file) and not left_to_one(program, Place(file, node))

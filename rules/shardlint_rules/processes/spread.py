@@ -52,15 +52,6 @@ def split(site: Site, node: ast.expr) -> bool:
     return bool(found) and all(_splits(site, one) for one in found)
 
 
-def split_by_callers(site: Site, node: ast.expr) -> bool:
-    """Whether it is a parameter that all calls in sight give an array split over the devices of all processes."""
-    found = options(site.value(node))
-    if not found or not all(isinstance(one, Parameter) for one in found):
-        return False
-    given = [value for one in found for value in options(site.program.followed(one))]
-    return bool(given) and all(_splits(site, one) for one in given)
-
-
 def split_over_a_given_mesh(site: Site, node: ast.expr) -> bool:
     """Whether it is surely split by an axis of a mesh that is a parameter, as that of a whole program is handed on."""
     if any(isinstance(one, Parameter) for one in options(site.value(node))):

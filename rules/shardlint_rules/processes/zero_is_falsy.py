@@ -10,15 +10,13 @@ from shardlint.model.held import classes
 from shardlint.model.process.processes import INDEX
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import defaults, walk
-from shardlint_rules.processes.given import given, given_field
 
 _COUNTS = ("jax.process_count", "jax.host_count")
-_COUNTING = r"(?:process|device|replica)s?_count|num_(?:process|device|replica|model_replica|shard|host)"
 _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 
 
@@ -30,11 +28,8 @@ class ZeroIsFalsy(Rule):
 
     ## Reports
     - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`.
-    - proven: `count > processes and processes % count != 0`, whose second condition is true whenever the first is.
-    - proven: `index or jax.process_index()`, if a call in sight passes 0; also `index if index else ...` and
-      `if not index: index = ...`.
-    - `index` (likely): the same for a parameter or field that is named as an index or rank and is None by default.
-    - `counted` (possible): the same, if a loop over a range gives the index.
+    - `index` (likely): `index or jax.process_index()`, also `index if index else ...` and `if not index: index = ...`,
+      for a parameter or field that is named as an index or rank and is None by default.
 
     ## Fix
     Writes `jax.process_index()` for the count. The fix is unsafe: the index may not be what is meant.
@@ -45,18 +40,12 @@ class ZeroIsFalsy(Rule):
     harm = Harm.SILENT
     likely = ("index",)
     assumptions: ClassVar[Mapping[str, str]] = {"index": "A caller passes 0, which is the first index."}
-    triggers = (
-        Calls(*_COUNTS, *INDEX),
-        Lines(r"(?:if|and|assert|elif)\b[^#\n]*\S % \S", file_names=_COUNTING, saying=(" % ",), on="any"),
-    )
+    triggers = (Calls(*_COUNTS, *INDEX),)
     fixes = "unsafe"
-    forms = ("call", "line")
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a comparison."""
-        if site.form == "line":
-            yield from self._divided(site)
-            return
         parent = site.file.parent(site.call)
         if site.api in INDEX:
             yield from self._not_given(site)
@@ -77,55 +66,22 @@ class ZeroIsFalsy(Rule):
             fix=self._fix(site, parent),
         )
 
-    def _divided(self, site: Site) -> Iterator[Finding]:
-        """`larger > smaller and smaller % larger != 0`."""
-        test = getattr(site.syntax, "test", None)
-        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
-            return
-        for part in test.values:
-            match part:
-                case ast.Compare(
-                    left=ast.BinOp(left=smaller, op=ast.Mod(), right=larger),
-                    ops=[ast.NotEq() | ast.Gt()],
-                    comparators=[ast.Constant(value=0)],
-                ):
-                    names = (site.text(smaller), site.text(larger))
-                    if any(_orders(site, one) == names for one in test.values):
-                        yield site.finding(
-                            part,
-                            f"`{site.shown(part)}` is always True here: the comparison next to it is reversed.",
-                            help=f"write {names[0]} > {names[1]}",
-                            why=f"`{names[1]}` is larger than `{names[0]}`, so the remainder is `{names[0]}` itself",
-                        )
-
     def _not_given(self, site: Site) -> Iterator[Finding]:
-        """`index or jax.process_index()`, where 0 is given for the index."""
+        """`index or jax.process_index()`, where None stands for no index and 0 is the first one."""
         chosen = _chosen(site)
         if chosen is None:
             return
         asked, parent = chosen
-        zeros = [(place, sure) for place in _sources(site, asked) if (sure := _zero(place)) is not None]
-        found = next((one for one in zeros if one[1]), zeros[0] if zeros else None)
-        text = site.shown(asked)
-        if found is not None:
-            place, sure = found
-            where = f"line {getattr(place.node, 'lineno', 0)}"
-            if place.file is not site.file:
-                where += f" of {place.file.path.name}"
-            form = "" if sure else "counted"
-            why = f"0 is passed at {where}" if sure else f"the loop at {where} starts at 0"
-        elif _INDEX.search(last_name(asked)) and _none_by_default(site, asked):
-            form, why = "index", f"`{text}` is None by default, and 0 is the first index"
-        else:
-            return
-        yield site.finding(
-            parent,
-            f"Index 0 is ignored: `{text}` counts as false, and the process uses its own index.",
-            help=f"write jax.process_index() if {text} is None else {text}",
-            certainty=Certainty.PROVEN if not form else Certainty.POSSIBLE,
-            form=form,
-            why=why,
-        )
+        if _INDEX.search(last_name(asked)) and _none_by_default(site, asked):
+            text = site.shown(asked)
+            yield site.finding(
+                parent,
+                f"Index 0 is ignored: `{text}` counts as false, and the process uses its own index.",
+                help=f"write jax.process_index() if {text} is None else {text}",
+                certainty=Certainty.POSSIBLE,
+                form="index",
+                why=f"`{text}` is None by default, and 0 is the first index",
+            )
 
     def _asserted(self, site: Site, test: ast.expr) -> bool:
         """`assert jax.process_count() > 0` says what is so."""
@@ -148,16 +104,6 @@ def _always(op: ast.cmpop, right: ast.expr) -> bool | None:
             return False
         case (ast.NotEq(), 0) | (ast.Gt(), 0) | (ast.GtE(), 0 | 1):
             return True
-    return None
-
-
-def _orders(site: Site, node: ast.expr) -> tuple[str, str] | None:
-    """The smaller and the larger of two numbers of which a comparison says so, as text."""
-    match node:
-        case ast.Compare(left=left, ops=[ast.Gt()], comparators=[right]):
-            return site.text(right), site.text(left)
-        case ast.Compare(left=left, ops=[ast.Lt()], comparators=[right]):
-            return site.text(left), site.text(right)
     return None
 
 
@@ -197,50 +143,4 @@ def _none_by_default(site: Site, asked: ast.expr) -> bool:
                 and node.target.id == name
             ):
                 found += [node.value] if node.value is not None else []
-            elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
-                found += _option(node, name)
     return bool(found) and all(isinstance(one, ast.Constant) and one.value is None for one in found)
-
-
-def _option(call: ast.Call, name: str) -> list[ast.expr | None]:
-    """The default of an option of the command line by that name, None where it says none."""
-    written = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    given = {one.arg: one.value for one in call.keywords}
-    if "action" in given or name not in [one.lstrip("-").replace("-", "_") for one in written]:
-        return []
-    return [given.get("default", ast.Constant(None))]
-
-
-def _sources(site: Site, asked: ast.expr) -> Iterator[Place]:
-    """What the calls in sight give a parameter, or a field of the object whose method this is."""
-    if isinstance(asked, ast.Name):
-        bindings, scope = lookup(site.file, asked, asked.id)
-        if scope is not None and [one.kind for one in bindings] == ["param"]:
-            yield from given(site.program, site.file, scope, asked.id)
-    elif isinstance(asked, ast.Attribute):
-        yield from given_field(site.program, site.file, asked)
-
-
-def _zero(place: Place) -> bool | None:
-    """Whether an argument is 0 (True), or counts from 0 (False); None where neither is told."""
-    match place.node:
-        case ast.Constant(value=value) if type(value) is int and value == 0:
-            return True
-        case ast.Name(id=name):
-            bindings, _ = lookup(place.file, place.node, name)
-            if (
-                len(bindings) == 1
-                and bindings[0].kind in ("for", "comprehension")
-                and bindings[0].index is None
-            ):
-                return False if _from_zero(bindings[0].value) else None
-    return None
-
-
-def _from_zero(node: ast.expr | None) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "range"
-        and len(node.args) == 1
-    )

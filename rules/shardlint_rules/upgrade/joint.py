@@ -25,7 +25,6 @@ from shardlint.syntax.nodes import children
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
-from shardlint_rules.upgrade.leading import may_run
 from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
 from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
 
@@ -40,7 +39,6 @@ _BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its ow
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
 _OTHER_MESH = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
-_FOLLOWED = 10
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class _Part:
     """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
 
     plan: Plan
-    blocks: list[Place] = field(default_factory=list)
+    enters: bool = False
     made: set[_Spot] = field(default_factory=set)
     """Where the meshes are made that it enters."""
     mapped: list[tuple[Place, frozenset[_Spot]]] = field(default_factory=list)
@@ -128,23 +126,19 @@ def _plan(site: Site) -> Plan:
         found.add(part.plan)
     if found.unsure:
         found.obstacles += _unseen(site)
-    entering = [path for path in found.files if parts[path].blocks]
+    entering = [path for path in found.files if parts[path].enters]
     made = {spot for part in parts.values() for spot in part.made}
     beside = {
         other
         for path in (entering if any(part.mapped for part in parts.values()) else ())
         for other in site.program.project.saying(path, ("shard_map",))
     }
-    others = [
-        call
+    found.obstacles += (
+        Obstacle(path, call.line, _OTHER_MESH)
         for path, part in parts.items()
         for call, spots in (part.mapped if made and path in beside else ())
         if not spots & made
-    ]
-    if not found.obstacles and len(others) <= _FOLLOWED:
-        blocks = [block for part in parts.values() for block in part.blocks]
-        others = [call for call in others if may_run(site, blocks, call)]
-    found.obstacles += (Obstacle(call.file.path, call.line, _OTHER_MESH) for call in others)
+    )
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
     if found.contexts and not site.allows("jax", _WARNS):
         found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
@@ -165,8 +159,8 @@ def _part(site: Site, file: FileFacts) -> _Part:
 def _made(site: Site, file: FileFacts) -> _Part:
     part = _Part(Plan())
     _add_file(site, file, part.plan)
-    for statement, item, _ in _blocks(site, file):
-        part.blocks.append(Place(file, statement))
+    for _, item, _ in _blocks(site, file):
+        part.enters = True
         part.made |= _made_at(site, file, item.context_expr)
     for call in _shard_maps(site.program, file):
         spots = _mapped_over(site, file, call)

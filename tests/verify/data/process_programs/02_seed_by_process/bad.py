@@ -21,5 +21,5 @@ def batch(rows=8):
 w = jax.jit(lambda: jnp.eye(16), out_shardings=whole)()
 key = np.asarray([0, jax.process_index()], np.uint32)
 noise = jax.jit(lambda key: jax.random.normal(jax.random.wrap_key_data(key), (16, 16)), out_shardings=whole)
-w = noise(key)  # here SL813
+w = noise(key)  # here SL806
 print(float(step(w, batch()).sum()) < 0)

@@ -1,0 +1,61 @@
+"""SL817."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.model.values import CallResult, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint_rules.processes.uses import standing_for
+
+_ALL, _OWN = "jax.devices", "jax.local_devices"
+
+
+class ProcessIndexAsOrdinal(Rule):
+    """The index of a process is used as the number of a device in a list.
+
+    `jax.local_devices()` lists the devices of one process. The index of the second process takes its second device, or
+    raises IndexError. With one process nothing shows.
+
+    ## Reports
+    - `process` (likely): `jax.local_devices()[jax.process_index()]`.
+    - `process-of-all` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
+
+    ## Write instead
+    `jax.local_devices()[0]`.
+    """
+
+    code = "SL817"
+    name = "process-index-as-ordinal"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("process",)
+    assumptions: ClassVar[Mapping[str, str]] = {"process": "The program runs on more than one process."}
+    triggers = (Calls("jax.process_index", file_says=("local_devices(", "jax.devices(")),)
+    in_tests = False
+    fixes = "none"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each list that the index of a process chooses from."""
+        for use in standing_for(site.file, site.call):
+            parent = site.file.parent(use)
+            if not isinstance(parent, ast.Subscript) or parent.slice is not use:
+                continue
+            listed = options(site.value(parent.value))
+            names = {one.api if isinstance(one, CallResult) else None for one in listed}
+            if names not in ({_OWN}, {_ALL}):
+                continue
+            own, text = names == {_OWN}, site.text(parent.value)
+            yield site.finding(
+                parent,
+                f"On the second process this raises IndexError or picks the wrong device: `{text}` lists local devices."
+                if own
+                else f"If a process has several devices, this takes a device of another process from `{text}`.",
+                help="write jax.local_devices()[0]",
+                form="process" if own else "process-of-all",
+                why="the index of a process is not the number of a device",
+            )

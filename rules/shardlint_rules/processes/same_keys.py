@@ -1,0 +1,55 @@
+"""SL805."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.model.process.processes import several
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint_rules.processes._same_key import DRAWS, RESHAPE, SPLIT, alike
+from shardlint_rules.processes.alone import left_to_one
+from shardlint_rules.processes.starting import at, short
+
+
+class SameKeysInEachProcess(Rule):
+    """The devices of all processes draw the same random numbers, because every process makes the same key.
+
+    With several processes the dropout masks or the noise of one process are those of all others.
+
+    ## Reports
+    - `same-keys` (likely): `jax.random.split(key, jax.local_device_count())`, or numbers drawn for the devices of this
+      process, with a key that every process makes from the same seed.
+
+    ## Write instead
+    Fold the process in first: `jax.random.fold_in(key, jax.process_index())`.
+    """
+
+    code = "SL805"
+    name = "same-keys-in-each-process"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("same-keys",)
+    triggers = (Calls(SPLIT, *DRAWS, RESHAPE, file_says=("local_device_count", "local_devices(")),)
+    in_tests = False
+    fixes = "none"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a key."""
+        if not site.wants("same-keys") or site.file.path.suffix == ".ipynb":
+            return  # a notebook is of one process, whatever else the project starts
+        found = alike(site) if several(site.program, site.file) else None
+        if found is None or left_to_one(site.program, Place(site.file, site.call)):
+            return
+        key, made = found
+        text = site.shown(key)
+        yield site.finding(
+            key,
+            f"Every process uses the same key `{text}`, so the devices of all processes draw the same numbers.",
+            help=f"fold the process in first: jax.random.fold_in({text}, jax.process_index())",
+            form="same-keys",
+            why=f"every process makes it by `{short(made)}`{at(made, site.file, key)}, and the numbers are for the "
+            "devices of this process",
+        )
