@@ -137,17 +137,6 @@ def test_a_public_name_is_not_that_of_a_method(write: Write, name: str, help: st
     assert [one.help for one in found(write({"x.py": text}), "SL907", possible=True)] == [help]
 
 
-def test_the_kernel_of_the_same_layer_is_cited(write: Write) -> None:
-    text = """from jax.sharding import PartitionSpec as P
-
-SPECS = {
-    "up": {"kernel": P("data", "model"), "bias": P("model")},
-    "down": {"kernel": P("data", "model"), "bias": P("data", "model")},
-}
-"""
-    assert [one.why for one in found(write({"x.py": text}), "SL322")] == ["`kernel` at line 5 gets the same spec"]
-
-
 IN_SHARD_MAP = """\
 import jax
 import numpy as np
