@@ -78,7 +78,6 @@ RULES = {
     "SL340": "shardlint_rules.mesh.undeclared_axis:UndeclaredAxis",
     "SL346": "shardlint_rules.mesh.mesh_read_at_import:MeshReadAtImport",
     "SL347": "shardlint_rules.mesh.mesh_left_out:MeshLeftOut",
-    "SL350": "shardlint_rules.mesh.row_weight_split_as_column:RowWeightSplitAsColumn",
     "SL351": "shardlint_rules.mesh.axis_of_no_mesh:AxisOfNoMesh",
     "SL353": "shardlint_rules.mesh.explicit_layouts_conflict:ExplicitLayoutsConflict",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
