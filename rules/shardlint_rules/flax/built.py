@@ -65,18 +65,6 @@ class Annotated:
                 return place
         return None
 
-    def variable(self, owner: Value, name: str) -> bool:
-        """Whether an attribute of an object is surely a variable that is annotated with an axis."""
-        if not isinstance(owner, CallResult):
-            return False
-        if owner.api in LAYERS and owner.call is not None:
-            initializer = owner.call.get(f"{name}_init", ())
-            return initializer is not None and self._initializer(
-                self.evaluator.value(initializer, owner.call.environment)
-            )
-        found = options(self.evaluator.attribute(owner, name))
-        return bool(found) and all(self._variable(one) for one in found)
-
     def _variable(self, value: Value) -> bool:
         if not isinstance(value, CallResult) or value.api not in VARIABLES or value.call is None:
             return False
