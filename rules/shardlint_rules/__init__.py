@@ -107,7 +107,6 @@ RULES = {
     "SL430": "shardlint_rules.shard_map.varying_type_differs:VaryingTypeDiffers",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
-    "SL503": "shardlint_rules.flax.sharded_init_incomplete:ShardedInitIncomplete",
     "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",
     "SL505": "shardlint_rules.flax.annotation_list_or_string:AnnotationListOrString",
     "SL506": "shardlint_rules.flax.vmapped_layers_shift_axes:VmappedLayersShiftAxes",

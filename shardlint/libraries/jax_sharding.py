@@ -15,7 +15,6 @@ from shardlint.layouts.values import (
     ListValue,
     PartitionSpec,
     Sharding,
-    State,
     Unknown,
     Value,
     children,
@@ -403,8 +402,6 @@ def constraint(call: Call) -> Value:
 def _check_context(call: Call, target: Value, where: Place) -> None:
     """Record a bare spec where no mesh is in context, on a way that is all known."""
     run = call.interpreter
-    if isinstance(target, State):  # of the specs of flax NNX, SL503 tells at the call that has no mesh
-        return
     bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
     if bare and run.rooted and run.mesh_known and run.mesh is None and not run.axes:
         run.violate("mesh.missing", where, operation=call.function_name)

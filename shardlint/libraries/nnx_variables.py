@@ -33,6 +33,7 @@ from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.meeting import as_array, fresh
 from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
 from shardlint.libraries.registry import function
+from shardlint.model.values import Place
 
 _PLACED_WHEN_MADE = (0, 12)
 # `variable[...] = x` replaces the array before.
@@ -80,9 +81,9 @@ def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
 def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
     """An array as a Variable with these names holds it."""
     run = call.interpreter
-    if names is None or names == () or not isinstance(value, Layout):
+    if names is None or names == ():
         return value
-    anywhere = Layout(value.shape, value.dtype, varying=value.varying)
+    anywhere = Layout(value.shape, value.dtype, varying=value.varying) if isinstance(value, Layout) else value
     release = run.releases.get("flax", (99,))
     eager = metadata.get("eager_sharding", run.contexts.get(_EAGER, True))
     if eager is False:
@@ -99,8 +100,9 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
     mesh = mesh if own is None else own
     spec = spec_of(call, names, metadata)
     if mesh is None:
+        report_no_mesh(call)
         return Unknown("what raises: no mesh")
-    if not isinstance(mesh, Mesh) or spec is None:
+    if not isinstance(mesh, Mesh) or spec is None or not isinstance(value, Layout):
         return anywhere
     if not check_axes(call, mesh, spec, tell=True):
         return Unknown("what raises")
@@ -108,6 +110,25 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
         return anywhere
     function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
     return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place_of_function(call))
+
+
+def report_no_mesh(call: Call) -> None:
+    """Record a Variable with names that finds no mesh, at the call that makes its module, outside of any `__init__`."""
+    run = call.interpreter
+    places = [*(one for one in run.calls if isinstance(one, Place)), call.place]
+    inside = [_is_in_init(one) for one in places]
+    first = max(inside.index(True) - 1, 0) if True in inside else len(places) - 1
+    legacy = "yes" if run.legacy is not None else ""
+    line = str(call.place.line)
+    run.violate(
+        "variable.meshless", places[first], *(places[:first] or (None,)), legacy=legacy, line=line,
+        file=call.place.file.path.name,
+    )  # fmt: skip
+
+
+def _is_in_init(place: Place) -> bool:
+    function = place.file.home(place.node).function()
+    return function is not None and function.name == "__init__"
 
 
 def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> PartitionSpec | None:

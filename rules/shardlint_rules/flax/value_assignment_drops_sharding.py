@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
+from shardlint_rules.flax.annotations import is_switched
 
 
 class ValueAssignmentDropsSharding(Rule):
@@ -29,8 +30,8 @@ class ValueAssignmentDropsSharding(Rule):
     Places the new array (safe), or writes `[...]` (unsafe: it keeps the old dtype).
 
     ## Limits
-    Not reported: traced code, flax before 0.12, which does not shard variables as they are made, and arrays that are
-    placed or computed from the old value.
+    Not reported: traced code, flax before 0.12 and projects that switch it off, where variables are not sharded as
+    they are made, and arrays that are placed or computed from the old value.
     """
 
     code = "SL508"
@@ -45,6 +46,8 @@ class ValueAssignmentDropsSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """The finding of an assignment, or of an update."""
+        if is_switched(site):
+            return
         written, where = site.syntax, site.violation.said["where"]
         array: ast.expr | None = None
         match written:
