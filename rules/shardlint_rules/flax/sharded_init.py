@@ -1,4 +1,4 @@
-"""The steps of NNX's sharded initialization, as people write them. Shared by rules."""
+"""What reads the annotations of NNX back, and the fix that puts a call under a mesh. Shared by rules."""
 
 from __future__ import annotations
 
@@ -44,23 +44,12 @@ def under_mesh(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
         return None
     if site.program.region(site.file, call).traced != "never" and site.scope.function() is not None:
         return None
-    found = mesh_line(site, call)
-    if found is None:
-        return None
-    line, imports = found
-    body = text.replace("\n", "\n    ")
-    return line, [site.replace(statement, f"{line}\n{indent}    {body}"), *imports]
-
-
-def mesh_line(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
-    """The `with` line for the one mesh that is made in plain sight of a call, and the imports it needs."""
     mesh = _mesh_at(site, call)
     if mesh is None:
         return None
-    if not site.allows("flax", ">=0.11"):
-        return f"with {mesh}:", []
     setter, imports = site.spell("jax.set_mesh")
-    return f"with {setter}({mesh}):", list(imports)
+    line, body = f"with {setter}({mesh}):", text.replace("\n", "\n    ")
+    return line, [site.replace(statement, f"{line}\n{indent}    {body}"), *imports]
 
 
 def _mesh_at(site: Site, call: ast.Call) -> str | None:
