@@ -115,7 +115,6 @@ RULES = {
     "SL509": "shardlint_rules.flax.spec_after_unbox:SpecAfterUnbox",
     "SL510": "shardlint_rules.flax.logical_name_without_rule:LogicalNameWithoutRule",
     "SL511": "shardlint_rules.flax.rules_not_in_jit_key:RulesNotInJitKey",
-    "SL512": "shardlint_rules.flax.logical_constraint_without_rules:LogicalConstraintWithoutRules",
     "SL513": "shardlint_rules.flax.nnx_spmd_names:NnxSpmdNames",
     "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL515": "shardlint_rules.flax.annotation_key_deprecated:AnnotationKeyDeprecated",
