@@ -89,7 +89,7 @@ KINDS = (
         r"|axis sizes that are not evenly divisible|should evenly divide the shape",
         ("SL216", "SL654"),
     ),
-    Kind("unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406", "SL301")),
+    Kind("unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406",)),
     Kind(
         "axis-not-in-mesh",
         r"Resource axis: (?P<word>\S+) of .* (?:is not found in mesh|mesh)|Axis (?P<word2>\S+) of .* not found in mesh"
