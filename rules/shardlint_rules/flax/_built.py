@@ -1,4 +1,4 @@
-"""Sharding annotations in what functions and classes build. Shared by rules."""
+"""Sharding annotations in what functions and classes build. For SL506."""
 
 from __future__ import annotations
 
