@@ -52,21 +52,6 @@ def test_a_mesh_that_is_set_already_is_not_to_be_set(write: Write, text: str, li
         assert finding.fix is None
 
 
-CONSTRAINT = "import flax.linen as nn\n\ndef block(x):\n    return nn.with_logical_constraint(x, ('batch', 'mlp'))\n"
-MESH = "import jax\n\nmesh = jax.make_mesh((8,), ('data',))\n"
-
-
-def test_without_a_project_a_library_s_rules_may_be_set_outside_of_its_folder(write: Write) -> None:
-    root = write({"models/block.py": CONSTRAINT, "models/mesh.py": MESH, "train.py": "import models.block\nimport models.mesh\n"})
-    assert len(found(root, "SL512")) == 1
-    (root / "setup.cfg").unlink()
-    assert found(root, "SL512") == []
-    (root / "models/block.py").write_text(MESH + CONSTRAINT, "utf-8")
-    assert len(found(root, "SL512")) == 1
-    (root / "pyproject.toml").write_text("[project]\nname = 'x'\n", "utf-8")
-    assert len(found(root, "SL512")) == 1
-
-
 READS = """\
 def raises(v): return v.get_metadata("sharding")
 def raises_too(v): return v.get_metadata()["sharding"]
@@ -135,17 +120,6 @@ def test_a_public_name_is_named_only_where_it_is_public(write: Write) -> None:
 def test_a_public_name_is_not_that_of_a_method(write: Write, name: str, help: str) -> None:
     text = f"import jax\n\njax._src.{name}(1)\n"
     assert [one.help for one in found(write({"x.py": text}), "SL907", possible=True)] == [help]
-
-
-def test_the_kernel_of_the_same_layer_is_cited(write: Write) -> None:
-    text = """from jax.sharding import PartitionSpec as P
-
-SPECS = {
-    "up": {"kernel": P("data", "model"), "bias": P("model")},
-    "down": {"kernel": P("data", "model"), "bias": P("data", "model")},
-}
-"""
-    assert [one.why for one in found(write({"x.py": text}), "SL322")] == ["`kernel` at line 5 gets the same spec"]
 
 
 IN_SHARD_MAP = """\

@@ -48,6 +48,8 @@ _MAKING = tuple(
 )
 # What shard_map and pmap run says one of these, unless another file maps it.
 _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_index ppermute axis_name".split())
+# What makes Modules of flax NNX, or replaces their arrays.
+_BUILDING_NNX = (b"Rngs(", b"nnx.update(", b".set_value(", b"nnx.Optimizer(", b"ModelAndOptimizer(")
 # A function of another module, or an object's method, that is compiled here.
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
 _IN_BODIES = (
@@ -189,6 +191,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     if isinstance(trigger, Violates):
         if name.startswith(_IN_BODIES):
             return {*_MAPPING, _COMPILING}
+        if name.startswith("variable."):
+            return set(_BUILDING_NNX)
         return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}

@@ -509,6 +509,9 @@ class Interpreter:
             case ast.Attribute(value=owner, attr=name):
                 holder = self.value(owner)
                 if isinstance(holder, Instance):
+                    hook = expressions.find_hook(self, holder, "__setattr__")
+                    if hook is not None:
+                        self.call(hook, (holder, name, value), {}, Place(self.frame.file, target))
                     self.write_attribute(holder, name, value)
                 elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
                     holder.names[name] = value

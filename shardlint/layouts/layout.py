@@ -93,6 +93,8 @@ class Mesh:
     line: int = 0
     partial: bool = False
     """Whether it is the Explicit part of a mesh that has other axes too."""
+    by_default: bool = field(default=False, compare=False)
+    """Whether its types are those that jax gives a mesh for which none are written."""
 
     def size(self, axes: Iterable[str]) -> Size:
         """How many parts the axes make together; None where a size is not known, or an axis is not of the mesh."""

@@ -179,7 +179,7 @@ def _enter(call: Call, mesh: Mesh, specs: Value) -> tuple[Value, ...]:
             )  # fmt: skip
         # In jax 0.8 it reshards.
         if check_fits(call, array, spec, mesh, where, path) and mesh.explicit and is_recent(call):
-            _check_same(call, array, spec, where, path)
+            _check_same(call, array, spec, mesh, where, path)
         shape: Shape | None = None
         if array.shape is not None:
             own = (axes or () for axes in padded(array, spec))
@@ -214,14 +214,13 @@ def _split_axes(spec: Value) -> frozenset[str]:
     return frozenset(axis for one in axes for axis in one or ())
 
 
-def _check_same(call: Call, array: Layout, spec: PartitionSpec, where: Place, path: str) -> None:
+def _check_same(call: Call, array: Layout, spec: PartitionSpec, mesh: Mesh, where: Place, path: str) -> None:
     """Record `in_specs` that differ from the type of an array over Explicit axes: shard_map does not reshard."""
     wanted, own = padded(array, spec), explicit_spec(array)
     if array.shape is not None and own is not None and None not in own and wanted != own:
         have, asked = (str(array.shaped(array.shape, one)) for one in (own, wanted))
-        call.interpreter.violate(
-            "argument.sharding", where, array=path, have=have, wanted=asked, line=str(array.made), operation="shard_map"
-        )
+        said = {"line": str(array.made), "operation": "shard_map", "types": "default" if mesh.by_default else "written"}
+        call.interpreter.violate("argument.sharding", where, array=path, have=have, wanted=asked, **said)
 
 
 def _part(size: Size, mesh: Mesh, axes: tuple[str, ...]) -> Size:

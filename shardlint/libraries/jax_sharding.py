@@ -15,7 +15,6 @@ from shardlint.layouts.values import (
     ListValue,
     PartitionSpec,
     Sharding,
-    State,
     Unknown,
     Value,
     children,
@@ -26,7 +25,15 @@ from shardlint.layouts.values import (
     spread,
 )
 from shardlint.libraries.jax_numpy import sizes_of
-from shardlint.libraries.meeting import NO_AXES, as_array, check_moved, explicit_spec, fresh, is_whole, typed_sharding
+from shardlint.libraries.meeting import (
+    NO_AXES,
+    as_array,
+    check_moved,
+    explicit_spec,
+    fresh,
+    is_whole,
+    typed_sharding,
+)
 from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
@@ -91,10 +98,9 @@ def mesh(call: Call) -> Value:
     sizes = tuple(None if isinstance(one, int) and one < 0 else one for one in shape)
     if len(sizes) != len(names):
         sizes = (None,) * len(names)
-    types = _types(
-        call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None), len(names), default
-    )
-    return Mesh(names, sizes, types, where, call.place.line)
+    written = call.get(2 if call.name != "jax.make_mesh" else -1, "axis_types", None)
+    types = _types(written, len(names), default)
+    return Mesh(names, sizes, types, where, call.place.line, by_default=written is None)
 
 
 @function("jax.sharding.PartitionSpec")
@@ -405,8 +411,6 @@ def _check_context(call: Call, target: Value, where: Place) -> None:
     `jax.device_put` does not read the mesh of `with mesh:`.
     """
     run = call.interpreter
-    if isinstance(target, State):  # of the specs of flax NNX, SL503 tells at the call that has no mesh
-        return
     bare = any(isinstance(one, PartitionSpec) for _, one in leaves(target))
     unread = run.legacy is not None and call.function_name == "device_put"
     if bare and run.rooted and not run.axes and (unread or (run.mesh_known and run.mesh is None)):

@@ -176,7 +176,7 @@ def update(call: Call) -> Value:
     if call.open:
         call.interpreter.forget_changed(call.args)
     for one in call.args[1:]:
-        put(call.interpreter, node, one)
+        put(call.interpreter, node, one, call.place)
     return None
 
 

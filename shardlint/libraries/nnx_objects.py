@@ -22,7 +22,9 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
+    operand,
 )
+from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
 
 VARIABLES = {
@@ -50,6 +52,8 @@ class Variable(Instance):
 
     kind: str = "Variable"
     metadata: DictValue | None = None
+    placed: bool = False
+    """Whether flax sharded it by its names when it was made, or else raised."""
     complete = True
     registered = True
 
@@ -60,7 +64,9 @@ class Variable(Instance):
 
     def with_parts(self, attributes: dict[str, Value]) -> Variable:
         """A Variable like it of another value."""
-        return Variable(self.of, attributes, self.open, kind=self.kind, metadata=self.metadata)
+        return Variable(
+            self.of, attributes, self.open, kind=self.kind, metadata=self.metadata, placed=self.placed
+        )
 
     def is_like(self, other: Instance) -> bool:
         """Whether both are of one class, with the same metadata."""
@@ -272,11 +278,25 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
     return list(found)
 
 
-def put(run: Interpreter, target: Value, state: Value) -> None:
+def check_kept(run: Interpreter, held: Value, value: Value, place: Place) -> None:
+    """Record a fresh array that a sharded Variable takes as it is."""
+    array = operand(value)
+    if not isinstance(held, Variable) or not held.placed or not isinstance(array, Layout) or run.traced:
+        return
+    if array.host:
+        run.violate("variable.whole", place, where="a numpy array on the host")
+    elif array.committed is False and array.mesh is None:
+        run.violate("variable.whole", place, where="on one device")
+    elif array.mesh is not None and array.spec is not None and not any(array.spec) and not array.made:
+        run.violate("variable.whole", place, where="replicated on every device")
+
+
+def put(run: Interpreter, target: Value, state: Value, place: Place) -> None:
     """Put the values of a state into the Variables of a graph; forget the graph where they are not known."""
     if isinstance(target, Instance):
         target = run.current_copy(target)
     if isinstance(target, Variable):
+        check_kept(run, target, state, place)
         run.write_attribute(target, "value", state.operand if isinstance(state, Variable) else state)
         return
     parts = dict(inner(target) or ())
@@ -287,7 +307,7 @@ def put(run: Interpreter, target: Value, state: Value) -> None:
         if isinstance(one, AnyTree | Unknown):
             run.forget_changed((parts.get(key),))
         elif key in parts and isinstance(parts[key], Variable | Object | ListValue | DictValue | tuple):
-            put(run, parts[key], one)
+            put(run, parts[key], one, place)
         elif key in parts and isinstance(target, Object):
             run.write_attribute(target, str(key), one)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from shardlint.layouts.layout import Layout
@@ -13,14 +14,16 @@ from shardlint.layouts.values import (
     State,
     Unknown,
     Value,
+    children,
     item_of,
     map_tree,
 )
+from shardlint.libraries.flax_boxes import find_mesh_of_flax
 from shardlint.libraries.jax_transforms import traced, tracer
 from shardlint.libraries.meeting import fresh
 from shardlint.libraries.nnx_modules import taken
 from shardlint.libraries.nnx_objects import HOME, Object, Variable, copied
-from shardlint.libraries.nnx_variables import make_variable
+from shardlint.libraries.nnx_variables import make_variable, report_no_mesh
 from shardlint.libraries.registry import function
 
 _PARAM = Library(f"{HOME}.Param")
@@ -36,6 +39,8 @@ def optimizer(call: Call) -> Value:
     held: Value = Unknown("the state of an optimizer")
     if isinstance(tx, Instance) and "init" in tx.attributes:
         found = run.call(tx.attributes["init"], (taken(call, model, (chosen,)),), {}, call.place)
+        if find_mesh_of_flax(call) is None and any(one.placed for one in _variables(found)):
+            report_no_mesh(call)
         held = copied(run, found, lambda one: one)
     plain = replace(call, args=(), keywords={})
     step = make_variable(plain, "OptState", fresh(call, (), "uint32"), {})
@@ -44,6 +49,14 @@ def optimizer(call: Call) -> Value:
     if old or call.function_name == "ModelAndOptimizer":
         parts["model"] = model
     return Object(None, parts, region=run.region, kind="Optimizer")
+
+
+def _variables(tree: Value) -> Iterator[Variable]:
+    if isinstance(tree, Variable):
+        yield tree
+    else:
+        for _, part in children(tree) or ():
+            yield from _variables(part)
 
 
 @function(f"{HOME}.Optimizer update")

@@ -31,10 +31,13 @@ from shardlint.libraries.contexts import Entered, set_context
 from shardlint.libraries.flax_boxes import ONLY_SET_MESH, RULES, find_mesh_of_flax, place_of_function
 from shardlint.libraries.jax_sharding import check_axes
 from shardlint.libraries.meeting import as_array, fresh
-from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable
+from shardlint.libraries.nnx_objects import HOME, VARIABLES, Annotated, Object, Variable, check_kept
 from shardlint.libraries.registry import function
+from shardlint.model.values import Place
 
 _PLACED_WHEN_MADE = (0, 12)
+# `variable[...] = x` replaces the array before.
+_WRITES_INTO = (0, 12, 1)
 _NAMES = ("out_sharding", "sharding", "sharding_names")
 _EAGER = "eager sharding of nnx"
 _HOOKS = ("on_create_value", "on_get_value", "on_set_value", "create_value", "get_value", "set_value")
@@ -58,15 +61,29 @@ def make_variable(
     # Its own attribute `sharding` is that of the array.
     known = {**metadata, **dict.fromkeys(("out_sharding", "sharding_names"), names)}
     held = DictValue(known if names is not None else metadata, call.open)
-    return Variable(of, {"value": value}, region=call.interpreter.region, kind=kind, metadata=held)
+    placed = _is_placed(call, names, metadata)
+    return Variable(of, {"value": value}, region=call.interpreter.region, kind=kind, metadata=held, placed=placed)
+
+
+def _is_placed(call: Call, names: Value, metadata: Mapping[str, Value]) -> bool:
+    """Whether flax shards a Variable of these names when it is made, or raises."""
+    run = call.interpreter
+    eager = metadata.get("eager_sharding", run.contexts.get(_EAGER, True))
+    spec = spec_of(call, names, metadata)
+    return (
+        eager is True
+        and run.releases.get("flax", (99,)) >= _PLACED_WHEN_MADE
+        and spec is not None
+        and any(spec.axes())
+    )
 
 
 def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value]) -> Value:
     """An array as a Variable with these names holds it."""
     run = call.interpreter
-    if names is None or names == () or not isinstance(value, Layout):
+    if names is None or names == ():
         return value
-    anywhere = Layout(value.shape, value.dtype, varying=value.varying)
+    anywhere = Layout(value.shape, value.dtype, varying=value.varying) if isinstance(value, Layout) else value
     release = run.releases.get("flax", (99,))
     eager = metadata.get("eager_sharding", run.contexts.get(_EAGER, True))
     if eager is False:
@@ -83,8 +100,9 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
     mesh = mesh if own is None else own
     spec = spec_of(call, names, metadata)
     if mesh is None:
+        report_no_mesh(call)
         return Unknown("what raises: no mesh")
-    if not isinstance(mesh, Mesh) or spec is None:
+    if not isinstance(mesh, Mesh) or spec is None or not isinstance(value, Layout):
         return anywhere
     if not check_axes(call, mesh, spec, tell=True):
         return Unknown("what raises")
@@ -92,6 +110,25 @@ def _placed(call: Call, value: Value, names: Value, metadata: Mapping[str, Value
         return anywhere
     function_ = "jax.reshard" if mesh.explicit else "jax.lax.with_sharding_constraint"
     return run.call(Library(function_), (value, Sharding(mesh, spec)), {}, place_of_function(call))
+
+
+def report_no_mesh(call: Call) -> None:
+    """Record a Variable with names that finds no mesh, at the call that makes its module, outside of any `__init__`."""
+    run = call.interpreter
+    places = [*(one for one in run.calls if isinstance(one, Place)), call.place]
+    inside = [_is_in_init(one) for one in places]
+    first = max(inside.index(True) - 1, 0) if True in inside else len(places) - 1
+    legacy = "yes" if run.legacy is not None else ""
+    line = str(call.place.line)
+    run.violate(
+        "variable.meshless", places[first], *(places[:first] or (None,)), legacy=legacy, line=line,
+        file=call.place.file.path.name,
+    )  # fmt: skip
+
+
+def _is_in_init(place: Place) -> bool:
+    function = place.file.home(place.node).function()
+    return function is not None and function.name == "__init__"
 
 
 def spec_of(call: Call, names: Value, metadata: Mapping[str, Value]) -> PartitionSpec | None:
@@ -191,7 +228,17 @@ def write(call: Call) -> Value:
     held, value = call.args[0], call.get(1, "value", Unknown("a value"))
     if isinstance(held, Instance):
         whole = call.get(-1, "index", ...) is ...
+        if whole:
+            check_kept(call.interpreter, held, value, call.place)
         call.interpreter.write_attribute(held, "value", operand(value) if whole else _updated(held))
+    return None
+
+
+@function(f"{HOME}.Variable.__setattr__")
+def write_value(call: Call) -> Value:
+    """Replaces its value by an assignment; the interpreter writes it."""
+    if call.args[1] == "value":
+        check_kept(call.interpreter, call.args[0], call.args[2], call.place)
     return None
 
 
@@ -201,6 +248,9 @@ def write_item(call: Call) -> Value:
     held, index, value = call.args[0], call.args[1], call.args[2]
     given = operand(value)
     alike = isinstance(given, Layout) and isinstance(held.operand, Layout) and given == held.operand
+    if index is ... and call.interpreter.releases.get("flax", (99,)) < _WRITES_INTO:
+        check_kept(call.interpreter, held, given, call.place)
+        alike = True
     call.interpreter.write_attribute(held, "value", given if index is ... and alike else _updated(held))
     return None
 

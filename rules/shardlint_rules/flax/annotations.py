@@ -23,11 +23,14 @@ LAYERS = tuple(
 """Layers that take `kernel_metadata={...}` and its like."""
 KEYS = ("out_sharding", "sharding", "sharding_names")
 """What the annotation is or was called."""
+_SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
 OLDER = "releases of flax on the other side of the change do not know it by this key"
 
-_SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
-# What one variable is told: `nnx.Param(..., eager_sharding=False)`, `nnx.with_partitioning(..., eager_sharding=False)`.
-_OWN_SWITCH = "eager_sharding"
+
+
+def is_switched(site: Site) -> bool:
+    """Whether a file of the project may say that flax does not shard variables as they are made."""
+    return any(map(site.anywhere, _SWITCHES))
 
 
 def kept_under(site: Site) -> str:
@@ -96,30 +99,3 @@ def names_axes(value: Value) -> bool:
         return False
     plain = [item.value for item in value.items if isinstance(item, Constant)]
     return len(plain) == len(value.items) and any(isinstance(one, str) for one in plain)
-
-
-def eager(site: Site) -> bool | None:
-    """Whether the project's flax shards annotated variables as they are made; None when anything switches it.
-
-    It does by default since flax 0.12. A switch at the top of the site's own file is taken at its word.
-    """
-    if not site.allows("flax", ">=0.12"):
-        return False
-    if not any(site.anywhere(word) for word in (*_SWITCHES, _OWN_SWITCH)):
-        return True
-    found: list[object] = []
-    for statement in _first(site.file.tree.body):
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        if isinstance(call, ast.Call) and call.args and any(word in site.text(call) for word in _SWITCHES):
-            last = call.args[-1]
-            found.append(last.value if isinstance(last, ast.Constant) else None)
-    return found[-1] if found and isinstance(found[-1], bool) else None
-
-
-def _first(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those under `if hasattr(...)` too."""
-    for statement in body:
-        if isinstance(statement, ast.If) and "hasattr" in ast.dump(statement.test):
-            yield from statement.body
-        else:
-            yield statement

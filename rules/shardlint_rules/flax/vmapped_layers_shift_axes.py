@@ -10,7 +10,7 @@ from shardlint.model.values import Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.flax.built import Annotated
+from shardlint_rules.flax._built import Annotated
 
 
 class VmappedLayersShiftAxes(Rule):

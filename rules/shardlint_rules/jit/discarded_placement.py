@@ -369,7 +369,7 @@ def _shown(site: Site) -> bool:
 
 
 def _of_a_model(site: Site) -> bool:
-    """Whether it is a step of an NNX model's sharded initialization: SL503 tells where that loses anything."""
+    """Whether it is a step of an NNX model's sharded initialization, which flax does by itself since 0.12."""
     specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
     return specs is not None and init.annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
 

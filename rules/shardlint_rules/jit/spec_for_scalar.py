@@ -57,7 +57,6 @@ class SpecForScalar(Rule):
         Violates("spec.rank"),
     )
     forms = ("call", "violation")
-    behind = ("SL303",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -83,10 +82,11 @@ class SpecForScalar(Rule):
 
     def _report_scalar(self, site: Site) -> Iterator[Finding]:
         said = site.violation.said
-        if said["rank"] == "0":  # of other arrays SL303 tells
-            leaf = f"`{said['array']}`" if said["array"] else "a leaf"
+        if said["rank"] == "0" and said["array"]:  # of what is no leaf of a tree SL303 tells
             yield site.report_violation(
-                "This spec raises ValueError: it is for a scalar.", help=_HELP, why=f"{leaf} is a scalar, {_WHY}"
+                f"This spec raises ValueError: leaf `{said['array']}` is a scalar.",
+                help=_HELP,
+                why=f"one spec is given for all leaves, {_WHY}",
             )
 
 

@@ -26,9 +26,7 @@ class ConstraintOnExplicitMesh(Rule):
     - proven: `jax.reshard` by a sharding over a mesh with Auto axes, and a function with `out_sharding=` over one.
     - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): `out_sharding=` over Auto axes on a branch that may not run, or with an option at its default.
-    - `bare-spec`, `set-mesh` (possible): a constraint that runs under `jax.set_mesh` of an Explicit mesh. It is an
-      assertion there, and passes if the array already has this sharding.
+    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or with an option at its default.
 
     ## Write instead
     Or a mesh with Auto axes.
@@ -38,7 +36,8 @@ class ConstraintOnExplicitMesh(Rule):
     yours to say. `filter_shard` is not rewritten, since `reshard` takes only arrays.
 
     ## Limits
-    A mesh without `axis_types` is SL307. A mesh with axes of several types is not reported.
+    A mesh without `axis_types` is SL307. A mesh with axes of several types is not reported, nor a constraint that may
+    run under `jax.set_mesh`: it is an assertion there, and passes if the array already has this sharding.
     """
 
     code = "SL313"
@@ -116,16 +115,15 @@ class ConstraintOnExplicitMesh(Rule):
             if site.api == _RESHARD and types == "auto":
                 return self._on_auto(site, where)
             if site.api != _RESHARD and kinds == {("explicit", False)}:
-                asserts = _may_be_set(site)
+                if _may_be_set(site):
+                    return None
                 return site.finding(
                     site.call.func,
                     f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
                     label="Explicit axes",
                     help=_TO_RESHARD,
                     fix=self._to_reshard(site),
-                    certainty=Certainty.POSSIBLE if asserts else Certainty.PROVEN,
-                    form="set-mesh" if asserts else "",
-                    why=(_ASSERTS if asserts else _AUTO_ONLY).format(site.release("jax")),
+                    why=_AUTO_ONLY.format(site.release("jax")),
                 )
         return None
 
@@ -141,18 +139,14 @@ class ConstraintOnExplicitMesh(Rule):
         where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
         if site.api == _RESHARD:
             return self._on_auto(site, where) if types == {"auto"} and context.only(*SET_KINDS) else None
-        if types != {"explicit"}:
+        if types != {"explicit"} or not context.only("with mesh"):
             return None
-        entered = context.only("with mesh")
         return site.finding(
             site.call.func,
-            f"`{_name(site)}` raises {'ValueError' if entered else 'AssertionError'}: {where} has Explicit axes.",
+            f"`{_name(site)}` raises ValueError: {where} has Explicit axes.",
             label="Explicit axes",
             help=_TO_RESHARD,
-            fix=self._to_reshard(site) if not entered else None,
-            certainty=Certainty.PROVEN if entered else Certainty.POSSIBLE,
-            form="" if entered else "bare-spec",
-            why=(_AUTO_ONLY if entered else _ASSERTS).format(site.release("jax")),
+            why=_AUTO_ONLY.format(site.release("jax")),
         )
 
     def _on_auto(self, site: Site, where: str) -> Finding:

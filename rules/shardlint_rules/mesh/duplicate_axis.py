@@ -11,9 +11,8 @@ from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
 from shardlint.model.mesh.table import named_meshes
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Parameter, Unknown, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Violates
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._twice_named import LINE, twice_named
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"
@@ -34,7 +33,6 @@ class DuplicateAxis(Rule):
       mesh axis for a value.
     - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
       table of partition rules.
-    - `logical` (likely): logical names of an array with one name twice, where the file has a rule for that name.
 
     ## Limits
     A spec of logical names may repeat a name, and `P.UNCONSTRAINED` may repeat. Neither is reported.
@@ -44,14 +42,13 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name", "handed-on", "logical", "on-a-way")
+    likely = ("by-name", "handed-on", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
         "by-name": "The fields keep the values that the text gives them.",
         "handed-on": "The names in the spec are mesh axes, not logical names.",
-        "logical": "The rule for the name maps it to a mesh axis.",
         "on-a-way": "The branch runs, and options keep their defaults.",
     }
-    triggers = (*WAKES, Calls(_SPEC), Lines(LINE, saying=('("', "('"), on="any"), Violates("axis.twice"))
+    triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
@@ -61,9 +58,6 @@ class DuplicateAxis(Rule):
         if site.api == _SPEC:
             yield from self._by_name(site)
             yield from self._written(site)
-            return
-        if site.form == "line":
-            yield from self._logical(site)
             return
         for one in given(site):
             for axis in _repeated(one.spec):
@@ -108,23 +102,6 @@ class DuplicateAxis(Rule):
             why=f'they have the value "{axis}" {"in one variant of their class" if several else "by default"}, and a '
             "mesh axis shards one dimension only",
         )
-
-    def _logical(self, site: Site) -> Iterator[Finding]:
-        """Names that rules of the project turn into mesh axes, of which an array has one for two dimensions."""
-        if not site.wants("logical") or site.program.project.is_test(site.file.path):
-            return
-        for node, name, taker in twice_named(site):
-            yield site.finding(
-                node,
-                f'"{name}" names two dimensions: placing the array by a rule for "{name}" raises '
-                "DuplicateSpecError.",
-                label="one name for two dimensions",
-                help="name one of the dimensions differently, or None",
-                certainty=Certainty.POSSIBLE,
-                form="logical",
-                why=f"`{taker}` takes logical names, the file has a rule for this one, and a mesh axis shards one "
-                "dimension only",
-            )
 
     def _written(self, site: Site) -> Iterator[Finding]:
         """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.values import options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import block_of
 from shardlint_rules.mesh.legacy import items
@@ -28,10 +28,10 @@ class NestedMeshContexts(Rule):
     ## Reports
     - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same function,
       where the two meshes have different axes or sizes.
-    - possible: the same if the two meshes may be equal, or if the file has code that reads the inner one.
 
     ## Limits
-    `jax.set_mesh` inside `with mesh:` takes effect. The same mesh in both contexts is not reported.
+    `jax.set_mesh` inside `with mesh:` takes effect. Meshes that may be equal are not reported, nor files with code
+    that reads the inner one.
     """
 
     code = "SL311"
@@ -62,18 +62,15 @@ class NestedMeshContexts(Rule):
         if site.text(node) == site.text(outer):
             return None
         found = [site.mesh_of(option) for option in options(site.value(outer))]
-        known = len(found) == 1 and found[0] is not None and inner is not None
-        if known and found[0] is not None and inner is not None and found[0].place.node is inner.place.node:
+        current = found[0] if len(found) == 1 else None
+        if current is None or inner is None or not _differ(current, inner) or any(map(site.file.says, _READERS)):
             return None
-        differ = known and found[0] is not None and inner is not None and _differ(found[0], inner)
-        read = any(map(site.file.says, _READERS))
         return site.finding(
             node,
             f"`with {site.shown(node)}:` has no effect: specs inside use the mesh `{site.shown(outer)}`.",
             label="not the current mesh",
             help=f"write with jax.set_mesh({site.text(node)}):",
             why=f"on {site.release('jax')} the mesh that jax.set_mesh sets at line {site.call.lineno} takes precedence",
-            certainty=Certainty.PROVEN if differ and not read else Certainty.POSSIBLE,
         )
 
 

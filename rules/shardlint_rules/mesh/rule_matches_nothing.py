@@ -7,21 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.logical import rules_of
-from shardlint.model.values import Constant, Items, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule, Violates
+from shardlint.model.values import options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
-from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh._first_match import (
-    covers,
-    hidden,
-    hidden_by_joining,
-    hidden_of,
-    inner_only,
-    looked_up,
-    of_linen,
-    ways,
-)
+from shardlint_rules.mesh._first_match import covers, find_hidden_rule, of_linen, ways
 
 _SPEC = "jax.sharding.PartitionSpec"
 # The functions of Linen that look up logical names, and the position of their rules.
@@ -32,9 +21,6 @@ _LOOKUPS = {
     "flax.linen.logical_to_mesh_axes": 1,
     "flax.linen.logical_to_mesh_sharding": 2,
 }
-_LEAST = 2
-# The first of the pairs in a table.
-_PAIRS = r"[^#\n]*[(\[](?:\s++|#[^\n]*+)*+[(\[]\s*+[\"']\w++[\"']\s*+,"
 
 
 class RuleMatchesNothing(Rule):
@@ -46,11 +32,9 @@ class RuleMatchesNothing(Rule):
     ## Reports
     - `before` (likely): a pair of a regular expression and a spec that matches everything a later pair matches, such
       as `("kernel", P())` before `("mlp/kernel", P("model"))`, where the loops of the project stop at the first match.
-    - `hidden` (likely): two rules of Linen for one logical name, `("mlp", None)` before `("mlp", "model")`, also in
-      lists that are joined or come from another file.
+    - `hidden` (likely): two rules for one logical name, `("mlp", None)` before `("mlp", "model")`, where a function of
+      Linen gets them.
     - proven: `re.match` of a pattern that matches none of the paths it is tried on, and stands inside one of them.
-    - `anchored` (likely): `re.match(pattern, path)` over a table whose expressions begin with layers inside other
-      layers; it only tries the beginning of the path.
 
     ## Write instead
     The more specific rule first.
@@ -63,31 +47,25 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("hidden", "before", "anchored")
+    likely = ("hidden", "before")
     assumptions: ClassVar[Mapping[str, str]] = {
         "hidden": "Linen looks up the names in this table.",
         "before": "A loop of the project that stops at the first match looks up names in this table.",
-        "anchored": "The paths begin with the name of the outermost layer.",
     }
     triggers = (
         Calls(_SPEC, file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
-        Calls("re.match", *_LOOKUPS),
-        Lines(_PAIRS, on="any"),
+        Calls(*_LOOKUPS),
         Violates("pattern.anchored"),
     )
     fixes = "none"
-    forms = ("call", "line", "violation")
+    forms = ("call", "violation")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a pair of a table, or for a call that looks one up."""
         if site.form == "violation":
             yield self._matched_nothing(site)
-        elif site.form == "line":
-            yield from self._in_table(site)
         elif site.api in _LOOKUPS:
             yield from self._in_rules(site)
-        elif site.api == "re.match":
-            yield from self._anchored(site)
         else:
             yield from self._covering(site)
 
@@ -126,82 +104,27 @@ class RuleMatchesNothing(Rule):
             why=f"it stands inside the path `{said['path']}`",
         )
 
-    def _in_table(self, site: Site) -> Iterator[Finding]:
-        """A rule of Linen for a logical name with a later rule for the same name."""
-        if not isinstance(site.syntax, ast.Assign | ast.AnnAssign | ast.Return) or site.syntax.value is None:
-            return
-        joined = hidden_by_joining(site.file)
-        for table in walk(site.syntax.value):
-            if not isinstance(table, ast.List | ast.Tuple):
-                continue
-            own = list(hidden(table))
-            known = {id(one.node) for one, _ in own}
-            for one, later in (*own, *(both for both in joined if both[0].node in table.elts)):
-                if id(one.node) in known and (one, later) not in own:
-                    continue
-                if not of_linen(site):
-                    return
-                axes = tuple(sorted(later.axes - one.axes))
-                yield self._shadowed(
-                    site, one.node, one.name, axes, f"line {later.node.lineno} has a later rule"
-                )
-
     def _in_rules(self, site: Site) -> Iterator[Finding]:
-        """Rules of Linen by value: of another file, or of several lists."""
+        """A rule of Linen for a logical name with a later rule for the same name."""
         given, at = site.arguments, _LOOKUPS[site.api]
         place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
         if place is None or given.open_positional:
             return
         for option in options(site.program.evaluator.value(place)):
             table = rules_of(option)
-            found = hidden_of(table.rules) if table is not None else None
+            found = find_hidden_rule(table.rules) if table is not None else None
             if found is not None and of_linen(site):
-                if any(_shows_hidden(one) for one in site.program.together(site.file)):
-                    return  # reported there
                 name, first, later = found
                 shown = " and ".join(repr(one) for one in first) or "None"
-                node = place.node if place.file is site.file else site.call
-                yield self._shadowed(site, node, name, later, f"the first of two rules gives {shown}")
-                return
-
-    def _shadowed(self, site: Site, node: ast.AST, name: str, axes: tuple[str, ...], why: str) -> Finding:
-        return site.finding(
-            node,
-            f'Logical axis "{name}" is never sharded over {", ".join(axes)}: Linen takes its first rule.',
-            label=f'two rules for "{name}"',
-            help="remove one of the two rules, or put the other one first",
-            form="hidden",
-            why=why,
-        )
-
-    def _anchored(self, site: Site) -> Iterator[Finding]:
-        """`re.match` with expressions that begin with an inner layer."""
-        name = looked_up(site.call)
-        loop = next((one for one in _loops(site) if _first_target(one) == name), None) if name else None
-        if loop is None:
-            return
-        for option in options(site.value(loop.iter)):
-            pairs = option.items if isinstance(option, Items) else ()
-            steps = [step for one in pairs if (step := _step(one)) is not None]
-            inner = [one for one in dict.fromkeys(steps) if inner_only(site, one)]
-            if len(inner) >= _LEAST:
-                shown = ", ".join(f"`{one}`" for one in inner[:3])
                 yield site.finding(
-                    site.call,
-                    f"Rules for {shown} never match: `re.match` only tries the beginning of the path.",
-                    help="use re.search, or begin the expressions with .*",
-                    form="anchored",
-                    why="these layers are inside other layers, so no path begins with them",
+                    place.node if place.file is site.file else site.call,
+                    f'Logical axis "{name}" is never sharded over {", ".join(later)}: Linen takes its first rule.',
+                    label=f'two rules for "{name}"',
+                    help="remove one of the two rules, or put the other one first",
+                    form="hidden",
+                    why=f"the first of two rules gives {shown}",
                 )
                 return
-
-
-def _shows_hidden(file: FileFacts) -> bool:
-    """True if a rule that shadows a later one is reported in the file that lists them."""
-    if not any(map(file.says, ("import jax", "from jax", "import flax", "from flax"))):
-        return False  # plain data: such files are not checked
-    tables = [one for one in walk(file.tree) if isinstance(one, ast.List | ast.Tuple)]
-    return any(True for one in tables for _ in hidden(one)) or bool(hidden_by_joining(file))
 
 
 def _pattern(node: ast.expr) -> str | None:
@@ -210,26 +133,3 @@ def _pattern(node: ast.expr) -> str | None:
         value = node.elts[0].value
         return value if isinstance(value, str) and isinstance(node.elts[1], ast.Call) else None
     return None
-
-
-def _loops(site: Site) -> Iterator[ast.For | ast.comprehension]:
-    """The loops around a call, the innermost first."""
-    for one in site.file.ancestors(site.call):
-        if isinstance(one, ast.For):
-            yield one
-        elif isinstance(one, ast.GeneratorExp | ast.ListComp | ast.DictComp):
-            yield from one.generators
-
-
-def _first_target(loop: ast.For | ast.comprehension) -> str | None:
-    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _step(pair: Value) -> str | None:
-    """The plain name with which the expression of a rule begins, before its first slash."""
-    first = pair.items[0] if isinstance(pair, Items) and len(pair.items) == 2 else None
-    if not isinstance(first, Constant) or not isinstance(first.value, str) or "/" not in first.value:
-        return None
-    step = first.value.split("/")[0]
-    return step if step.isidentifier() else None

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
-from shardlint.model.values import Assumed, ClassValue, Constant, Function, Items, Place, Value, options
+from shardlint.model.values import Constant, Function, Items, Value, options
 from shardlint.rules_api.rule import Attributes, Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.mesh.optional_spec import asked_about
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
@@ -32,7 +31,6 @@ class TupleForSharding(Rule):
     - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`, also through a name or a field.
     - proven: a part of a spec as the sharding: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Also in
       `in_shardings` and `out_shardings`, if it names an axis.
-    - `default` (likely): a field of `self` with such a tuple for its default.
     - `wrapper` (likely): a part of a spec as the argument of a project function that passes it to jax's constraint.
 
     ## Limits
@@ -42,11 +40,8 @@ class TupleForSharding(Rule):
     code = "SL326"
     name = "tuple-for-sharding"
     harm = Harm.CRASH
-    likely = ("default", "wrapper")
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "default": "Some object keeps the default of the field.",
-        "wrapper": "The part of the spec names an axis.",
-    }
+    likely = ("wrapper",)
+    assumptions: ClassVar[Mapping[str, str]] = {"wrapper": "The part of the spec names an axis."}
     assumes = True
     triggers = (
         Calls(*_TAKING),
@@ -70,18 +65,13 @@ class TupleForSharding(Rule):
         if node is None:
             return
         if part_of_spec(site, node):
-            yield self._finding(site, node, "", Certainty.PROVEN, "")
+            yield self._finding(site, node)
             return
         found = options(site.value(node))
         if found and all(_names(one) for one in found):
             # An empty tuple may be the sharding of an empty tuple of arrays.
             if any(isinstance(one, Items) and one.items for one in found):
-                yield self._finding(site, node, "", Certainty.PROVEN, "")
-            return
-        owner = _owner_of_default(site, node) if site.wants("default") else ""
-        if owner and not asked_about(site.file, node):
-            why = f"the field of `{owner}` has a tuple for its default"
-            yield self._finding(site, node, why, Certainty.POSSIBLE, "default")
+                yield self._finding(site, node)
 
     def _of_wrapper(self, site: Site) -> Iterator[Finding]:
         """A part of a spec that a function of the project hands to jax's constraint."""
@@ -96,13 +86,7 @@ class TupleForSharding(Rule):
             if not isinstance(option, Function) or not _hands_on(option):
                 return
         if last_name(call.func) in _NAMED_SO:
-            yield self._finding(
-                site,
-                part,
-                f"`{last_name(call.func)}` passes it to jax's constraint",
-                Certainty.POSSIBLE,
-                "wrapper",
-            )
+            yield self._finding(site, part, f"`{last_name(call.func)}` passes it to jax's constraint")
 
     def _of_jit(self, site: Site) -> Iterator[Finding]:
         for name in _OF_JIT:
@@ -111,18 +95,18 @@ class TupleForSharding(Rule):
                 continue
             for node in _parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
-                    yield self._finding(site, node, "", Certainty.PROVEN, "")
+                    yield self._finding(site, node)
 
-    def _finding(self, site: Site, node: ast.expr, why: str, certainty: Certainty, form: str) -> Finding:
+    def _finding(self, site: Site, node: ast.expr, wrapper: str = "") -> Finding:
         raises = "raises TypeError" if site.api in _RAISING_TYPE else "raises"
         return site.finding(
             node,
             f"On {site.release('jax')} this {raises}: `{_short(site, node)}` is a tuple of axis names, not a sharding.",
             label="a tuple, not a sharding",
             help=f"write PartitionSpec({_arguments(site, node)})",
-            certainty=certainty,
-            form="" if certainty is Certainty.PROVEN else form,
-            why=why,
+            certainty=Certainty.POSSIBLE if wrapper else Certainty.PROVEN,
+            form="wrapper" if wrapper else "",
+            why=wrapper,
         )
 
 
@@ -185,24 +169,3 @@ def _arguments(site: Site, node: ast.expr) -> str:
 def _short(site: Site, node: ast.expr) -> str:
     text = site.shown(node)
     return text if len(text.split()) < 5 else "it"
-
-
-def _owner_of_default(site: Site, node: ast.expr) -> str:
-    """The class whose default for a field of `self` is a tuple of names; empty if it is another one."""
-    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
-        return ""
-    scope = site.scope.function()
-    while scope is not None and (scope.parent is None or scope.parent.kind != "class"):
-        scope = scope.parent.function() if scope.parent is not None else None
-    if scope is None or scope.parent is None:
-        return ""
-    evaluator = site.program.evaluator
-    fields = evaluator.classes.objects.fields(ClassValue(Place(site.file, scope.parent.node)))
-    if node.attr not in fields:
-        return ""
-    binding, owner = fields[node.attr]
-    default = evaluator.classes.objects.default(binding, Place(owner.place.file, binding.node))
-    inner = default.value if isinstance(default, Assumed) else default
-    if inner is not None and _names(inner):
-        return owner.node.name
-    return ""

@@ -15,7 +15,7 @@ from shardlint.run.raised.record import Error
 # What takes, removes or renames a name, whatever the name.
 _NAMES = ("SL513", "SL654", "SL901", "SL902", "SL905", "SL906", "SL907")
 _KEYWORDS = ("SL101", "SL102", "SL422", "SL514", "SL903")
-_SPECS = ("SL303", "SL322", "SL229", "SL419")
+_SPECS = ("SL303", "SL229", "SL419")
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ KINDS = (
         r"|axis sizes that are not evenly divisible|should evenly divide the shape",
         ("SL216", "SL654"),
     ),
-    Kind("unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406", "SL301")),
+    Kind("unbound-axis", r"unbound axis name: (?P<word>\w+)", ("SL406",)),
     Kind(
         "axis-not-in-mesh",
         r"Resource axis: (?P<word>\S+) of .* (?:is not found in mesh|mesh)|Axis (?P<word2>\S+) of .* not found in mesh"
         r"|Resource axis .* undefined",
-        ("SL301", "SL306", "SL316", "SL325", "SL505", "SL510"),
+        ("SL301", "SL306", "SL316", "SL505", "SL510"),
     ),
     Kind(
         "duplicate-axis",
         r"map every mesh axis to at most one positional dimension|DuplicateSpecError",
-        ("SL302", "SL325", "SL518"),
+        ("SL302", "SL518"),
     ),
     Kind("donated-twice", r"[Aa]ttempt to donate the same buffer twice|f\(donate\(a\), (?:donate\()?a\)+", ("SL221",)),
     Kind(
@@ -140,19 +140,19 @@ KINDS = (
         "mesh-shape",
         r"Mesh requires the ndim of its first argument|Number of devices \d+ (?:must|should)|must equal the product of"
         r"|mesh_shape and axis_names|axis_shapes.{0,60}axis_names",
-        ("SL304", "SL308", "SL317"),
+        ("SL304", "SL308"),
     ),
     Kind(
         "devices-reshaped",
         r"cannot reshape array of size \d+ into shape",
-        ("SL308", "SL317"),
+        ("SL308",),
         exact=True,
     ),
     Kind(
         "too-few-devices",
         r"requires \d+ (?:logical )?devices, but only|requires number of .*replicas|compiling computation that"
         r" requires",
-        ("SL308", "SL317", "SL419"),
+        ("SL308", "SL419"),
     ),
     Kind(
         "not-a-sharding",
