@@ -50,6 +50,8 @@ _MAKING = tuple(
 _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_index ppermute axis_name".split())
 # A function of another module, or an object's method, that is compiled here.
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
+# What has an entry for each device, or one that was taken out of these.
+_REPLICATING = (b"jax_utils", b"device_put_replicated")
 _IN_BODIES = (
     "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "random.", "stack.",
     "rows.", "reducer.", "mean.", "piece.",
@@ -188,7 +190,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {LINE + b"\0".join(text.encode() for text in asked)}
     if isinstance(trigger, Violates):
         if name.startswith(_IN_BODIES):
-            return {*_MAPPING, _COMPILING}
+            return {*_MAPPING, *(_REPLICATING if name.startswith("rows.") else ()), _COMPILING}
         return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}

@@ -76,15 +76,15 @@ def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
-    """Whether what breaks a contract in a mapped body of another file is told in that file."""
-    if not found.inside or not _is_in_its_body(replace(found, place=found.inside[-1])):
+    """Whether what breaks a contract in a mapped body or helper of another file is told in that file, and not here."""
+    if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
         return False
     return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
 
 
 def _is_in_its_body(found: Violation) -> bool:
-    """Whether what breaks a contract stands in the file of the function that is mapped."""
-    return found.body is not None and found.body.file is found.place.file
+    """Whether what breaks a contract stands in the file of the function that is mapped, or is a use of its results."""
+    return found.kind.startswith("rows.") or (found.body is not None and found.body.file is found.place.file)
 
 
 def _is_array(value: Value) -> bool:

@@ -41,7 +41,7 @@ _SILENT = frozenset(
     result.differs result.first result.repeated copies.summed term.counted collective.some carried.memory carried.whole
     pattern.anchored rows.first rows.summed made.apart collective.elsewhere random.repeated random.handed reducer.means
     reducer.gradients reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along
-    piece.shifted piece.norm""".split()
+    piece.shifted piece.norm rows.again rows.taken rows.saved rows.shard""".split()
 )
 
 
