@@ -166,7 +166,8 @@ class Statistic:
 
     kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
         "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
-        "scattered" of what psum_scatter left. Of what devices made together: "total" of their sums, "added" of
+        "scattered" of what psum_scatter left; "moved" of data minus their own extreme, "exponential" of the
+        exponentials of these and their sums. Of what devices made together: "total" of their sums, "added" of
         anything else, "count" of such a sum with a number added to it.
         Of what is wrong unless it is divided or added up again: "means" and "gradients" that were added, "by-all" and
         "by-local" for a sum divided by the number of other devices, "own-sum" and "own-count".

@@ -41,6 +41,7 @@ from shardlint.libraries.jax_sharding import argument_place, check_fits, padded,
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
 from shardlint.libraries.mapped_arguments import (
     check_arguments,
+    check_axes,
     declare_keys,
     specs_place,
     unpacked_count,
@@ -311,6 +312,7 @@ def _pmap(call: Call, given: Value) -> Value:
         in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
         if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
             interpreter.violate("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
+        check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
         def local(place: int, path: str, leaf: Value, at: Value) -> Value:
