@@ -17,7 +17,7 @@ from shardlint.syntax import FileFacts
 _PACKAGES = ("jax", "flax", "equinox")
 _FILES = 12
 """How many files are asked what they run of one."""
-_OF_HELPERS = ("rows.", "reducer.own-maximum")
+_OF_HELPERS = ("rows.", "reducer.own-maximum", "stack.reshaped")
 """The kinds of contracts that the code which breaks them breaks itself, whatever file calls it."""
 Run = tuple[tuple[Violation, ...], Mapping[ast.AST, Value], tuple[Violation, ...]]
 """What a run found in its file, what the expressions of that came to, and what it found in mapped bodies elsewhere."""

@@ -35,7 +35,7 @@ from shardlint.layouts.values import (
 )
 from shardlint.libraries.device_rows import check_sum, kept_rows
 from shardlint.libraries.draws import keep_draw
-from shardlint.libraries.gathered_shapes import check_stacks
+from shardlint.libraries.gathered_shapes import check_reshaped, check_stacks
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
@@ -458,6 +458,7 @@ def reshape(call: Call) -> Value:
         total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
         known = divide_size(total, rest)
         wanted = tuple(known if one == -1 else one for one in wanted)
+    check_reshaped(call, array, wanted)
     if wanted is not None and wanted == array.shape and None not in wanted and not array.host:
         return array  # there is nothing to do
     base = replace(meet(call, [array]), summed=array.summed)

@@ -39,7 +39,7 @@ _SAYS = ("incompatible devices", "memory_space", "sharding", "shard_map", "rank 
 _SILENT = frozenset(
     """spec.padded spec.odd made.whole donation.unused random.same gradient.summed gradient.own statistics.single
     result.differs result.first result.repeated copies.summed term.counted collective.some carried.memory carried.whole
-    pattern.anchored rows.first rows.summed made.apart collective.elsewhere random.repeated random.handed reducer.own-maximum reducer.means
+    pattern.anchored rows.first rows.summed made.apart collective.elsewhere random.repeated random.handed reducer.own-maximum stack.reshaped reducer.means
     reducer.gradients reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along
     piece.shifted piece.norm rows.again rows.taken rows.saved rows.shard""".split()
 )

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Methods, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
+from shardlint_rules.shard_map._batch_stats import kept_apart
 
 
 class PerShardStatistics(Rule):
@@ -139,8 +139,7 @@ class PerShardStatistics(Rule):
         """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
         if not site.wants("batch-stats"):
             return
-        linen = site.form == "keyword"
-        kept = kept_apart(site) if linen else state_kept_apart(site)
+        linen, kept = site.form == "keyword", kept_apart(site)
         if kept is not None:
             what = "batch_stats" if linen else site.text(kept)
             yield site.finding(
