@@ -30,7 +30,10 @@ def kept_apart(site: Site) -> ast.AST | None:
     if taken is None or "pmap" not in site.program.region_in_sight(site.file, functions[-1].body[0]).by:
         return None
     files = [site.file, *site.program.together(site.file)]
-    if not any(file.says("BatchNorm") for file in files) or any(_TOGETHER.search(file.source.text) for file in files):
+    concerned = [file for file in files if file is site.file or file.says("BatchNorm") or file.says("batch_stats")]
+    if not any(file.says("BatchNorm") for file in files):
+        return None
+    if any(_TOGETHER.search(file.source.text) for file in concerned):
         return None
     averages = [one.group(0) for one in _AVERAGED.finditer(site.file.source.text)]
     if not averages or any(site.text(taken) in one or _STATISTICS.search(one) for one in averages):
