@@ -52,9 +52,11 @@ _MAPPING = tuple(b"in_specs shard_map pmap psum pmean pmax pmin all_gather axis_
 _BUILDING_NNX = (b"Rngs(", b"nnx.update(", b".set_value(", b"nnx.Optimizer(", b"ModelAndOptimizer(")
 # A function of another module, or an object's method, that is compiled here.
 _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[a-z_]\w*"
+# What has an entry for each device, or one that was taken out of these.
+_REPLICATING = (b"jax_utils", b"device_put_replicated")
 _IN_BODIES = (
     "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "random.", "stack.",
-    "rows.", "reducer.", "mean.", "piece.",
+    "rows.", "reducer.", "mean.", "piece.", "axes.",
 )  # fmt: skip
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))
@@ -190,7 +192,7 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {LINE + b"\0".join(text.encode() for text in asked)}
     if isinstance(trigger, Violates):
         if name.startswith(_IN_BODIES):
-            return {*_MAPPING, _COMPILING}
+            return {*_MAPPING, *(_REPLICATING if name.startswith("rows.") else ()), _COMPILING}
         if name.startswith("variable."):
             return set(_BUILDING_NNX)
         return _both((b"donate_arg",) if name.startswith("donation.") else _PLACING, _MAKING)

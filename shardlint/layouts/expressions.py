@@ -216,6 +216,8 @@ def _formatted(run: Interpreter, part: ast.expr) -> str | None:
         value = run.value(part.value)
         if isinstance(value, str | int) and part.format_spec is None and part.conversion == -1:
             return str(value)
+        if part.format_spec is not None and part.conversion == -1:
+            library(run, "shardlint.scalar", (value,), Place(run.frame.file, part.value))
     return None
 
 
@@ -348,13 +350,25 @@ def element(run: Interpreter, value: Value) -> Value:
         case DictValue(entries=entries) if entries and not value.open:
             return Unknown("a key")
         case AnyTree():
-            return value
+            return _part_of_tree(value)
     return Unknown("an item of something that is not known")
+
+
+def _part_of_tree(tree: AnyTree) -> AnyTree:
+    """An item of a tuple or list, or of an array, which has not the dimension of the whole any more."""
+    return replace(tree, leaf=replace(tree.leaf, rows=None)) if isinstance(tree.leaf, Layout) else tree
 
 
 def truth(run: Interpreter, node: ast.expr) -> bool | None:
     """Whether a condition holds; None where that is not known."""
-    return truth_of(run.value(node))
+    return _decide(run, run.value(node), node)
+
+
+def _decide(run: Interpreter, value: Value, node: ast.expr) -> bool | None:
+    """The truth of the value of an expression, which Python asks for."""
+    if isinstance(value, Layout) and value.has_rows:
+        library(run, "shardlint.scalar", (value,), Place(run.frame.file, node), use="condition")
+    return truth_of(value)
 
 
 def truth_of(value: Value) -> bool | None:
@@ -376,7 +390,7 @@ def truth_of(value: Value) -> bool | None:
 def _unary(run: Interpreter, op: ast.unaryop, node_: ast.expr, node: ast.expr) -> Value:
     value = operand(run.value(node_))
     if isinstance(op, ast.Not):
-        known = truth_of(value)
+        known = _decide(run, value, node_)
         return Unknown("a condition") if known is None else not known
     if isinstance(value, _NUMBERS):
         return -value if isinstance(op, ast.USub) else +value if isinstance(op, ast.UAdd) else ~value  # type: ignore[operator]
@@ -403,6 +417,8 @@ def _compared(run: Interpreter, values: list[Value], ops: list[ast.cmpop], node:
             same = other is None
             return same if isinstance(op, ast.Is) else not same
         return Unknown("a test of identity")
+    if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Layout | AnyTree):
+        return Unknown("a test of membership")
     left, right = (one.leaf if isinstance(one, AnyTree) else one for one in (operand(left), operand(right)))
     if isinstance(left, Layout) or isinstance(right, Layout):
         return library(run, "jax.numpy.equal", (left, right), Place(run.frame.file, node))
@@ -436,7 +452,7 @@ def _boolean(run: Interpreter, op: ast.boolop, nodes: list[ast.expr]) -> Value:
             found = run.value(node)
         finally:
             run.branches -= unknown
-        known = truth_of(found)
+        known = _decide(run, found, node)
         if known is stop:
             return Unknown("a condition") if unknown and not stop else found
         unknown = unknown or known is None
@@ -626,7 +642,7 @@ def attribute(run: Interpreter, value: Value, name: str, place: Place) -> Value:
                 Native(name, lambda call: found_method(value, call)) if found_method else Unknown("a method")
             )
         case AnyTree(leaf=leaf):
-            if isinstance(leaf, Layout) and name in ("shape", "dtype", "T", "astype", "at", "ndim", "size"):
+            if isinstance(leaf, Layout) and name in _OF_ARRAYS:
                 return _of_array(run, leaf, name, place)
             return Field(leaf, name)
         case FunctionValue() if name == "__name__":
@@ -662,6 +678,10 @@ def _of_library(run: Interpreter, module: str, name: str) -> Value:
     return constants[dotted] if dotted in constants else Library(dotted)
 
 
+# Of a tree of which nothing is known but its leaves, what only an array has.
+_OF_ARRAYS = ("shape", "dtype", "T", "astype", "at", "ndim", "size", "addressable_shards")
+# What arrays are asked that the library answers.
+_ASKED = {"item": "shardlint.scalar", "addressable_data": "shardlint.shard"}
 _SAME_SHAPE = ("astype", "block_until_ready", "copy", "view")
 _BY_NAME = frozenset(
     "sum mean max min prod any all std var argmax argmin cumsum sort reshape transpose squeeze ravel swapaxes dot "
@@ -671,7 +691,7 @@ _BY_NAME = frozenset(
 
 def is_array_method(name: str) -> bool:
     """Whether arrays have a method of a name, whose result is followed."""
-    return name in _BY_NAME or name in _SAME_SHAPE
+    return name in _BY_NAME or name in _SAME_SHAPE or name in _ASKED
 
 
 def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value:
@@ -700,6 +720,8 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
             return _At(value)
         case "real" | "imag":
             return value
+        case "addressable_shards":
+            return library(run, "shardlint.shard", (value,), place)
     if name in _SAME_SHAPE:
 
         def keep(call: Call) -> Value:
@@ -717,7 +739,9 @@ def _of_array(run: Interpreter, value: Layout, name: str, place: Place) -> Value
     if name in _BY_NAME:
         target = "ravel" if name == "flatten" else name
         return Method(Library(f"jax.numpy.{target}"), value)
-    if name in ("item", "tolist"):
+    if name in _ASKED:
+        return Method(Library(_ASKED[name]), value)
+    if name == "tolist":
         return Native(name, lambda call: Unknown("a number"))
     return Unknown("an attribute of an array")
 
@@ -905,7 +929,7 @@ def subscript(run: Interpreter, value: Value, index: Value, place: Place) -> Val
         case AnyTree(leaf=Layout() as leaf) if run.axes and _is_array_index(index):
             return library(run, "shardlint.index", (leaf, index), place)
         case AnyTree():
-            return value
+            return value if isinstance(index, str) else _part_of_tree(value)
         case UnknownShape() if isinstance(index, int):
             return value.size_at(index)
         case _At():
@@ -1250,9 +1274,22 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
     return run
 
 
+def _converted(function: Callable[..., Any]) -> Callable[[Call], Value]:
+    """A function that makes a number of Python, also of an array."""
+    plain = _plain(function)
+
+    def run(call: Call) -> Value:
+        if len(call.args) == 1 and isinstance(call.args[0], Layout | AnyTree):
+            where = Place(call.place.file, next(iter(call.argument_nodes), call.place.node))
+            return library(call.interpreter, "shardlint.scalar", call.args, where)
+        return plain(call)
+
+    return run
+
+
 def _add_values(call: Call) -> Value:
     """The sum of numbers, or of arrays one after the other."""
-    if len(call.args) == 1 and isinstance(call.args[0], Layout) and call.args[0].rows is not None:
+    if len(call.args) == 1 and isinstance(call.args[0], Layout) and call.args[0].has_rows:
         return library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
     found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
     if found is None or not any(isinstance(one, Layout) for one in found):
@@ -1329,7 +1366,8 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "functools.cached_property": _property,
     "builtins.super": _super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
-    **{f"builtins.{one.__name__}": _plain(one) for one in (int, float, str, abs, min, max, bool, round)},
+    **{f"builtins.{one.__name__}": _plain(one) for one in (str, abs, min, max, round)},
+    **{f"builtins.{one.__name__}": _converted(one) for one in (int, float, bool)},
     "builtins.sum": _add_values,
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))

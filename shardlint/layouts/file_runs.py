@@ -17,6 +17,8 @@ from shardlint.syntax import FileFacts
 _PACKAGES = ("jax", "flax", "equinox")
 _FILES = 12
 """How many files are asked what they run of one."""
+_OF_HELPERS = ("rows.", "reducer.own-maximum", "stack.reshaped")
+"""The kinds of contracts that the code which breaks them breaks itself, whatever file calls it."""
 Run = tuple[tuple[Violation, ...], Mapping[ast.AST, Value], tuple[Violation, ...]]
 """What a run found in its file, what the expressions of that came to, and what it found in mapped bodies elsewhere."""
 
@@ -76,15 +78,15 @@ def _releases(targets: Targets) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _is_told_there(program: Program, found: Violation, file: FileFacts) -> bool:
-    """Whether what breaks a contract in a mapped body of another file is told in that file."""
-    if not found.inside or not _is_in_its_body(replace(found, place=found.inside[-1])):
+    """Whether what breaks a contract in a mapped body or helper of another file is told in that file, and not here."""
+    if not found.inside or found.kind == "rows.first" or not _is_in_its_body(replace(found, place=found.inside[-1])):
         return False
     return file.path in program.project.runners(found.inside[-1].file.path)[:_FILES]
 
 
 def _is_in_its_body(found: Violation) -> bool:
-    """Whether what breaks a contract stands in the file of the function that is mapped."""
-    return found.body is not None and found.body.file is found.place.file
+    """Whether what breaks a contract stands in the file of the mapped function, or in a helper whose mistake it is."""
+    return found.kind.startswith(_OF_HELPERS) or (found.body is not None and found.body.file is found.place.file)
 
 
 def _is_array(value: Value) -> bool:

@@ -26,6 +26,7 @@ from shardlint.layouts.pieces import UnknownShape
 from shardlint.layouts.uncalled import OutOfWork, run_uncalled
 from shardlint.layouts.values import (
     MISSING,
+    AnyTree,
     AxisTypeValue,
     Call,
     ClassValue,
@@ -549,7 +550,7 @@ class Interpreter:
             items = [value.size_at(place) for place in range(len(targets))]
         starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
         if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
-            each = expressions.element(self, value)
+            each = value if isinstance(value, AnyTree) else expressions.element(self, value)
             for target in targets:
                 self.assign(target, ListValue([], True) if isinstance(target, ast.Starred) else each)
             return
@@ -910,6 +911,8 @@ class Interpreter:
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if expressions.is_array_method(name):
                 return self.call(expressions.attribute(self, array, name, place), args, keywords, place, opened)
+            case Field(leaf=Layout(rows=rows), name="replace") if rows is not None and not self.axes:
+                return AnyTree(Layout(rows=rows))
             case Instance(call=Native() as run):
                 return self.call(run, args, keywords, place, opened)
             case Instance():

@@ -39,8 +39,8 @@ Pieces = tuple[Axes, ...]
 NO_PIECES: Pieces = ()
 
 __all__ = [
-    "NO_PIECES", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape", "Size", "Spec",
-    "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
+    "NO_PIECES", "RAW_KEY", "Axes", "AxisType", "Draw", "Figure", "Layout", "Mesh", "Pieces", "Rows", "Shape", "Size",
+    "Spec", "Statistic", "Symbol", "count_entries", "divide_size", "multiply_size", "surely_differ",
 ]  # fmt: skip
 
 
@@ -157,6 +157,8 @@ class Figure:
     place: Hashable
 
 
+RAW_KEY = "raw key"
+"""The dtype of keys of random numbers with a last dimension for their bits, as `jax.random.PRNGKey` makes them."""
 _WRONG = frozenset(("means", "gradients", "by-all", "by-local", "own-sum", "own-count"))
 
 
@@ -166,7 +168,8 @@ class Statistic:
 
     kind: "mean", "sum", "spread", "extreme" or "norm" of data that differ; "masked" for a quotient of two sums,
         "curved" for what is no longer linear in a mean; "part" of what may be one term of a sum over devices,
-        "scattered" of what psum_scatter left. Of what devices made together: "total" of their sums, "added" of
+        "scattered" of what psum_scatter left; "moved" of data minus their own extreme, "exponential" of the
+        exponentials of these and their sums. Of what devices made together: "total" of their sums, "added" of
         anything else, "count" of such a sum with a number added to it.
         Of what is wrong unless it is divided or added up again: "means" and "gradients" that were added, "by-all" and
         "by-local" for a sum divided by the number of other devices, "own-sum" and "own-count".
@@ -203,11 +206,12 @@ class Rows:
     """The entries of an array along its first dimension, one for each device, as pmap and replicate make them.
 
     kind: "equal" of copies; "reduced" of copies that a collective made equal; "differ" of what each device computed of
-        its own data; "any" where that is not known.
-    place: the call that made them.
+        its own data; "any" where that is not known; "taken" of one entry that was taken out of them, so that the array
+        has no such dimension any more.
+    place: the call that made them, or took one.
     """
 
-    kind: Literal["equal", "reduced", "differ", "any"]
+    kind: Literal["equal", "reduced", "differ", "any", "taken"]
     place: Hashable
 
 
@@ -287,6 +291,16 @@ class Layout:
     def may_differ(self) -> frozenset[str] | None:
         """The manual axes along which its values may differ in fact; None where that is not known."""
         return None if self.varying is None else self.varying - self.equal
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether its first dimension has one entry for each device."""
+        return self.rows is not None and self.rows.kind != "taken"
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it holds keys of random numbers."""
+        return self.dtype in ("key", RAW_KEY)
 
     @property
     def rank(self) -> int | None:

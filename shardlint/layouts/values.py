@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shardlint.layouts.layout import AxisType, Layout, Mesh, Order, Shape, Size
+from shardlint.layouts.layout import AxisType, Layout, Mesh, Order, Rows, Shape, Size
 from shardlint.model.needs import Memo
 from shardlint.model.values import Place
 from shardlint.source.lazy import dataclass
@@ -514,6 +514,7 @@ def map_tree(
 
 
 def _layout_or_unknown(leaf: Value) -> Layout | Unknown:
+    leaf = leaf.leaf if isinstance(leaf, AnyTree) else leaf
     return leaf if isinstance(leaf, Layout) else Unknown()
 
 
@@ -621,6 +622,8 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
     same = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(two, name)}
     if one.figure is not None and two.figure is not None and one.figure.kind == two.figure.kind:
         same["figure"] = one.figure
+    if one.rows is not None and two.rows is not None:
+        same["rows"] = _join_rows(one.rows, two.rows)
     for each in (one.statistic, two.statistic):  # one of the ways is wrong
         if each is not None and each.is_wrong and each.kind != "means":
             same.setdefault("statistic", each)
@@ -628,3 +631,9 @@ def _join_layouts(one: Layout, two: Layout) -> Layout:
         shape, literal=one.literal and two.literal, differs=one.differs & two.differs,
         exchanged=one.exchanged | two.exchanged, sources=one.sources | two.sources, **same,
     )  # fmt: skip
+
+
+def _join_rows(one: Rows, two: Rows) -> Rows:
+    """The entries on either of two ways; what was taken out of them on one way may be wrong on it."""
+    taken = next((each for each in (one, two) if each.kind == "taken"), None)
+    return taken or (one if one == two else Rows("any", one.place))

@@ -9,6 +9,7 @@ from shardlint.layouts.expressions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,
+    flax_checkpoints,
     flax_replication,
     jax_collectives,
     jax_initializers,
@@ -46,6 +47,7 @@ __all__ = [
     "FUNCTIONS",
     "contexts",
     "equinox_nn",
+    "flax_checkpoints",
     "flax_replication",
     "jax_collectives",
     "jax_initializers",

@@ -1,12 +1,18 @@
 """Arrays with one entry for each device along a first dimension, as pmap returns them and `replicate` makes them.
 
-A fact of pmap, tried: a result with `out_axes=0` has what each device returned as an entry.
+Facts of pmap, each tried: a result with `out_axes=0` has what each device returned as an entry. It has no truth value
+and is no number, unless there is one device alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from shardlint.layouts.layout import Layout, Rows
-from shardlint.layouts.values import Call
+from shardlint.layouts.values import Call, Unknown, Value
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
 
@@ -27,6 +33,29 @@ def rows_of(result: Layout, axis: str | None, place: Place) -> Rows:
     return Rows("differ" if axis in result.differs and not reduced else "any", place)
 
 
+def kept_rows(arrays: Sequence[Layout]) -> Rows | None:
+    """What the entries are of what is computed of arrays entry by entry: of one with rows, beside numbers."""
+    found = [one for one in arrays if one.rows is not None]
+    if len(arrays) == 1 or len(found) != 1:
+        return found[0].rows if found and all(one.rows == found[0].rows for one in arrays) else None
+    alone = found[0].has_rows and not any(one.rank for one in arrays if one is not found[0])
+    return replace(found[0].rows, kind="any") if alone and found[0].rows is not None else None
+
+
+@function("shardlint.scalar", "math isnan isfinite isinf")
+def read_scalar(call: Call) -> Value:
+    """An array that is read as one number, or as a truth value."""
+    _record_use(call, as_array(call.get(0, "x")), "rows.scalar", use=call.keywords.get("use", "number"))
+    return Unknown("a number")
+
+
+@function("shardlint.shard")
+def take_shard(call: Call) -> Value:
+    """A shard of an array, or all of them: each has the dimension for the devices."""
+    _record_use(call, as_array(call.get(0, "x")), "rows.shard")
+    return Unknown("a shard")
+
+
 def check_first(call: Call, array: Layout) -> None:
     """Record that the first of the entries is taken."""
     _record_use(call, array, "rows.first")
@@ -37,8 +66,29 @@ def check_sum(call: Call, array: Layout) -> None:
     _record_use(call, array, "rows.summed")
 
 
-def _record_use(call: Call, array: Layout, kind: str) -> None:
-    if array.rows is not None and isinstance(array.rows.place, Place):
-        made = array.rows.place
-        said = {"entries": array.rows.kind, "line": str(made.line), "file": made.file.path.name}
-        call.interpreter.violate(kind, call.place, **said)
+def check_again(call: Call, array: Layout, where: Place) -> None:
+    """Record that what has an entry for each device gets another dimension for them."""
+    _record_use(replace(call, place=where), array, "rows.again")
+
+
+def check_saved(call: Call, array: Layout, where: Place) -> None:
+    """Record that all the entries are written to a file."""
+    _record_use(replace(call, place=where), array, "rows.saved")
+
+
+def check_taken(call: Call, array: Layout, kind: str, where: Place, path: str = "") -> None:
+    """Record a contract of arrays with such entries that one breaks which was taken out of them."""
+    if array.rows is not None and not array.has_rows:
+        call.interpreter.violate(kind, where, **_describe(array.rows), array=path)
+
+
+def _record_use(call: Call, array: Layout, kind: str, **said: str) -> None:
+    if array.rows is not None and array.has_rows:
+        call.interpreter.violate(kind, call.place, **_describe(array.rows), **said)
+
+
+def _describe(rows: Rows) -> dict[str, str]:
+    """What a message says of entries: what they are, and where they were made."""
+    made = rows.place
+    where = {"line": str(made.line), "file": made.file.path.name} if isinstance(made, Place) else {}
+    return {"entries": rows.kind, **where}

@@ -1,11 +1,12 @@
 """Shapes of what devices gather, and contracts of stacks: without `tiled=True` there is a dimension for the devices.
 
 Facts of jax, each tried: the new dimension stands at `axis`; a product that contracts sizes which differ raises
-TypeError, an einsum with another number of letters than dimensions ValueError.
+TypeError, an einsum with another number of letters than dimensions ValueError. A reshape moves no dimension.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from shardlint.layouts.layout import Layout, Shape, Size, count_entries, multiply_size
@@ -50,6 +51,20 @@ def check_stacks(call: Call, arrays: Sequence[Layout], letters: Sequence[str]) -
             if known is not None and known != size and 1 not in (known, size):
                 _report(call, stack.stacked, f"sizes {known} and {size} meet, and the stack is {_shape_text(stack)}")
                 return
+
+
+def check_reshaped(call: Call, stack: Layout, wanted: Shape | None) -> None:
+    """Record a stack that is reshaped to the first dimension of a shard: the devices stay in front of the numbers."""
+    shape, gather = stack.shape or (), stack.stacked.node if isinstance(stack.stacked, Place) else None
+    if not isinstance(gather, ast.Call) or wanted is None or len(wanted) < 2 or len(shape) < 3:
+        return
+    in_front = all(one.arg != "axis" or _is_zero(one.value) for one in gather.keywords)
+    if in_front and isinstance(wanted[0], int) and wanted[0] == shape[1] and wanted[0] != shape[0]:
+        call.interpreter.violate("stack.reshaped", call.place)
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _shape_text(stack: Layout) -> str:

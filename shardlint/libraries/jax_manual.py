@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.layouts.layout import (
     NO_PIECES,
+    RAW_KEY,
     Layout,
     Mesh,
     Pieces,
@@ -26,6 +27,7 @@ from shardlint.layouts.values import (
     Transformed,
     Unknown,
     Value,
+    children,
     function_of,
     is_function,
     known_items,
@@ -33,12 +35,13 @@ from shardlint.layouts.values import (
     map_spread,
     map_tree,
 )
-from shardlint.libraries.device_rows import has_copies, rows_of
+from shardlint.libraries.device_rows import check_taken, has_copies, rows_of
 from shardlint.libraries.jax_collectives import SOME_MESH
 from shardlint.libraries.jax_sharding import argument_place, check_fits, padded, place_of
 from shardlint.libraries.jax_transforms import decorator, traced, tracer, without
 from shardlint.libraries.mapped_arguments import (
     check_arguments,
+    check_axes,
     declare_keys,
     specs_place,
     unpacked_count,
@@ -308,6 +311,7 @@ def _pmap(call: Call, given: Value) -> Value:
         in_context = interpreter.mesh if interpreter.mesh_known and not interpreter.traced else None
         if in_context is not None and interpreter.releases.get("jax", (99,)) >= _PMAP_CONTEXT:
             interpreter.violate("pmap.context", again.place, mesh=str(in_context), line=str(in_context.line))
+        check_axes(again, given, in_axes, len(numbers), place_of(call, 2, "in_axes"))
         size: Size = None
 
         def local(place: int, path: str, leaf: Value, at: Value) -> Value:
@@ -317,14 +321,14 @@ def _pmap(call: Call, given: Value) -> Value:
                 return leaf if is_function(leaf) else Layout()
             if at is None:
                 return replace(tracer(leaf), varying=frozenset())
+            if isinstance(at, int):
+                check_taken(again, array, "rows.missing", place_of(again, place, ""), path)
             repeats = has_copies(array) or (array.figure is not None and array.figure.kind == "repeated")
             if not isinstance(at, int) or (array.shape is None and not repeats):
-                return _unknown_part(at, name, "" if array.dtype == "key" else _parameter(given, place))
-            if array.shape is not None and len(array.shape) <= at:
-                shape, rank = str(replace(array, literal=False)), str(len(array.shape))
-                interpreter.violate(
-                    "pmap.unmapped", place_of(again, place, ""), array=path, shape=shape, rank=rank
-                )
+                return _unknown_part(at, name, "" if array.is_key else _parameter(given, place))
+            if array.shape is not None and len(array.shape) - (array.dtype == RAW_KEY) <= at:
+                kind = "key" if array.is_key else "number" if array.literal else "array"
+                interpreter.violate("pmap.unmapped", place_of(again, place, ""), array=path, of=kind)
                 return Layout()
             own = array.shape[at] if array.shape is not None else None
             too_many = isinstance(own, Symbol) and own.factor > 1 and own.name in _DEVICE_COUNTS and everywhere
@@ -336,11 +340,11 @@ def _pmap(call: Call, given: Value) -> Value:
                 return Layout()
             size = own if size is None else size
             along = frozenset((_axis_of(name),))
-            differs = not repeats and (array.dtype == "key" or not _COPIED.search(_parameter(given, place)))
+            differs = not repeats and (array.is_key or not _COPIED.search(_parameter(given, place)))
             row = without(tracer(array), at) if array.shape is not None else tracer(array)
             return replace(
-                row, mesh=None, spec=None, varying=along, reduced=frozenset(),
-                figure=array.figure if repeats and array.dtype == "key" else None,
+                row, mesh=None, spec=None, varying=along, reduced=frozenset(), rows=None,
+                figure=array.figure if repeats and array.is_key else None,
                 equal=along if repeats else frozenset(), differs=along if differs else frozenset(),
                 pieces=(tuple(along),) if differs and (array.rank or 0) > 1 else NO_PIECES,
             )  # fmt: skip
@@ -375,15 +379,24 @@ def _pmap(call: Call, given: Value) -> Value:
 
         def out(_: str, leaf: Value, at: Value) -> Value:
             array = leaf if isinstance(leaf, Layout) else Layout()
-            rows = rows_of(array, None if name is None else _axis_of(name), again.place) if at == 0 else None
+            axis = None if name is None else _axis_of(name)
+            rows = rows_of(array, axis, again.place) if at == 0 and size != 1 else None
             if array.shape is None or not isinstance(at, int | None):
                 return Layout(rows=rows)
             shape = array.shape if at is None else (size, *array.shape)
             return Layout(shape, array.dtype, committed=True, host=False, memory="device", rows=rows)
 
-        return map_spread(out, out_axes, AnyTree(Layout()) if isinstance(result, Unknown) else result)
+        result = map_tree(lambda part: AnyTree(Layout()) if _is_unknown(part) else part, result, stop=_is_unknown)
+        if isinstance(result, AnyTree) and isinstance(out_axes, tuple):
+            result = (result,) * len(out_axes)
+        return map_spread(out, out_axes, result)
 
     return call.interpreter.note_transformed(Transformed("pmap", run, given, call.place))
+
+
+def _is_unknown(tree: Value) -> bool:
+    """Whether of a part of a tree neither parts nor arrays are known."""
+    return isinstance(tree, Unknown) or (getattr(tree, "open", False) and not children(tree))
 
 
 def _unknown_part(at: Value, name: Value, parameter: str) -> Layout:

@@ -33,9 +33,9 @@ from shardlint.layouts.values import (
     known_items,
     map_tree,
 )
-from shardlint.libraries.device_rows import check_sum
+from shardlint.libraries.device_rows import check_sum, kept_rows
 from shardlint.libraries.draws import keep_draw
-from shardlint.libraries.gathered_shapes import check_stacks
+from shardlint.libraries.gathered_shapes import check_reshaped, check_stacks
 from shardlint.libraries.meeting import (
     LATE_CHANGE,
     NO_AXES,
@@ -118,6 +118,7 @@ def elementwise(call: Call) -> Value:
     """An operation on each entry of arrays that are broadcast."""
     args = call.args if not call.open else (Layout(),)
     found = broadcast(call, args)
+    found = replace(found, rows=kept_rows([as_array(one) for one in args]))
     if call.name.endswith(("convert_element_type",)):
         return replace(as_array(call.args[0]), dtype=dtype_of(call.get(1, "new_dtype")))
     last = call.function_name
@@ -138,7 +139,7 @@ def unary(call: Call) -> Value:
         return Layout()
     if array.dtype is not None and "float" not in array.dtype and call.function_name not in _ANY_TYPE:
         array = replace(array, dtype=None)
-    base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec)
+    base = replace(meet(call, [array]), shape=array.shape, spec=array.typed_spec, rows=array.rows)
     if call.function_name == "imag":
         # Zeros, which are made anew.
         base = Layout(array.shape, base.dtype)
@@ -154,7 +155,7 @@ def of_module(call: Call, found: Layout) -> Layout:
     if call.name.startswith("numpy."):
         return replace(found, host=True, mesh=None, spec=None, device=None, committed=False, memory=None)
     if found.host:
-        found = replace(fresh(call, found.shape, device_dtype(found.dtype)), varying=found.varying)
+        found = replace(fresh(call, found.shape, device_dtype(found.dtype)), varying=found.varying, rows=found.rows)
     return found
 
 
@@ -185,7 +186,7 @@ def reduce(call: Call) -> Value:
     array = as_array(call.get(0, "a"))
     base = meet(call, [array])
     last = call.function_name
-    if array.rows is not None and last == "sum" and call.get(1, "axis", None) in (0, None):
+    if array.has_rows and last == "sum" and call.get(1, "axis", None) in (0, None):
         check_sum(call, array)
     if base.figure is not None and base.figure.kind == "term" and last != "sum":
         base = replace(base, figure=None)
@@ -457,6 +458,7 @@ def reshape(call: Call) -> Value:
         total, rest = count_entries(array.shape), count_entries(tuple(one for one in wanted if one != -1))
         known = divide_size(total, rest)
         wanted = tuple(known if one == -1 else one for one in wanted)
+    check_reshaped(call, array, wanted)
     if wanted is not None and wanted == array.shape and None not in wanted and not array.host:
         return array  # there is nothing to do
     base = replace(meet(call, [array]), summed=array.summed)
@@ -829,10 +831,11 @@ def ranged(call: Call) -> Value:
 def fetched(call: Call) -> Value:
     """The arrays of a tree, copied to the host."""
     tree = call.get(0, "x")
-    return map_tree(_on_host, tree) if not isinstance(tree, Unknown) else Unknown()
+    return map_tree(on_host, tree) if not isinstance(tree, Unknown) else Unknown()
 
 
-def _on_host(leaf: Value) -> Layout:
+def on_host(leaf: Value) -> Layout:
+    """An array, copied to the host."""
     array = as_array(leaf)
     return replace(host_array(array.shape, array.dtype), rows=array.rows)
 

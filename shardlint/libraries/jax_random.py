@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from shardlint.layouts.layout import Layout, Shape
+from shardlint.layouts.layout import RAW_KEY, Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value
 from shardlint.libraries.draws import check_drawn_for, note_draw
 from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
@@ -23,7 +23,8 @@ _DTYPES = {"randint": "int32", "poisson": "int32", "rademacher": "int32", "bits"
 @function("jax.random key PRNGKey wrap_key_data")
 def key(call: Call) -> Value:
     """A key."""
-    return replace(_fresh(call, () if call.name.endswith(".key") else (2,), None), dtype="key")
+    typed = not call.name.endswith("PRNGKey")
+    return replace(_fresh(call, () if typed else (2,), None), dtype="key" if typed else RAW_KEY)
 
 
 @function("jax.random fold_in clone")
@@ -32,7 +33,7 @@ def folded(call: Call) -> Value:
     base, data = as_array(call.get(0, "key")), as_array(call.get(1, "data", 0))
     both = common([base, data]) if not data.literal else base
     figure = base.figure if base.may_differ == both.may_differ else None
-    return replace(base.varying_like(both), dtype="key", figure=figure)
+    return replace(base.varying_like(both), dtype=base.dtype if base.is_key else "key", figure=figure)
 
 
 @function("jax.random split")
@@ -41,7 +42,7 @@ def split(call: Call) -> Value:
     base, count = as_array(call.get(0, "key")), sizes_of(call.get(1, "num", 2))
     shape = (*count, *base.shape) if base.shape is not None and count is not None else None
     spec = ((),) * len(shape) if shape is not None and base.mesh is not None else None
-    return replace(base, dtype="key", shape=shape, spec=spec)
+    return replace(base, dtype=base.dtype if base.is_key else "key", shape=shape, spec=spec)
 
 
 def _drawn(position: int, call: Call) -> Value:

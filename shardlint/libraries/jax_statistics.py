@@ -97,6 +97,8 @@ def _of_reduction(call: Call, array: Layout, places: tuple[int, ...] | None) -> 
     if before is not None and before.kind == "scattered" and not places:
         return replace(_made(call, kind, before.axes, _SCATTERED), along=before.axes)
     axes = _axes_of_data(call, array, places)
+    if before is not None and before.kind == "exponential" and kind == "sum":
+        axes, kind = axes | before.axes, before.kind
     if not axes:
         return None
     if kind == "mean" and call.has(-1, "where"):
@@ -190,6 +192,9 @@ def _of_operation(call: Call, operands: Sequence[Layout], carried: Statistic | N
     if name in _PRODUCTS:
         return _multiplied(call, left, right, carried)
     if name in _SUMS:
+        moved = name != "add" and right.statistic is not None and right.statistic.kind == "extreme"
+        if moved and one is None and right.statistic is not None and left.differs & right.statistic.axes:
+            return replace(right.statistic, kind="moved")
         return _added(left, right, carried)
     if name in _POWERS and one is not None and not one.is_carried:
         root = right.literal and call.args[1] in (0.5, -0.5)
@@ -203,6 +208,8 @@ def _of_one(name: str, found: Statistic, carried: Statistic | None) -> Statistic
         return found
     if name not in _CURVES:
         return carried
+    if found.kind == "moved" and name == "exp":
+        return replace(found, kind="exponential")
     root = found.is_root or name in _ROOTS
     if found.kind in ("mean", "masked", "curved"):
         return replace(found, kind="curved", is_root=root)
@@ -358,6 +365,8 @@ def _of_all(call: Call, over: Axes, array: Layout) -> Statistic | None:
         call.interpreter.violate("mean.nonlinear", call.place, axes=name_axes(axes & over, "the pmap axis"), of=kind)
     if name != "psum":
         return None
+    if found is not None and kind == "exponential" and axes & over:
+        call.interpreter.violate("reducer.own-maximum", call.place)
     if found is not None and kind == "mean" and axes & over:
         gradient = array.figure is not None and array.figure.kind == "gradient"
         return _made(call, "gradients" if gradient else "means", axes & over, found.of)

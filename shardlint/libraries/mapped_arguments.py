@@ -12,6 +12,7 @@ from shardlint.layouts.values import (
     Call,
     DictValue,
     FunctionValue,
+    ListValue,
     Method,
     Partial,
     Transformed,
@@ -40,7 +41,8 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
     specs = known_items(in_specs)
     if specs is None or call.open:
         return True
-    said, at = _mismatch_of_function(given, len(specs)), where
+    takes, at = _describe_accepted(given, len(specs)), where
+    said = f"{spell_count(len(specs), 'in spec')} for {takes}" if takes else ""
     if not said and not call.keywords and len(call.args) != len(specs):
         said, at = f"{spell_count(len(specs), 'in spec')} for {spell_count(len(call.args), 'argument')}", call.place
     for one, spec in zip(call.args, specs, strict=False) if not said else ():
@@ -52,21 +54,41 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
     return not said
 
 
+def check_axes(call: Call, given: Value, in_axes: Value, static: int, where: Place) -> None:
+    """Record a tuple of `in_axes` of pmap that does not fit a call, or the function; `static` arguments need no entry.
+
+    A caller that is not in sight may give arguments by name, which have no entries.
+    """
+    run, count = call.interpreter, len(in_axes) if isinstance(in_axes, tuple) else 0
+    accepted = _accepted_counts(given)
+    said, form, least, most = "", "", *(accepted or (0, None))
+    if isinstance(in_axes, ListValue):
+        said = "it is a list, and pmap takes a tuple"
+    elif not isinstance(in_axes, tuple) or call.open:
+        return
+    elif most is not None and count > most:
+        said = f"it has length {count} for {spell_count(most, 'argument')}"
+    elif run.rooted or run.calls:
+        if not len(call.args) - static <= count <= len(call.args):
+            said, where = f"it has length {count} for {spell_count(len(call.args), 'argument')}", call.place
+    elif count < least - static:
+        said, form = f"it has length {count} for at least {spell_count(least, 'argument')}", "too-few"
+    if said:
+        run.violate("axes.arguments", where, mismatch=said, form=form)
+
+
 def spell_count(count: int, what: str) -> str:
     """A number of things in words: "1 in spec", "2 in specs"."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _mismatch_of_function(given: Value, count: int) -> str:
-    """That a function does not take so many arguments, in words; "" where it may."""
-    accepted = _accepted_counts(given)
-    if accepted is None:
-        return ""
-    least, most = accepted
+def _describe_accepted(given: Value, count: int) -> str:
+    """How many arguments a function takes, in words; "" where it may take so many."""
+    least, most = _accepted_counts(given) or (0, None)
     if least <= count and (most is None or count <= most):
         return ""
     takes = f"at least {spell_count(least, 'argument')}" if most is None else spell_count(most, "argument")
-    return f"{spell_count(count, 'in spec')} for {takes if most in (None, least) else f'{least} to {takes}'}"
+    return takes if most in (None, least) else f"{least} to {takes}"
 
 
 def _accepted_counts(value: Value) -> tuple[int, int | None] | None:

@@ -37,11 +37,12 @@ _SAYS = ("incompatible devices", "memory_space", "sharding", "shard_map", "rank 
 
 # Contracts whose breach raises nothing: arrays are padded, memory is not reused, numbers repeat.
 _SILENT = frozenset(
-    """spec.padded spec.odd made.whole donation.unused random.same gradient.summed gradient.own statistics.single
-    result.differs result.first result.repeated copies.summed term.counted collective.some carried.memory carried.whole
-    pattern.anchored rows.first rows.summed made.apart collective.elsewhere random.repeated random.handed reducer.means
-    reducer.gradients reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along
-    piece.shifted piece.norm variable.whole""".split()
+    """spec.padded spec.odd made.whole donation.unused random.same gradient.summed gradient.own
+    statistics.single result.differs result.first result.repeated copies.summed term.counted collective.some
+    carried.memory carried.whole pattern.anchored rows.first rows.summed made.apart collective.elsewhere
+    random.repeated random.handed reducer.own-maximum stack.reshaped reducer.means reducer.gradients
+    reducer.by-all reducer.by-local reducer.own-sum reducer.own-count mean.nonlinear piece.along piece.shifted
+    piece.norm rows.again rows.taken rows.saved rows.shard variable.whole""".split()
 )
 
 

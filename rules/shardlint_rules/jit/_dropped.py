@@ -38,6 +38,7 @@ ONLY_GIVING = {
     "flax.jax_utils.replicate": "the replicated copy",
     "flax.jax_utils.unreplicate": "the copy of one device",
     "flax.training.common_utils.shard": "the array with a row for each device",
+    "flax.linen.with_logical_constraint": "the constrained array",
     "jax.random.fold_in": "the new key",
     "optax.apply_updates": "the new parameters",
     **dict.fromkeys(COUNTS, "the number"),

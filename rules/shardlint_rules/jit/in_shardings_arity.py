@@ -12,8 +12,8 @@ from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
+from shardlint_rules.jit._structure import differ, is_tree, kind_of, returned_by
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
-from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
 from shardlint_rules.jit.trees import container
 
 _INPUTS = "give one entry per argument, or one sharding for all"

@@ -41,18 +41,6 @@ def _tests(program: Program, file: FileFacts, end: End) -> bool:
     return end.place.file is not file and program.project.is_test(end.place.file.path)
 
 
-def given_by_all(program: Program, file: FileFacts, scope: Scope, name: str) -> list[Place] | None:
-    """The expressions that all calls of a function give a parameter; None where there may be other calls."""
-    if not isinstance(scope.node, ast.FunctionDef) or (scope.parent is not None and scope.parent.kind == "class"):
-        return None
-    ends = program.flow.ends(file, scope.node)
-    called = [end for end in ends.found if end.kind == "called"]
-    if not ends.complete or not called or len(called) > _CALLS or any(moved(end) for end in called):
-        return None
-    found = list(given(program, file, scope, name))
-    return found if len(found) == len(called) else None
-
-
 def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
     """What a class binds `self.x` to, where it does so once and sorts nothing in place."""
     scope = file.home(node)

@@ -10,7 +10,6 @@ from typing import ClassVar
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.shard_map.per_device import names_around, per_device, taken_first
 
 # What people call an array with one entry for each device, and what takes the first of them.
 _SAYS = regex(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
@@ -44,18 +43,15 @@ class FirstOfDevices(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        tree = taken_first(site)
-        if tree is None or not site.anywhere("pmap"):
+        taken = _find_first(site.call)
+        if taken is None or not site.anywhere("pmap") or self._knows_both(site):
             return
-        if self._knows_both(site):
-            return
-        made = per_device(site.program, site.file, tree)
-        said = "" if made is not None else _said(site, tree)
+        read, tree = taken
+        made = next((one for one in site.violations if one.kind == "rows.first" and one.place.node is read), None)
+        said = _said(site, tree) if made is None else ""
         if made is None and not said:
             return
-        source = (
-            f"{made.by} made `{site.shown(tree)}`" if made is not None else f"`{said}` names such an array"
-        )
+        source = f"line {made.said['line']} made `{site.shown(tree)}`" if made else f"`{said}` names such an array"
         yield site.finding(
             site.call,
             "`x[0]` on a pmap output runs on every device and leaves a full copy on each.",
@@ -72,10 +68,31 @@ class FirstOfDevices(Rule):
         return "addressable" in text or "jax_pmap_shmap_merge" in text
 
 
+def _find_first(call: ast.Call) -> tuple[ast.Subscript, ast.expr] | None:
+    """The `x[0]` of `jax.tree.map(lambda x: x[0], tree)`, and the tree."""
+    match call:
+        case ast.Call(args=[ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body), tree], keywords=[]):
+            match body:
+                case ast.Subscript(value=ast.Name(id=taken), slice=ast.Constant(value=0)) if name == taken:
+                    return body, tree
+    return None
+
+
 def _said(site: Site, tree: ast.expr) -> str:
     """The word around the call that says what it takes the first entries of."""
-    texts = [site.text(tree), *names_around(site)]
+    texts = [site.text(tree), *_names_around(site)]
     if any(_OTHERWISE.search(text) for text in texts):
         return ""
     found = (_SAYS.search(text) for text in texts)
     return next((one.group() for one in found if one is not None), "")
+
+
+def _names_around(site: Site) -> Iterator[str]:
+    """What the code around a call is called: the function it is in, what its result is, the function's docstring."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.Assign):
+            yield from (site.text(target) for target in outer.targets)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield outer.name
+            yield ast.get_docstring(outer) or ""
+            return

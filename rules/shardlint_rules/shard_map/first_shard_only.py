@@ -6,9 +6,18 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.model.reach import lookup, readers
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._first_entries import is_measure_of_all
+from shardlint.source.patterns import regex
+from shardlint.syntax.nodes import walk
+
+# What is one number of all examples, by its name.
+_MEASURE = regex(
+    r"(?i)(?:^|_)(?:\w*loss(?:es)?|acc(?:urac(?:y|ies))?|nll|r?mse|mae|err(?:ors?)?|perplexity|metrics?)(?:$|_)"
+)
+# Names that say that one device, or one of several runs, is meant.
+_ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|particle|example|sample|row")
 
 
 class FirstShardOnly(Rule):
@@ -38,8 +47,9 @@ class FirstShardOnly(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each read."""
-        if site.violation.said["entries"] != "differ":
-            return
+        led = site.violation.calls
+        if site.violation.said["entries"] != "differ" or (led and led[0].file is not site.file):
+            return  # it is told where the helper of another file is called
         node, line = site.syntax, site.violation.said["line"]
         tree = _tree_of(site)
         if tree is not None:
@@ -49,7 +59,7 @@ class FirstShardOnly(Rule):
                 form="dropped",
                 why=f"no collective reduces the result of line {line}",
             )
-        elif isinstance(node, ast.Subscript) and is_measure_of_all(site, node):
+        elif isinstance(node, ast.Subscript) and _is_measure_of_all(site, node):
             name = site.text(node.value)
             yield site.report_violation(
                 f"`{name}[0]` is the value of the first device's shard; the other devices' values are lost.",
@@ -70,3 +80,33 @@ def _tree_of(site: Site) -> ast.expr | None:
         if isinstance(outer, ast.stmt):
             break
     return None
+
+
+def _is_measure_of_all(site: Site, read: ast.Subscript) -> bool:
+    """Whether a first entry is read of what is a measure by its name, and the value is read in no other way."""
+    match read.value:
+        case ast.Name(id=said) | ast.Attribute(attr=said) | ast.Subscript(slice=ast.Constant(value=str(said))):
+            if not _MEASURE.search(said) or any(map(_ONE.search, (said, *_names_of_use(site, read)))):
+                return False
+        case _:
+            return False
+    if not isinstance(read.value, ast.Name):
+        return True
+    bound = (one.node for one in lookup(site.file, read.value, said)[0])
+    uses = [use for node in bound if isinstance(node, ast.Name) for use, _ in readers(site.file, node)]
+    # Where `losses.mean()` stands beside it, all of them are looked at.
+    return all(isinstance(parent := site.file.parent(use), ast.Subscript) and _is_zero(parent.slice) for use in uses)
+
+
+def _is_zero(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and index.value == 0
+
+
+def _names_of_use(site: Site, read: ast.Subscript) -> Iterator[str]:
+    """The names that tell what is meant: of what the value is bound to, of the text that it is printed in."""
+    statement = site.file.statement(read)
+    for one in walk(statement) if isinstance(statement, ast.Assign | ast.Expr) else ():
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            yield one.id
+        elif isinstance(one, ast.Constant) and isinstance(statement, ast.Expr):
+            yield str(one.value)

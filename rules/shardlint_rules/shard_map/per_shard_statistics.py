@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Keywords, Methods, Rule, Violates
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Methods, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._batch_stats import kept_apart, state_kept_apart
-from shardlint_rules.shard_map._own_maximum import own_maximum
+from shardlint_rules.shard_map._batch_stats import kept_apart
 
 
 class PerShardStatistics(Rule):
@@ -59,8 +58,7 @@ class PerShardStatistics(Rule):
     }
     assumes = True
     triggers = (
-        Violates("statistics.single", "piece.along", "piece.shifted", "piece.norm"),
-        Calls("jax.lax.psum"),
+        Violates("statistics.single", "piece.along", "piece.shifted", "piece.norm", "reducer.own-maximum"),
         Keywords("mutable", file_says=("batch_stats",)),
         Methods("apply", file_says=("pmap",)),
     )
@@ -70,8 +68,6 @@ class PerShardStatistics(Rule):
         """One finding for each place."""
         if site.form == "violation":
             yield self._report_violation(site)
-        elif site.api == "jax.lax.psum":
-            yield from self._report_own_maximum(site)
         elif site.form == "method" or (site.form == "keyword" and site.keyword("mutable") is not None):
             yield from self._report_running(site)
 
@@ -81,6 +77,8 @@ class PerShardStatistics(Rule):
             return self._report_single_entry(site)
         if kind == "piece.shifted":
             return self._report_shift(site)
+        if kind == "reducer.own-maximum":
+            return self._report_own_maximum(site)
         return self._report_norm(site) if kind == "piece.norm" else self._report_function(site)
 
     def _report_function(self, site: Site) -> Finding:
@@ -141,8 +139,7 @@ class PerShardStatistics(Rule):
         """Running statistics of BatchNorm, of which each device of a pmap keeps its own."""
         if not site.wants("batch-stats"):
             return
-        linen = site.form == "keyword"
-        kept = kept_apart(site) if linen else state_kept_apart(site)
+        linen, kept = site.form == "keyword", kept_apart(site)
         if kept is not None:
             what = "batch_stats" if linen else site.text(kept)
             yield site.finding(
@@ -156,18 +153,11 @@ class PerShardStatistics(Rule):
                 why="the step is pmapped, nothing averages the statistics, and the first device's state is read",
             )
 
-    def _report_own_maximum(self, site: Site) -> Iterator[Finding]:
+    def _report_own_maximum(self, site: Site) -> Finding:
         """A sum over the devices of exponentials that each device took by a maximum of its own."""
-        operand = site.argument("x") or next(iter(site.call.args), None)
-        largest = own_maximum(site, operand) if operand is not None and site.form == "call" else None
-        if largest is None:
-            return
-        yield site.finding(
-            site.call,
+        return site.report_violation(
             "The softmax denominator is wrong: this psum adds exponentials that subtract different maxima.",
-            label="exp with a per-device maximum",
             help="reduce the maximum first: m = jax.lax.pmax(m, axis)",
-            certainty=Certainty.POSSIBLE,
             form="own-maximum",
-            why=f"`{site.shown(largest)}` is the maximum of one shard",
+            why="each device subtracts the maximum of its own shard",
         )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map._one_copy import UNREPLICATE, one_copy
-from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, per_device
 
 
 class ReplicatedTwice(Rule):
@@ -33,39 +30,25 @@ class ReplicatedTwice(Rule):
         "twice": "The program calls these functions in this order.",
         "taken-twice": "The program calls these functions in this order.",
     }
-    triggers = (Calls(*REPLICATE, UNREPLICATE),)
-    forms = ("call",)
+    triggers = (Violates("rows.again", "rows.taken"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each call."""
-        given = site.call.args[0] if site.call.args else None
-        if site.api == UNREPLICATE:
-            if given is not None:
-                yield from self._taken(site, given)
-            return
-        made = per_device(site.program, site.file, given) if given is not None else None
-        if given is None or made is None:
-            return
-        by = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
-        yield site.finding(
-            given,
-            f"Each array in `{site.shown(given)}` gets a second leading device dimension.",
-            label="already replicated",
-            help="remove this call of replicate",
-            form="twice",
-            why=f"{by} at line {made.call.lineno} of {made.file.path.name} added the first one",
-        )
-
-    def _taken(self, site: Site, given: ast.expr) -> Iterator[Finding]:
-        made = one_copy(site.program, site.file, given)
-        if made is not None:
-            yield site.finding(
-                given,
-                f"This keeps only the first row of each array: `{site.shown(given)}` is already one copy.",
-                label="already unreplicated",
+        """The finding of what is replicated, or taken."""
+        said = site.violation.said
+        made = f"line {said['line']} of {said['file']}"
+        if site.violation.kind == "rows.again":
+            yield site.report_violation(
+                f"Each array in `{site.shown()}` gets a second leading device dimension.",
+                help="remove this call of replicate",
+                form="twice",
+                why=f"the call at {made} added the first one",
+            )
+        else:
+            yield site.report_violation(
+                f"This keeps only the first row of each array: `{site.shown()}` is already one copy.",
                 help="remove this call of unreplicate",
                 harm=Harm.SILENT,
                 form="taken-twice",
-                why=f"unreplicate takes `x[0]`; line {made.line} of {made.file.path.name} already did",
+                why=f"unreplicate takes `x[0]`; {made} already did",
             )

@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.reach import readers
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
-from shardlint_rules.shard_map.per_device import per_device
 
 _NEAR = ("pmap", "replicat")
 # What people call a function that takes one of the copies.
@@ -57,89 +55,49 @@ class ShardKeepsAxis(Rule):
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each shard that is taken."""
-        taken = _taken(site)
-        if taken is None or not site.anywhere("pmap"):
+        """One finding for each shard that is handed on."""
+        shard = _find_shard(site)
+        if shard is None or not site.anywhere("pmap") or not _is_handed_on(site, shard):
             return
-        whole, array = taken
-        function = next((one for one in site.file.ancestors(whole) if isinstance(one, ast.FunctionDef)), None)
-        if _reduced(site, whole) or (function is not None and _KNOWS.search(site.text(function))):
+        scope = site.scope.function()
+        function = scope.node if scope is not None else None
+        if function is not None and _KNOWS.search(site.text(function)):
             return
-        why = _why(site, whole, array, function)
-        if why:
-            yield site.finding(
-                whole,
-                f"The shard of `{site.shown(array)}` keeps the mapped dimension, of size 1.",
-                label="one dimension too many",
-                help=f"write {site.shown(whole)}[0]",
-                form="kept",
-                why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
-            )
+        found = (one for one in site.violations if one.kind == "rows.shard" and one.place.node is site.syntax)
+        made = next(found, None)
+        if made is not None:
+            why = f"the call at line {made.said['line']} of {made.said['file']} made the array"
+        elif isinstance(function, ast.FunctionDef) and _SAYS.search(function.name) and _FIRST.search(site.text(shard)):
+            why = f"`{function.name}` takes one copy"
+        else:
+            return
+        yield site.finding(
+            shard,
+            f"The shard `{site.shown(shard)}` keeps the mapped dimension, of size 1.",
+            label="one dimension too many",
+            help=f"write {site.shown(shard)}[0]",
+            form="kept",
+            why=f"since jax 0.8.1 a shard of a pmap result has the mapped dimension; {why}",
+        )
 
 
-def _taken(site: Site) -> tuple[ast.expr, ast.expr] | None:
-    """The shard that is taken, and the array it is of."""
-    node = site.syntax
-    if isinstance(node, ast.Call):
-        match node:
-            case ast.Call(func=ast.Attribute(value=array), args=[_], keywords=[]):
-                return node, array
-        return None
-    first = site.file.parent(node)
+def _find_shard(site: Site) -> ast.expr | None:
+    """`x.addressable_data(i)` or `x.addressable_shards[i].data`."""
+    if isinstance(site.syntax, ast.Call):
+        return site.call if len(site.call.args) == 1 else None
+    first = site.file.parent(site.syntax)
     data = site.file.parent(first) if first is not None else None
     match first, data:
-        case ast.Subscript(slice=index), ast.Attribute(attr="data") if isinstance(node, ast.Attribute):
-            return (data, node.value) if not isinstance(index, ast.Slice) else None
+        case ast.Subscript(slice=index), ast.Attribute(attr="data") if not isinstance(index, ast.Slice):
+            return data
     return None
 
 
-def _reduced(site: Site, whole: ast.expr) -> bool:
-    """Whether the dimension may be taken away, or is of no matter: the shard is computed with."""
-    node: ast.AST = whole
-    for outer in site.file.ancestors(whole):
-        match outer:
-            case ast.Call(func=func) if last_name(func) in _SAME and node is not func:
-                node = outer
-            case ast.IfExp():
-                node = outer
-            case ast.Lambda() | ast.Return():
-                return False
-            case ast.Assign(targets=[ast.Name() as target]):
-                uses = [use for use, _ in readers(site.file, target)]
-                return any(not _handed_on(site, use) for use in uses)
-            case _:
-                return True
-    return True
-
-
-def _handed_on(site: Site, use: ast.Name) -> bool:
-    """Whether a use gives it to a call, or returns it, alone or among others."""
-    outer = site.file.parent(use)
-    if isinstance(outer, ast.Tuple | ast.Dict):
-        outer = site.file.parent(outer)
-        return isinstance(outer, ast.Return | ast.Yield)
-    return isinstance(outer, ast.Return | ast.Yield | ast.Call)
-
-
-def _why(site: Site, whole: ast.expr, array: ast.expr, function: ast.FunctionDef | None) -> str:
-    """What tells that the array has an entry for each device."""
-    tree: ast.expr | None = array
-    for outer in site.file.ancestors(array):
-        if isinstance(outer, ast.Lambda):
-            call = site.file.parent(outer)
-            given = isinstance(call, ast.Call) and len(call.args) == 2 and call.args[0] is outer
-            own = isinstance(array, ast.Name) and [one.arg for one in outer.args.args] == [array.id]
-            tree = call.args[1] if given and own and isinstance(call, ast.Call) else None
-            break
-        if isinstance(outer, ast.stmt):
-            break
-    trees = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree] if tree is not None else []
-    made = next(
-        (one for one in (per_device(site.program, site.file, part) for part in trees) if one is not None),
-        None,
-    )
-    if made is not None:
-        return f"{made.by} at line {made.call.lineno} of {made.file.path.name} made it"
-    if function is not None and _SAYS.search(function.name) and _FIRST.search(site.text(whole)):
-        return f"`{function.name}` takes one copy"
-    return ""
+def _is_handed_on(site: Site, shard: ast.expr) -> bool:
+    """Whether a shard is what a function gives back, or has a name: so nothing takes the dimension away at once."""
+    node: ast.AST = shard
+    for outer in site.file.ancestors(shard):
+        if not isinstance(outer, ast.IfExp) and not (isinstance(outer, ast.Call) and last_name(outer.func) in _SAME):
+            return isinstance(outer, ast.Lambda | ast.Return) or (isinstance(outer, ast.Assign) and outer.value is node)
+        node = outer
+    return False

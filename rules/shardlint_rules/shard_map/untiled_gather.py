@@ -7,38 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup, readers
-from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 from shardlint.syntax.nodes import walk
-from shardlint_rules.shard_map._stacks import mixed_up
 
-# What is done with a stack of shards on purpose.
-_UNSTACKS = (
-    "reshape",
-    "concatenate",
-    "rearrange",
-    "moveaxis",
-    "transpose",
-    "swapaxes",
-    "flatten",
-    "ravel",
-    "unstack",
-    "collapse",
-    "squeeze",
-    "take",
-    "sum",
-    "mean",
-    "max",
-    "min",
-    "stack",
-    "repeat",
-    "einsum",
-    "vmap",
-)
-_GATHER = ("jax.lax.all_gather",)
 # What asks whether a value is an array at all.
 _KINDS = regex(r"isinstance|hasattr|callable|is_(?:\w+_)?(?:array|tracer|leaf|number|scalar)(?:_like)?$")
 # What puts back the dimension that an untiled psum_scatter takes.
@@ -59,7 +33,6 @@ class UntiledGather(Rule):
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
     - `reshaped` (likely): a stack reshaped to the first dimension of a shard
       (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right and the numbers are permuted.
-    - `inner-axis` (likely): a gather with `axis=1` or another inner dimension whose result is not reshaped.
     - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
 
     ## Limits
@@ -70,20 +43,20 @@ class UntiledGather(Rule):
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
-    likely = ("inner-axis", "scatter", "reshaped", "on-a-way")
+    likely = ("scatter", "reshaped", "on-a-way")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "inner-axis": "The callers expect the rank of one shard.",
         "scatter": "The dimension is longer than the axis.",
         "reshaped": "The array is sharded along a dimension other than the first.",
         "on-a-way": "The branch runs, and options keep their defaults.",
     }
-    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product"))
+    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product", "stack.reshaped"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
         if site.form == "violation":
-            yield self._report_product(site)
+            reshaped = site.violation.kind == "stack.reshaped"
+            yield self._report_reshape(site) if reshaped else self._report_product(site)
             return
         if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
             return
@@ -91,7 +64,7 @@ class UntiledGather(Rule):
         if node is None:
             return
         if site.api == "jax.lax.psum_scatter":
-            if _arranged(site, node) or _unstacked(site, _ARRANGES):
+            if _arranged(site, node) or _is_arranged_later(site):
                 return
             yield site.finding(
                 site.call,
@@ -110,26 +83,15 @@ class UntiledGather(Rule):
                 help="write tiled=True",
                 why="without tiled=True, the shards are stacked along a new dimension",
             )
-        elif (arranged := mixed_up(site, node)) is not None:
-            yield site.finding(
-                arranged,
-                f"The reshape mixes rows of different shards: `all_gather` stacked `{site.shown(node)}` in front.",
-                label="does not move the device dimension",
-                help="gather with tiled=True and the axis that the array is sharded along",
-                certainty=Certainty.POSSIBLE,
-                form="reshaped",
-                why="a reshape keeps the order of the numbers, and the devices are the first dimension",
-            )
-        elif _inner_axis(site) and not _unstacked(site):
-            yield site.finding(
-                site.call,
-                f"`all_gather` stacks `{site.shown(node)}` along a new dimension and does not concatenate it.",
-                label="not tiled",
-                help="write tiled=True",
-                certainty=Certainty.POSSIBLE,
-                form="inner-axis",
-                why="nothing reshapes or indexes the new dimension",
-            )
+
+    def _report_reshape(self, site: Site) -> Finding:
+        """The finding of a stack that is reshaped as if the devices were not its first dimension."""
+        return site.report_violation(
+            "The reshape mixes rows of different shards: `all_gather` stacked them in front.",
+            help="gather with tiled=True and the axis that the array is sharded along",
+            form="reshaped",
+            why="a reshape keeps the order of the numbers, and the devices are the first dimension",
+        )
 
     def _report_product(self, site: Site) -> Finding:
         """The finding of a product that cannot be taken with a stack."""
@@ -187,26 +149,17 @@ def _of_kind(test: ast.expr, name: str) -> bool:
     return any(_KINDS.match(last_name(one.func)) and ast.unparse(one.args[0]) == name for one in calls)
 
 
-def _inner_axis(site: Site) -> bool:
-    axis = site.keyword("axis")
-    value = site.value(axis.value) if axis is not None else None
-    return isinstance(value, Constant) and isinstance(value.value, int) and value.value != 0
-
-
-def _unstacked(site: Site, words: tuple[str, ...] = _UNSTACKS) -> bool:
-    """Whether the function does something with the stack that a tiled result would not need."""
+def _is_arranged_later(site: Site) -> bool:
+    """Whether the function puts back the dimension that is gone, or hands the result to what may."""
     parent = site.file.parent(site.call)
-    if parent is None or isinstance(parent, ast.Subscript | ast.Attribute):
+    if parent is None or isinstance(parent, ast.Subscript | ast.Attribute) or site.scope.function() is None:
         return True
-    if site.scope.function() is None:
-        return True
-    targets = [one for one in walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-    known = targets if isinstance(parent, ast.Assign) else []
-    uses = [use for target in known for use, _ in readers(site.file, target)]
-    for use in uses:
-        outer = site.file.parent(use)
-        if isinstance(outer, ast.Subscript) or (isinstance(outer, ast.Attribute) and outer.attr in words):
-            return True
-        if isinstance(outer, ast.Call) and site.text(outer.func).rpartition(".")[2] in words:
-            return True
-    return False
+    names = walk(parent) if isinstance(parent, ast.Assign) else ()
+    targets = [one for one in names if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+    outer = [site.file.parent(use) for target in targets for use, _ in readers(site.file, target)]
+    return any(
+        isinstance(one, ast.Subscript)
+        or (isinstance(one, ast.Attribute) and one.attr in _ARRANGES)
+        or (isinstance(one, ast.Call) and last_name(one.func) in _ARRANGES)
+        for one in outer
+    )

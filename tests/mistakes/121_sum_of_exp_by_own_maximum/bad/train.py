@@ -26,7 +26,7 @@ def main(vocab=64, width=24, steps=40, batch=128):
 
     @jax.jit
     def step(params, opt_state, context, target):
-        loss, grads = jax.value_and_grad(loss_fn)(params, context, target)
+        loss, grads = jax.value_and_grad(loss_fn)(params, context, target)  # mistake: softmax-scale
         updates, opt_state = tx.update(grads, opt_state)
         return optax.apply_updates(params, updates), opt_state, loss
 

@@ -1,0 +1,52 @@
+"""Checkpoints of flax, and other files that trees of arrays are written to.
+
+A fact of flax, tried: what is restored to a target has the dimensions of what was saved, which those of the target are
+taken to be.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from shardlint.layouts.layout import Layout
+from shardlint.layouts.values import AnyTree, Call, Unknown, Value, leaves, map_tree
+from shardlint.libraries.device_rows import check_saved
+from shardlint.libraries.jax_numpy import on_host
+from shardlint.libraries.jax_sharding import place_of
+from shardlint.libraries.meeting import as_array
+from shardlint.libraries.registry import function
+
+# What each writes, by its place and name.
+_WRITTEN = {
+    "flax.training.checkpoints save_checkpoint save_checkpoint_multiprocess": (1, "target"),
+    "flax.serialization to_bytes": (0, "target"),
+    "flax.serialization msgpack_serialize": (0, "pytree"),
+    "pickle dump dumps": (0, "obj"),
+    "cloudpickle dump": (0, "obj"),
+    "safetensors.flax save_file": (0, "tensors"),
+}
+
+
+def _save(position: int, name: str, call: Call) -> Value:
+    where = place_of(call, position, name)
+    for _, leaf in leaves(call.get(position, name)):
+        check_saved(call, as_array(leaf), where)
+    return Unknown("what was written")
+
+
+for _names, (_position, _name) in _WRITTEN.items():
+    function(_names)(partial(_save, _position, _name))
+
+
+@function("flax.training.checkpoints.restore_checkpoint")
+def restore_checkpoint(call: Call) -> Value:
+    """Arrays of the host like those of the target."""
+    target = call.get(1, "target", None)
+    return AnyTree(Unknown()) if target is None or isinstance(target, Unknown) else map_tree(on_host, target)
+
+
+@function("flax.serialization.to_state_dict")
+def to_state_dict(call: Call) -> Value:
+    """The leaves of a tree, in dicts."""
+    rows = {as_array(leaf).rows for _, leaf in leaves(call.get(0, "target"))}
+    return AnyTree(Layout(rows=next(iter(rows)) if len(rows) == 1 else None))
