@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.filled import is_changed
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.path_tests import is_not_none
 from shardlint.model.reach import assigned_once, lookup, replaces_none
@@ -17,6 +19,7 @@ from shardlint.model.values import (
     Constant,
     Parameter,
     Place,
+    Table,
     Transformed,
     Unknown,
     Value,
@@ -49,7 +52,7 @@ def placement(site: Site) -> Placement | None:
     if site.api == PUT:
         target = site.argument("device")
         if target is None and site.form == "call":
-            target = _bound_target(site, site.call.func)
+            target = _bound_target(site, site.call.func) or _opened_target(site)
         if target is None or site.form not in ("call", "partial"):
             return None
         if site.form == "call":
@@ -60,8 +63,9 @@ def placement(site: Site) -> Placement | None:
         return Placement(site.call.args[0], target, what) if mapping is not None else None
     if site.form != "call" or not site.call.args:
         return None
-    if len(site.call.args) < 2:
-        return None
+    bound = _bound_map(site)
+    if bound is not None or len(site.call.args) < 2:
+        return Placement(site.call.func, bound, site.text(site.call.args[0])) if bound is not None else None
     function = site.call.args[0]
     what = site.text(site.call.args[1])
     if (
@@ -72,6 +76,33 @@ def placement(site: Site) -> Placement | None:
     if not all(isinstance(one, Api) and one.name == PUT for one in options(site.value(function))):
         return None
     return Placement(function, site.call.args[2], what) if len(site.call.args) > 2 else None
+
+
+def _opened_target(site: Site) -> ast.expr | None:
+    """Where `device_put(x, *args)` and `device_put(x, **options)` put it, of a tuple or dict that nothing changes."""
+    match site.call:
+        case ast.Call(args=[_, ast.Starred(value=opened)], keywords=[]):
+            held = assigned_once(site.file, opened) if isinstance(opened, ast.Name) else opened
+            one = isinstance(held, ast.Tuple | ast.List) and len(held.elts) == 1
+            return held.elts[0] if isinstance(held, ast.Tuple | ast.List) and one else None
+        case ast.Call(args=[_], keywords=[ast.keyword(arg=None, value=opened)]):
+            held = assigned_once(site.file, opened) if isinstance(opened, ast.Name) else opened
+            keys = held.keys if isinstance(held, ast.Dict) else []
+            named = [isinstance(key, ast.Constant) and key.value == "device" for key in keys]
+            changed = isinstance(opened, ast.Name) and any(
+                is_changed(site.program.evaluator, site.file, one) for one in site.file.mentions(opened.id)
+            )
+            return held.values[0] if isinstance(held, ast.Dict) and named == [True] and not changed else None
+    return None
+
+
+def _bound_map(site: Site) -> ast.expr | None:
+    """Where `place = partial(tree.map, partial(jax.device_put, device=sharding))` puts the tree that it is given."""
+    match site.value(site.call.func):
+        case Transformed(api=Api(name="functools.partial"), inner=Api(name=name), call=CallArguments() as bound):
+            if name in MAPS and len(bound.positional) == 2 and len(site.call.args) == 1 and not bound.keywords:
+                return _put_by(site, site.program.evaluator.value(bound.positional[1], bound.environment))
+    return None
 
 
 def _bound_target(site: Site, function: ast.expr) -> ast.expr | None:
@@ -96,6 +127,25 @@ def bound_earlier(site: Site, target: ast.expr) -> bool:
     return not any(part is target for part in walk(site.call))
 
 
+def says_the_same(site: Site, target: ast.expr) -> bool:
+    """Whether an expression of the file means at the site's call what it means where it stands."""
+    if not any(part is target for part in walk(site.file.tree)):
+        return False
+    match target:
+        case ast.Attribute(value=ast.Name(id="self"), attr=attr):
+            owners = [next((one for one in site.file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+                      for node in (target, site.call)]  # fmt: skip
+            named = [one for one in site.file.mentions(attr) if isinstance(one, ast.Attribute)]
+            stores = [one for one in named if isinstance(one.ctx, ast.Store)]
+            return owners[0] is not None and owners[0] is owners[1] and len(stores) == 1
+    for part in walk(target):
+        if isinstance(part, ast.Name):
+            there, here = (lookup(site.file, node, part.id) for node in (part, site.call))
+            if there[1] is not here[1] or [one.node for one in there[0]] != [one.node for one in here[0]]:
+                return False
+    return True
+
+
 def _mapping(site: Site) -> ast.Call | None:
     """The `tree.map` or `map` that calls a `functools.partial`."""
     call = site.file.parent(site.call)
@@ -115,9 +165,9 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
         return [one for part in target.elts for one in shardings(site, part)]
     value = site.program.evaluator.trees.expanded(site.value(given if given is not None else target))
     # What is assumed is the default of a field, in place of which objects may be given another.
-    held = [] if not isinstance(value, Unknown | Assumed) else _of_the_field(site, target)
+    held = [] if not isinstance(value, Unknown | Assumed) else _of_the_field(site, target) or _under_keys(site, target)
     found = [one for option in held or options(value) for way in _ways(site, option) for one in leaves(way)]
-    return _without_none(site, target, found)
+    return _without_none(site, target, [part for one in found for part in _held(site, one)])
 
 
 def _without_none(site: Site, target: ast.expr, values: list[Value]) -> list[Value]:
@@ -155,6 +205,64 @@ def _made_of(site: Site, node: ast.expr) -> list[ast.expr | None]:
     return []
 
 
+def none_from(site: Site, target: ast.expr) -> Place:
+    """Where a target that may be None gets it: the assignment or field that gives it, else where it is read."""
+    if isinstance(target, ast.Name):
+        for binding in lookup(site.file, target, target.id)[0]:
+            given = site.program.evaluator.binding(site.file, binding)
+            if Constant(None) in options(given):
+                return Place(site.file, binding.node)
+        if isinstance(named := assigned_once(site.file, target), ast.Attribute):
+            return none_from(site, named)
+    if isinstance(target, ast.Attribute):
+        around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for one in walk(around) if around is not None else ():
+            match one:
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    if name == target.attr:
+                        return Place(site.file, one)
+    return Place(site.file, target)
+
+
+def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
+    """What an object of a class of the project holds, where that is what it is made with: a tree of shardings."""
+    if (
+        not isinstance(value, CallResult)
+        or not isinstance(value.by, ClassValue)
+        or value.call is None
+        or not depth
+    ):
+        return [value]
+    evaluator, call = site.program.evaluator, value.call
+    if any(one.place.file.bindings(one.place.file.scope(one.node), name)
+           for one in evaluator.lineage(value.by) for name in ("__init__", "__new__")):  # fmt: skip
+        return [value]
+    given = [
+        evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())
+    ]
+    parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
+             for part in _held(site, leaf, depth - 1)]  # fmt: skip
+    return parts if parts and not call.open_positional and not call.open_keywords else [value]
+
+
+def _under_keys(site: Site, target: ast.expr) -> list[Value]:
+    """What callers give for `shardings["x"]`, of a parameter; empty where one of them gives something else."""
+    keys: list[object] = []
+    while isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        keys.insert(0, target.slice.value)
+        target = target.value
+    if not keys or not isinstance(target, ast.Name):
+        return []
+    expanded = site.program.evaluator.trees.expanded
+    found = [option for one in behind(site.program, site.value(target)) for option in options(expanded(one))]
+    for key in keys:
+        held = [one.get(key) if isinstance(one, Table) else None for one in found]
+        if None in held:
+            return []
+        found = [option for one in held if one is not None for option in options(expanded(one))]
+    return found
+
+
 def _of_the_field(site: Site, target: ast.expr) -> list[Value]:
     """What a field of the class around (`self.rows`) is given where objects are made; empty where not all is seen."""
     match target:
@@ -189,6 +297,29 @@ def _ways(site: Site, value: Value) -> list[Value]:
     made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"
     given = site.program.callers.seen(value) if isinstance(value, Parameter) and made else (value,)
     return [way for one in given for way in behind(site.program, one)]
+
+
+def annotated_as(site: Site, target: ast.expr) -> str:
+    """The class of shardings that a parameter, or a field of the class around, is annotated with; else empty."""
+    annotation = None
+    if isinstance(target, ast.Name):
+        bindings, _ = lookup(site.file, target, target.id)
+        if [one.kind for one in bindings] == ["param"]:
+            annotation = bindings[0].annotation
+    elif (
+        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    ):
+        around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for one in around.body if around is not None else ():
+            if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") == target.attr:
+                annotation = one.annotation
+    if annotation is None:
+        return ""
+    named = annotated(site.program.evaluator, Place(site.file, annotation))
+    found = [one.name if isinstance(one, Api) else "" for one in named]
+    return (
+        found[0].rpartition(".")[2] if found and set(found) <= {*SHARDINGS, "jax.sharding.Sharding"} else ""
+    )
 
 
 def also_eager(site: Site) -> str:

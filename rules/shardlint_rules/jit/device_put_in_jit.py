@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -18,9 +19,12 @@ from shardlint_rules.jit._putting import (
     MAPS,
     Placement,
     also_eager,
+    annotated_as,
     bound_earlier,
     may_hold_numbers,
+    none_from,
     placement,
+    says_the_same,
     shard_map_around,
     shardings,
 )
@@ -41,10 +45,11 @@ class DevicePutInJit(Rule):
     ## Reports
     - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like,
       also through other functions and files, functions in a dict or list, the rules of a custom derivative
-      (`f.defvjp`), decorators of the project, `jax.tree.map`, `map` and `functools.partial`.
+      (`f.defvjp`), decorators of the project, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
+      *where)` with a literal tuple.
     - `in-sight` (likely): the same in a function that unseen callers may call outside jit.
     - `spec` (likely): `device_put(x, P("data"))`.
-    - `named-sharding` (possible): a target that a name calls a sharding.
+    - `annotated` and `named-sharding` (possible): a target that an annotation or a name calls a sharding.
     - `mesh` (possible): a sharding whose mesh may have Explicit axes.
 
     ## Write instead
@@ -128,6 +133,7 @@ class DevicePutInJit(Rule):
         reasons = {
             "in-sight": "the visible calls of this function are traced",
             "spec": f"`{text}` is a spec, and every mesh of the project has Auto axes",
+            "annotated": f"`{text}` is annotated as {annotated_as(site, target)}",
             "named-sharding": f"the name `{text}` says that it is a sharding",
         }
         return reasons.get(form, "")
@@ -140,7 +146,8 @@ class DevicePutInJit(Rule):
         places, explicit = self._places(site, target, values), self._explicit(site, values)
         if places is None or explicit is True or knows_it_is_traced(site):
             return None
-        form = "named-sharding" if not places else "" if explicit is False else "mesh"
+        unsure = "annotated" if annotated_as(site, target) else "named-sharding"
+        form = unsure if not places else "" if explicit is False else "mesh"
         if form and not site.wants(form):
             return None
         if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, form):
@@ -183,7 +190,7 @@ class DevicePutInJit(Rule):
                 sure = False
         if sure:
             return True
-        return False if "shard" in site.text(target).lower() else None
+        return False if "shard" in site.text(target).lower() or annotated_as(site, target) else None
 
     def _explicit(self, site: Site, values: list[Value]) -> bool | None:
         """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
@@ -203,14 +210,16 @@ class DevicePutInJit(Rule):
     def _fix(self, site: Site, put: Placement) -> tuple[Fix | None, str]:
         """The fix; or why there is none."""
         if Constant(None) in shardings(site, put.target):
-            return None, f"`{site.shown(put.target)}` may be None, and a constraint by None raises; test it first"
-        if site.form == "call" and bound_earlier(site, put.target):
-            return None, f"line {put.target.lineno} binds the sharding to a partial of device_put"
-        if "*" in {site.text(one)[0] for one in (*site.call.args, *site.call.keywords)}:
-            return None, "the call hides arguments of device_put; write them out"
+            text, where = " ".join(site.text(put.target).split()), site.where(none_from(site, put.target))
+            return None, f"`{text}` may be None ({where}), and a constraint by None raises; test it first"
+        star = [one.value for one in site.call.args if isinstance(one, ast.Starred)]
+        star += [one.value for one in site.call.keywords if not one.arg]
+        if star and not (site.api == _PUT and len(site.call.args) + len(site.call.keywords) == 2):
+            where = f"line {star[0].lineno}"
+            return None, f"`{site.text(star[0])}` at {where} hides arguments of device_put; write them out"
         equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
         mapped = site.call.args[int(put.function is not site.call.func)] if site.api in MAPS else None
-        array = site.argument("x") if site.api == _PUT else mapped
+        array = site.call.args[0] if star else site.argument("x") if site.api == _PUT else mapped
         if array is not None and may_hold_numbers(site, array):
             equinox = False
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
@@ -219,21 +228,57 @@ class DevicePutInJit(Rule):
         edits = [site.replace(put.function, spelling)]
         keywords = site.call.keywords if site.api == _PUT else []
         more = [keyword.arg for keyword in keywords if keyword.arg not in ("x", "device")]
-        if more:
-            return None, f"only device_put takes `{more[0]}`"
-        edits += [
-            Edit(start, start + len("device"), target)
-            for start in (site.file.span(keyword)[0] for keyword in keywords if keyword.arg == "device")
-        ]
-        base = site.file.span(site.call)[0]
-        moved = [Edit(edit.start - base, edit.end - base, edit.text) for edit in edits]
-        written = Layer.of(moved).made(site.text())
+        if site.form == "call" and bound_earlier(site, put.target):
+            text = " ".join(site.text(put.target).split())
+            if array is None or not says_the_same(site, put.target):
+                return (
+                    None,
+                    f"line {put.target.lineno} reads `{text}` in another scope; give it a name in this one",
+                )
+            written = f"{spelling}({site.text(array)}, {text})"
+            edits = [site.replace(site.call, written)]
+            if site.api in MAPS and put.function is not site.call.func:
+                leaf = next(one for one in ("x", "leaf", "leaf_") if not re.search(rf"\b{one}\b", text))
+                written = f"lambda {leaf}: {spelling}({leaf}, {text})"
+                edits = [site.replace(put.function, written)]
+        elif more:
+            if site.form != "call":
+                return (
+                    None,
+                    f"the partial at line {site.call.lineno} binds `{more[0]}`, which only device_put takes",
+                )
+            written = self._rewritten(site, spelling, target)
+            edits = [site.replace(site.call, written)]
+        else:
+            edits += [
+                Edit(start, start + len("device"), target)
+                for start in (site.file.span(keyword)[0] for keyword in keywords if keyword.arg == "device")
+            ]
+            base = site.file.span(site.call)[0]
+            moved = [Edit(edit.start - base, edit.end - base, edit.text) for edit in edits]
+            written = Layer.of(moved).made(site.text())
         dropped = (put.function.id,) if isinstance(put.function, ast.Name) else ()
         message = f"write: {_statement(site, written)}"
         why = "it changes the compiled program"
         if not site.region.proven:
             why += ", and outside traced code a constraint raises for an array committed to one device"
         return site.fix(Safety.UNSAFE, message, [*edits, *imports], why, drops=dropped), ""
+
+    def _rewritten(self, site: Site, spelling: str, target: str) -> str:
+        """The call without the keywords that only device_put has (donate, may_alias, src)."""
+        import libcst as cst
+
+        from shardlint.rules_api import cst as islands
+
+        call = cst.ensure_type(site.node, cst.Call)
+        call = islands.without_keywords(call, {"donate", "may_alias", "src"})
+        args = [
+            arg.with_changes(keyword=cst.Name(target))
+            if arg.keyword is not None and arg.keyword.value == "device"
+            else arg
+            for arg in call.args
+        ]
+        return islands.code(call.with_changes(func=cst.parse_expression(spelling), args=args))
 
 
 def _in_sight(site: Site) -> str:
