@@ -73,7 +73,7 @@ def test_host_code_moves(write: Write, code: str) -> None:
         ("class M:\n    def __call__(self, x):\n        with MESH:\n            return x + 1\n", NOT_HOST),
         (
             "def f(x):\n    with MESH:\n        return x + 1\n\n\ng = jax.jit(f)\n",
-            "raises in traced code",
+            "raises inside jit",
         ),
         (
             "def f(x):\n    mesh = jax.make_mesh((8,), ('x',))\n    with mesh:\n        return x\n",
@@ -92,7 +92,7 @@ def test_other_code_stays(write: Write, code: str, why: str) -> None:
 def test_which_mesh_need_not_be_known_where_all_have_auto_axes(write: Write) -> None:
     code = "from jax.sharding import Mesh\n\n\ndef main(mesh: Mesh, run):\n    with mesh:\n        return run()\n"
     (finding,) = found(write({"a/x.py": code, "a/pyproject.toml": ""}).joinpath("a"))
-    assert finding.fix is None and "is made is not seen" in finding.help
+    assert finding.fix is None and "shardlint does not see where" in finding.help
     meshes = "import x\n" + HEAD + "x.main(MESH, print)\n"
     (finding, *_) = found(write({"b/x.py": code, "b/y.py": meshes, "b/pyproject.toml": ""}).joinpath("b"))
     assert finding.fix is not None, finding.help

@@ -67,13 +67,13 @@ x = np.ones(8)
             "SL210",
             "the code does not show which sharding belongs to which argument",
         ),
-        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "the name is no literal that resembles exactly one axis of the mesh"),
+        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "shardlint cannot tell which axis is meant"),
         (
             'jax.shard_map(lambda a, b: a, mesh=mesh, in_specs=(P("data"),), out_specs=P())(x, x)\n',
             "SL405",
             "the code does not show which spec belongs to which value",
         ),
-        ("jax.canonicalize_dtype(x)\n", "SL905", "the intended name is a guess"),
+        ("jax.canonicalize_dtype(x)\n", "SL905", "shardlint does not know what replaces the name"),
     ],
 )
 def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:

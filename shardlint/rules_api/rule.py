@@ -108,7 +108,7 @@ class Fix:
     needs: tuple[Needed, ...] = ()
 
 
-TOGETHER = "all of it moves together or nothing does"
+TOGETHER = "the mesh contexts of a project change together"
 """What a finding says that a whole project moves with; what keeps it follows, or stands once for the project."""
 
 

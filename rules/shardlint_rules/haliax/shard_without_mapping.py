@@ -63,7 +63,7 @@ class ShardWithoutMapping(Rule):
         return site.finding(
             site.call.func,
             f"`{name}` does nothing{warning}: no axis mapping is passed or in context.",
-            why=f"{site.release('haliax')} leaves the array as it is",
+            why=f"without a mapping {site.release('haliax')} returns the array unchanged",
             help="pass the mapping, or enter it with `with hax.axis_mapping(...)`",
             certainty=Certainty.POSSIBLE if site.api == _AUTO else None,
         )
@@ -75,7 +75,7 @@ class ShardWithoutMapping(Rule):
         return site.finding(
             site.call.func,
             f"`{name}` does nothing{warning}: it has a mapping but no mesh.",
-            why=f"{site.release('haliax')} leaves the array as it is",
+            why=f"without a mapping {site.release('haliax')} returns the array unchanged",
             help="enter the mesh around it, `with mesh:`, or pass it as mesh=",
         )
 

@@ -165,11 +165,11 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         here = seen.file is site.file
         kept = next(filter(None, (_read_again(seen, one.value) for one in given)), "")
         shown = ", ".join(f"`{one.arg}`" for one in given)
-        at = "here" if here else f"at {seen.file.path.name}:{seen.call.lineno}"
+        at = "" if here else f"; the call is at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
             f"Nothing is donated for the keyword {shown}: pmap donates positional arguments only.",
-            why=f"the call is {at}; old and new buffers are in memory together",
+            why=f"without donation the old and the new arrays are in memory together{at}",
             help=f"pass {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,

@@ -99,7 +99,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             keyword,
             f"Donating {shown} frees no memory: no result can reuse the buffer.",
-            help="don't donate it; write `del` when it is no longer needed",
+            help="remove it from the donated arguments; where the caller no longer needs it, write `del`",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "weights" if weights is not None else "shape",
             why=f"{lost[0][1]}"

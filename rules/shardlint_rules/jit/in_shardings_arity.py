@@ -173,9 +173,9 @@ class InShardingsArity(Rule):
         called = named(functions[0])
         yield site.finding(
             keyword,
-            f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is no "
+            f"Every call raises ValueError{'' if found.surely else ' if this is a container'}: in_shardings is not a "
             "tuple with one entry per argument.",
-            label=f"{found.what}, no tuple",
+            label=f"{found.what}, not a tuple",
             help="put it in a tuple: in_shardings=(...,)",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
             certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,

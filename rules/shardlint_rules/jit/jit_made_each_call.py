@@ -121,8 +121,8 @@ class JitMadeEachCall(Rule):
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"{what[0].upper()}{what[1:]} is recompiled {when}: it is a new function object.",
-            help=f"create it once, {where}, and pass what changes as arguments",
+            f"{what[0].upper()}{what[1:]} is recompiled {when}, which makes a new function object.",
+            help=f"jit it once, {where}, and pass what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
             why=f"{why}; {site.release('jax')} caches compiled programs by function object",

@@ -121,10 +121,10 @@ class LostThroughHost(Rule):
         yield site.finding(
             site.call,
             f"`{shown}` comes back on {where}: the numpy copy has no sharding.",
-            help="place it again with jax.device_put(..., x.sharding), or stay on the devices: x.astype(...)",
+            help="place it again with jax.device_put(..., x.sharding), or do not copy it to the host",
             certainty=Certainty.POSSIBLE,
             form="placed",
-            why="the copied array has a sharding that may split it",
+            why="the array that is copied may be sharded; jax puts a numpy array on the default device",
         )
 
 

@@ -51,7 +51,7 @@ def why_none(site: Site, function: Jitted, name: str) -> str | None:
             return None  # it is handed over all the same, and an output may take it
         return "the function does not use it"
     if all(_another_shape(site, file, name, result, 0) for result in results):
-        return "the function returns nothing of its shape"
+        return "no result has the shape and dtype of this argument"
     if only_run(site.program.evaluator, inner, name):
         return "a model is run on it, and only what that computes is returned"
     return None

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
+from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._block_ended import beside_block
-from shardlint_rules.jit._mesh_in_scope import name_of_mesh
 from shardlint_rules.jit._mesh_made import mesh_made
+from shardlint_rules.jit._mesh_meant import mesh_meant
 from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, given, jitted
@@ -111,9 +112,8 @@ class SpecNeedsMesh(Rule):
             return  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
         error = _error(operation)
-        yield site.report_violation(
-            f"`{operation}` raises {error}: {missing}.", help=_HELP, fix=self._fix(site, [node], ())
-        )
+        fix, kept = self._fix(site, [node], ())
+        yield site.report_violation(f"`{operation}` raises {error}: {missing}.", help=f"{_HELP}{kept}", fix=fix)
 
     def _report_unset(self, site: Site, nodes: list[ast.expr], context: Context) -> Iterator[Finding]:
         """A spec of which all call paths are known, and none has a mesh that the call reads."""
@@ -129,12 +129,13 @@ class SpecNeedsMesh(Rule):
             missing, why = _UNREAD, "enters the mesh"
         name, error = site.api.rpartition(".")[2], _error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
+        fix, kept = self._fix(site, nodes, context.contexts)
         yield site.finding(
             nodes[0],
             f"`{name}` raises {error}{later}: {missing}.",
             why=f"line {context.contexts[0].place.line} {why}" if why else "",
-            help=help,
-            fix=self._fix(site, nodes, context.contexts),
+            help=f"{help}{kept}",
+            fix=fix,
         )
 
     def _outside_block(self, site: Site, nodes: list[ast.expr]) -> Finding | None:
@@ -156,7 +157,7 @@ class SpecNeedsMesh(Rule):
             why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
             "its mesh",
             help="move the call into the `with`, or use a NamedSharding in the called function",
-            fix=self._fix(site, nodes, site.context.contexts),
+            fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
             form="outside-block",
         )
@@ -185,26 +186,27 @@ class SpecNeedsMesh(Rule):
             nodes[0],
             f"`{name}` raises {error} unless a caller has set a mesh: a spec has none.",
             help=_HELP,
-            fix=self._fix(site, nodes, site.context.contexts),
+            fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,
             form="mesh-made",
             why=f"{why}, and the function makes its mesh at line {made.lineno}",
         )
 
-    def _fix(self, site: Site, nodes: list[ast.expr], contexts: tuple[MeshContext, ...]) -> Fix | None:
-        """The fix that writes the mesh in scope with each spec."""
-        mesh = name_of_mesh(site, contexts)
-        found = with_mesh(site, nodes, mesh) if mesh is not None else None
+    def _fix(
+        self, site: Site, nodes: list[ast.expr], contexts: tuple[MeshContext, ...]
+    ) -> tuple[Fix | None, str]:
+        """The fix that writes the mesh in scope with each spec; or why there is none, as the help ends."""
+        specs = [site.spec_of(one) for node in nodes for one in options(site.value(node))]
+        mesh = mesh_meant(site, [one for one in specs if one is not None], contexts)
+        if mesh.name is None:
+            return None, f"; not rewritten: {mesh.why}" if mesh.why else ""
+        found = with_mesh(site, nodes, mesh.name)
         if found is None:
-            return None
+            return None, "; not rewritten: the tree holds more than specs"
         written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
-        return site.fix(
-            Safety.UNSAFE,
-            f"write {written[nodes[0]]}",
-            [*edits, *imports],
-            "it names one mesh, which the context could change",
-        )
+        why = "it names one mesh, which the context could change"
+        return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
 
 
 def _error(operation: str) -> str:

@@ -15,7 +15,7 @@ _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _TO_RESHARD = "write jax.reshard, or make the mesh with AxisType.Auto"
 _AUTO_ONLY = "on {} a constraint may name Auto axes only"
-_ASSERTS = "on {} a constraint under jax.set_mesh is an assertion, which passes if the array already has this sharding"
+_ASSERTS = "on {} a constraint over Explicit axes only checks that the array has this sharding already"
 
 
 class ConstraintOnExplicitMesh(Rule):

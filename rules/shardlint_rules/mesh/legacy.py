@@ -192,8 +192,8 @@ def _stays(
     known = [mesh for mesh in meshes if mesh is not None]
     if (not known or len(known) < len(meshes)) and not _all_have_auto_axes(site):
         return (
-            f"where `{site.text(mesh)}` is made is not seen, and not all meshes of the project have Auto axes; under "
-            "jax.set_mesh Explicit axes change the types of arrays"
+            f"shardlint does not see where `{site.text(mesh)}` is made, and some mesh of the project may have Explicit "
+            "axes, which change the types of arrays under jax.set_mesh"
         )
     explicit = next((one for one in known if not _has_auto_axes(site, one)), None)
     if explicit is not None:

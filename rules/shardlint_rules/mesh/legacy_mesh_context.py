@@ -40,9 +40,9 @@ class LegacyMeshContext(Rule):
     | haliax; flax before 0.12.2 | read it | don't |
     | flax 0.12.2 and newer | doesn't | reads it |
     | inside traced code | allowed | raises |
-    | fresh arrays | on one device | replicated over the mesh |
+    | new arrays | on one device | replicated over the mesh |
     | computing with an array that is committed to one device | works | raises |
-    | `jax.default_device` | places fresh arrays | doesn't |
+    | `jax.default_device` | places new arrays | doesn't |
     | coroutines that await in the block | each has the mesh | the first that leaves unsets it for all |
 
     ## Reports
@@ -51,7 +51,7 @@ class LegacyMeshContext(Rule):
     - proven: `stack.enter_context(mesh)` and `mesh.__enter__()`.
 
     ## Fix
-    Unsafe: fresh arrays are then replicated over the mesh. The fix is refused, with the line of the obstacle:
+    Unsafe: new arrays are then replicated over the mesh. The fix is refused, with the line of the obstacle:
 
     - for a mesh with Explicit axes, or of unknown axis types in a project that has Explicit axes
     - in code that may be traced, unless a test runner or a script calls it, or it does what only host code does
@@ -113,7 +113,7 @@ class LegacyMeshContext(Rule):
             kept = stack_stays(site, call, entered, context) if context is not None else kept
             if not kept:
                 name, imports = site.spell("jax.set_mesh")
-                why = "fresh arrays are then replicated over the mesh"
+                why = "new arrays are then replicated over the mesh"
                 edits = [*site.given_to(entered, name), *imports]
                 fix = site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
         yield site.finding(
@@ -133,11 +133,11 @@ class LegacyMeshContext(Rule):
         kept = ""
         if traced:
             kept = "this code is traced, and jax.set_mesh raises there"
-            help = "set the mesh by jax.set_mesh where the jitted function is called, since it raises in traced code"
+            help = f"write with jax.set_mesh({text}): around the calls of the jitted function; it raises inside jit"
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
-            help = f"write with jax.set_mesh({text}):, under which fresh arrays are replicated over the mesh"
+            help = f"write with jax.set_mesh({text}):, under which new arrays are replicated over the mesh"
             kept = moved.removeprefix("not rewritten: ") if isinstance(moved, str) else ""
             help += f"; {moved}" if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
@@ -174,7 +174,7 @@ class LegacyMeshContext(Rule):
         edits = to_set_mesh(site, context)
         if edits is None:
             return f"not rewritten: {'; '.join(filter(None, kept)) or 'the mesh is not an expression of this file'}"
-        why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
+        why = "new arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
         text = site.shown(item.context_expr)
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 

@@ -1,6 +1,6 @@
 """What a program does with single devices or coroutines that makes `with jax.set_mesh(mesh):` another program.
 
-Under jax.set_mesh fresh arrays are on the mesh, whatever the default device is, and so is every computation: an array
+Under jax.set_mesh new arrays are on the mesh, whatever the default device is, and so is every computation: an array
 that is committed to one device, or to other devices, cannot take part. Under `with mesh:` both are left alone.
 """
 
@@ -79,7 +79,7 @@ def _default_device(site: Site, statement: ast.With | ast.AsyncWith, run: Runnin
             ):
                 text = " ".join(file.text(call).split())
                 return (
-                    f"`{text}` at {site.where(place)} puts fresh arrays on one device; under jax.set_mesh they are "
+                    f"`{text}` at {site.where(place)} puts new arrays on one device; under jax.set_mesh they are "
                     "replicated over the mesh"
                 )
     return ""

@@ -70,7 +70,7 @@ class UndeclaredAxis(Rule):
     triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)), Violates("collective.elsewhere"))
     forms = ("call", "partial", "violation")
     fixes = "unsafe"
-    by_hand = "the name is no literal that resembles exactly one axis of the project"
+    by_hand = "shardlint cannot tell which axis is meant"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each name that is not among the project's axes."""

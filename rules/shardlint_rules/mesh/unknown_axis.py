@@ -49,7 +49,7 @@ class UnknownAxis(Rule):
     assumes = True
     triggers = (*WAKES, Violates("axis.missing"))
     fixes = "safe"
-    by_hand = "the name is no literal that resembles exactly one axis of the mesh"
+    by_hand = "shardlint cannot tell which axis is meant"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""

@@ -21,7 +21,7 @@ _TARGETS = {
 }
 _CREATORS = ("jax.numpy.", "jax.jit", "jax.random.")
 _OWN = ("memory_stats", "live_buffers")
-_BY_DEFAULT = "An array computed with it as the default device"
+_BY_DEFAULT = "an array that is computed with it as the default device"
 
 
 @dataclass(frozen=True)

@@ -148,11 +148,12 @@ class FirstDevicePinned(Rule):
             runs_code_with(site.program, site.file, word) for word in _STARTED
         )
         unstarted = _of_cpu(site) and not started
-        cpus = ", and CPUs are shared once jax.distributed.initialize has run" if unstarted else ""
+        cpus = "; after jax.distributed.initialize, jax.devices lists the CPUs of all processes" if unstarted else ""
         if question is not None:
             asked = question.func if isinstance(question, ast.Call) else question
             text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
-            return _Basis("", f"line {Place(site.file, asked).line} of this file has `{text}`{cpus}", unstarted)
+            line = Place(site.file, asked).line
+            return _Basis("", f"this file is for several processes: line {line} has `{text}`{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
         form = "cpu-asked" if unstarted else "asked"
@@ -174,13 +175,13 @@ class FirstDevicePinned(Rule):
         where = f"{use.what}{_where(site, node, use)}"
         return site.finding(
             node,
-            f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes can't read it.",
+            f"`{site.shown(node)}` belongs to {_owner(node)}{_once(basis)}; other processes cannot read its arrays.",
             help="write jax.local_devices()[0]",
             fix=self._fix(site, node),
             form=basis.form or use.kind,
-            why=f"{where} raises on other processes, and {basis.why}"
+            why=f"{where} raises on other processes; {basis.why}"
             if use.kind == "own"
-            else f"reading {where} raises RuntimeError on other processes, and {basis.why}",
+            else f"reading {where} raises RuntimeError on other processes; {basis.why}",
         )
 
     def _listed(self, site: Site, use: Use, basis: _Basis) -> Finding:

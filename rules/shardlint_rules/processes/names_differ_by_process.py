@@ -98,11 +98,11 @@ class NamesDifferByProcess(Rule):
         start = (*found.waits.through, found.waits.place)[0]
         yield site.finding(
             found.test,
-            f"This can hang: each process decides by its own clock, and {waits} waits for all of them.",
+            f"{waits[0].upper()}{waits[1:]} can hang: each process decides by its own clock whether to call it.",
             help="let process 0 decide with multihost_utils.broadcast_one_to_all(...), or count steps",
             form="clock",
             certainty=Certainty.POSSIBLE,
-            why=f"one process {'goes on' if found.ends else 'comes'} to {site.where(start)} where another one does not"
+            why=f"the call at {site.where(start)} waits for all processes, and some may skip it"
             + (f"; {found.waits.why}" if found.waits.why else ""),
         )
 

@@ -150,7 +150,7 @@ class OneProcessCollective(Rule):
         if one.computes:
             by_name = "global-array" if found.proven else "global-array-by-name"
             form = "global-array-by-layout" if one.by_layout else by_name
-        reason = f"`{site.shown(statement.test)}` lets only one process get here"
+        reason = f"line {statement.lineno}, `if {site.shown(statement.test)}`, lets only one process get here"
         if one.through:
             reason += f", and `{short(one.place)}` at {site.where(one.place)} makes the call"
         return site.finding(

@@ -172,7 +172,7 @@ class ReplicasDiffer(Rule):
             if put
             else f"The copies of a replicated array differ: each process makes its own `{text}`.",
             label=found.what,
-            help="draw it from one seed in all processes, or send it by multihost_utils.broadcast_one_to_all first",
+            help="make it equal on all processes, or send that of process 0: multihost_utils.broadcast_one_to_all(...)",
             harm=Harm.CRASH if put else Harm.SILENT,
             form="own-data" if put else "own-copies",
             why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "

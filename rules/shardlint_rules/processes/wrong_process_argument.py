@@ -56,9 +56,9 @@ class WrongProcessArgument(Rule):
         if given is not None:
             yield site.finding(
                 given,
-                "`shard` raises: the process index and the number of parts are swapped.",
+                "`shard` raises ValueError on process 0: the process index and the number of parts are swapped.",
                 label="must be the number of parts",
-                why="`shard(num_shards, index)` needs an index smaller than the number, which is 0 on process 0 here",
+                why="the first parameter is num_shards, which is 0 on process 0 here; index must be smaller",
                 help="write .shard(jax.process_count(), jax.process_index())",
             )
 

@@ -87,10 +87,10 @@ class UntiledGather(Rule):
     def _report_reshape(self, site: Site) -> Finding:
         """The finding of a stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
-            "The reshape mixes rows of different shards: `all_gather` stacked them in front.",
-            help="gather with tiled=True and the axis that the array is sharded along",
+            "The reshape mixes rows of different shards: `all_gather` made the devices dimension 0.",
+            help="write all_gather(..., axis=n, tiled=True) with the dimension n that is sharded",
             form="reshaped",
-            why="a reshape keeps the order of the numbers, and the devices are the first dimension",
+            why="a reshape does not move the dimension of the devices next to the one that is sharded",
         )
 
     def _report_product(self, site: Site) -> Finding:

@@ -98,7 +98,7 @@ def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
             continue
         if not site.allows("jax", ">=0.8.1") or not runs_on_the_host(site, read):
             what = site.text(site.file.parent(read) or read)
-            return f"`{_short(what)}` may need devices, which jax.sharding.get_abstract_mesh() does not have"
+            return f"`{_short(what)}` may need the devices, which an abstract mesh does not have"
         new = _CONCRETE
     if new == _CONCRETE and not all(runs_on_the_host(site, read) for read in [mesh, *reads]):
         return "it is read in traced code, where jax.sharding.get_mesh() raises"

@@ -285,7 +285,7 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
     written = {one.written for one in options(at.value(node)) if isinstance(one, Api)}
     why: list[Edit] | str = ambient.as_new(at, node)
     if any("._src." in name for name in written):
-        why = "it is imported from jax._src, which promises no names"
+        why = "it is imported from the private jax._src"
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"thread_resources: {why}")
 
@@ -347,7 +347,7 @@ def _together(site: Site, found: Plan) -> Fix | str:
     if not edits:
         return "not rewritten: a test of the jax release chooses it, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
-    why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
+    why = "new arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
     if others:
         shown = ", ".join(others[:_SHOWN_MOST]) + (", ..." if len(others) > _SHOWN_MOST else "")
         why += f"; it works only together with what moves in {shown}"

@@ -59,7 +59,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
-    by_hand = "the intended name is a guess"
+    by_hand = "shardlint does not know what replaces the name"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""
@@ -245,5 +245,5 @@ def _near(missing: _Missing, site: Site) -> str:
     now = [name.removesuffix("()") for name, on in held.items() if at in on]
     close = difflib.get_close_matches(missing.name, now, n=_SPELLINGS)
     if not close:
-        return f"write a name that `{missing.module}` has"
+        return f"`{missing.module}` has nothing that resembles it: remove the use, or pin an older release"
     return f"write {' or '.join(f'`{missing.module}.{one}`' for one in close)}"
