@@ -42,9 +42,9 @@ def check_arguments(call: Call, given: Value, in_specs: Value, where: Place) -> 
     if specs is None or call.open:
         return True
     takes, at = _describe_accepted(given, len(specs)), where
-    said = f"{spell_count(len(specs), 'in spec')} for {takes}" if takes else ""
+    said = f"`in_specs` has length {len(specs)} for {takes}" if takes else ""
     if not said and not call.keywords and len(call.args) != len(specs):
-        said, at = f"{spell_count(len(specs), 'in spec')} for {spell_count(len(call.args), 'argument')}", call.place
+        said, at = f"`in_specs` has length {len(specs)} for {spell_count(len(call.args), 'argument')}", call.place
     for one, spec in zip(call.args, specs, strict=False) if not said else ():
         said, at = _mismatch_of_keys(one, spec), where
         if said:
@@ -78,7 +78,7 @@ def check_axes(call: Call, given: Value, in_axes: Value, static: int, where: Pla
 
 
 def spell_count(count: int, what: str) -> str:
-    """A number of things in words: "1 in spec", "2 in specs"."""
+    """A number of things in words: "1 argument", "2 arguments"."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

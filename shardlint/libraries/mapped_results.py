@@ -117,7 +117,7 @@ def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) ->
     """Record a tuple of `out_specs` of another length than what a call unpacks its result into."""
     wanted = known_items(specs)
     if count is not None and wanted is not None and len(wanted) != count:
-        said = f"{spell_count(len(wanted), 'out spec')}, and line {call.place.line} unpacks {count}"
+        said = f"it has length {len(wanted)}, and line {call.place.line} unpacks {count}"
         call.interpreter.violate("specs.results", where, mismatch=said)
 
 

@@ -24,7 +24,7 @@ class _Problem:
 
 
 class ModuleThroughJaxJit(Rule):
-    """`jax.jit` gets a function that takes, or is, an Equinox Module it cannot handle.
+    """`jax.jit` raises: the function takes, or is, an Equinox Module with leaves that jit cannot trace or hash.
 
     `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call. Static
     arguments and the compiled function are hashed, and arrays are not hashable: ValueError or TypeError.
@@ -32,16 +32,16 @@ class ModuleThroughJaxJit(Rule):
     ## Reports
     - proven: `jax.jit` if a call passes a Module with a function or a string among its leaves, such as `eqx.nn.MLP`;
       if a Module that holds arrays is a static argument; if the compiled function is itself a Module that holds
-      arrays, or a method of one. A method decorated with `jax.jit` counts for its `self`.
-    - possible: the same if the class of the Module is not sure.
+      arrays, or a method of one. For a method decorated with `jax.jit`, `self` is the Module.
+    - possible: the same, if the class of the Module is not known for certain.
 
     ## Write instead
     `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model, eqx.is_array)`,
     pass the arrays as an argument and `eqx.combine` inside.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; turn those that must be
-    traced into arrays. Refused if `jax.jit` has other keywords.
+    Writes `eqx.filter_jit`. Safe: it raised before. Python numbers are static under filter_jit: convert a number to
+    an array if it must be traced. No fix if `jax.jit` has keywords that filter_jit lacks.
 
     ## Limits
     Modules that contain only arrays and static fields work under `jax.jit`. A dunder method such as `model.__call__` is

@@ -33,7 +33,7 @@ class AnnotationKeyIgnored(Rule):
     """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
     flax stores any unknown keyword as plain metadata, so the variable is replicated or on one device. A read of a
-    renamed key returns the default, which code that loads weights takes for "not sharded", or raises `KeyError`.
+    renamed key raises `KeyError` or returns the default: code that loads weights takes the variable for unsharded.
 
     | flax | reads | stores it as |
     |---|---|---|
@@ -42,20 +42,20 @@ class AnnotationKeyIgnored(Rule):
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axes under a key that begins like one of flax (`out_shardings`, `sharding_metadata`, `partition_spec`), or
+    - proven: axes under a key that resembles one of flax (`out_shardings`, `sharding_metadata`, `partition_spec`), or
       that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
       `kernel_metadata={...}` of layers. Also `get_metadata("sharding")`, `get_metadata().get("sharding")` and
       `get_metadata()["sharding"]` if the release stores the annotation as another key.
-    - `getattr` (likely): `getattr(param, "sharding", ())` of a parameter annotated as a variable, or with a tuple as
-      default.
+    - `getattr` (likely): `getattr(param, "sharding", ())` if the type hint of `param` is an NNX variable, or if
+      the default is a tuple.
 
     ## Fix
     Writes the key of the project's release. Unsafe: the variable is then sharded, and other releases of flax use
     another key.
 
     ## Limits
-    Not reported: other keys, values that are no axes, and code that reads both keys. SL515
-    reports keys that work and are deprecated.
+    Not reported: unknown keys that resemble none of flax, values that are not axis names, and code that reads both
+    keys. SL515 reports keys that work and are deprecated.
     """
 
     code = "SL504"

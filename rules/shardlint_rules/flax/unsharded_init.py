@@ -26,12 +26,12 @@ class UnshardedInit(Rule):
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Fix
-    Puts the statement under `with jax.set_mesh(mesh):`, if the mesh is made in sight, or turns `with mesh:` into it.
-    Unsafe: the model is sharded.
+    Puts the statement under `with jax.set_mesh(mesh):`, if shardlint sees where the mesh is made, or turns `with mesh:`
+    into it. Unsafe: the model is sharded.
 
     ## Limits
     Not reported: annotations with a mesh of their own (`mesh=`), code whose callers are not known, and projects that
-    switch it off that variables are sharded as they are made.
+    turn `flax_always_shard_variable` off.
     """
 
     code = "SL502"
