@@ -76,7 +76,7 @@ def test_cells_are_one_program_with_the_files_beside(write: Write) -> None:
     )
     (file,) = check([root], Options(select=("SL315",), targets=TARGETS)).reports
     assert file.path.name == "steps.py"
-    assert "in traced code" in file.findings[0].help
+    assert "inside jit" in file.findings[0].help
 
 
 @pytest.mark.parametrize("indent", [1, 2, 4, None])

@@ -18,7 +18,7 @@ from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
 from shardlint_rules.processes.alone import for_several, left_to_one
 from shardlint_rules.processes.own_data import Differing, own_data
-from shardlint_rules.processes.replicated import splits_nothing, whole
+from shardlint_rules.processes._replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
 _ONE = (
