@@ -9,7 +9,15 @@ from shardlint.layouts.layout import RAW_KEY, Layout, Shape
 from shardlint.layouts.values import AnyTree, Call, Unknown, Value
 from shardlint.libraries.draws import check_drawn_for, note_draw
 from shardlint.libraries.jax_numpy import _fresh, dtype_of, sizes_of
-from shardlint.libraries.meeting import as_array, broadcast_shapes, check_devices, common, is_recent, meet, spec_entry
+from shardlint.libraries.meeting import (
+    as_array,
+    broadcast_shapes,
+    check_devices,
+    common,
+    is_recent,
+    meet,
+    spec_entry,
+)
 from shardlint.libraries.registry import function
 
 DRAWS = {

@@ -16,9 +16,9 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
+from shardlint_rules.processes._replicated import splits_nothing, whole
 from shardlint_rules.processes.alone import for_several, left_to_one
 from shardlint_rules.processes.own_data import Differing, own_data
-from shardlint_rules.processes._replicated import splits_nothing, whole
 from shardlint_rules.processes.starting import at, short
 
 _ONE = (
