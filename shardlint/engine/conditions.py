@@ -56,7 +56,7 @@ _COMPILING = rb"(?:)jit\(\s*(?!(?:self|cls|jax|nnx|nn|eqx|lambda)\b)[a-z_]\w*\.[
 _REPLICATING = (b"jax_utils", b"device_put_replicated")
 _IN_BODIES = (
     "collective.", "constraint.manual", "copies.", "result.", "gradient.", "term.", "specs.", "random.", "stack.",
-    "rows.", "reducer.", "mean.", "piece.", "axes.",
+    "rows.", "reducer.", "mean.", "piece.", "axes.", "closure.",
 )  # fmt: skip
 # Names that other libraries have too, though they do not look it.
 _COMMON = frozenset(("assert_equal",))

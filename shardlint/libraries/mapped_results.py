@@ -30,7 +30,6 @@ from shardlint.layouts.values import (
     path_step,
 )
 from shardlint.libraries.draws import check_repeated
-from shardlint.libraries.mapped_arguments import spell_count
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ _SUMS = re.compile(r"(?i)grad|accum")
 
 def check_results(call: Call, given: Value, specs: Value, results: Value, check: str, where: Place) -> None:
     """Record results of a mapped function that do not fit `out_specs` of shard_map, or `out_axes` of pmap."""
-    _check_structure(call, specs, results, where, "out spec" if check else "")
+    _check_structure(call, specs, results, where, "specs.results" if check else "axes.results")
     for path, leaf, spec in _pairs(results, specs, ""):
         if isinstance(leaf, Layout):
             check_statistic(call, leaf, bool(check))
@@ -96,7 +95,7 @@ def report_doubts(run: Interpreter, events: BodyEvents) -> None:
             run.enter_violation(replace(found, said={**found.said, "later": "yes"}))
 
 
-def _check_structure(call: Call, specs: Value, results: Value, where: Place, entry: str) -> None:
+def _check_structure(call: Call, specs: Value, results: Value, where: Place, kind: str) -> None:
     """Record `out_specs`, or `out_axes` of pmap, that are no prefix of what the function returns."""
     wanted, found = known_items(specs), known_items(results)
     said = ""
@@ -104,13 +103,12 @@ def _check_structure(call: Call, specs: Value, results: Value, where: Place, ent
         returned = "a single array" if isinstance(results, Layout) else "a dict"
         returned = returned if found is None else f"a tuple of {len(found)}"
         if found is None or len(found) != len(wanted):
-            given = spell_count(len(wanted), entry) if entry else f"it has length {len(wanted)}"
-            said = f"{given} for {returned}"
+            said = f"it has length {len(wanted)} for {returned}"
     if isinstance(specs, DictValue) and isinstance(results, DictValue) and not (specs.open or results.open):
         missing = specs.entries.keys() ^ results.entries.keys()
         said = f"the keys differ ({', '.join(sorted(map(repr, missing)))})" if missing else ""
     if said:
-        call.interpreter.violate("specs.results" if entry else "axes.results", where, mismatch=said)
+        call.interpreter.violate(kind, where, mismatch=said)
 
 
 def check_unpacked(call: Call, specs: Value, count: int | None, where: Place) -> None:

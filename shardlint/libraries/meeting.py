@@ -57,6 +57,8 @@ def meet(call: Call, operands: Sequence[Layout]) -> Layout:
     """What the result of an operation has of its operands but for shape and spec; records what cannot meet."""
     arrays = [one for one in operands if not one.literal]
     check_memory(call, arrays)
+    if call.interpreter.manual is not None and _is_closed_over(call, arrays):
+        operands = [replace(one, mesh=None, spec=None, committed=None) for one in operands]
     if not call.interpreter.traced:
         check_devices(call, arrays)
     found = common(operands)
@@ -66,6 +68,16 @@ def meet(call: Call, operands: Sequence[Layout]) -> Layout:
         return found
     commits = context_commits(call)
     return found if commits is False else replace(found, committed=commits)
+
+
+def _is_closed_over(call: Call, arrays: Sequence[Layout]) -> bool:
+    """Record an array over Explicit axes that the body of a shard_map over these axes takes from around it."""
+    bound = call.interpreter.axes.keys()
+    for one in arrays:
+        if one.committed and one.explicit and one.mesh is not None and set(one.mesh.names) <= bound:
+            call.interpreter.violate("closure.explicit", call.place, array=str(one), line=str(one.made))
+            return True
+    return False
 
 
 def settled_memory(call: Call, array: Layout) -> str | None:

@@ -10,6 +10,10 @@ from shardlint.rules_api.site import Site
 
 # By kind: the effect, and what to write.
 _TEXTS = {
+    "closure.explicit": (
+        "This `shard_map` raises NotImplementedError: its body uses an array from outside that is over Explicit axes.",
+        "pass the array as an argument with a spec of its own",
+    ),
     "contraction.ambiguous": (
         "This contraction raises ShardingTypeError: both operands split the summed dimension over {axes}.",
         "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first",
@@ -77,6 +81,7 @@ class ExplicitLayoutsConflict(Rule):
     - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a split dimension.
     - proven: an index that is split, and `dynamic_update_slice` with an update that is split differently.
+    - proven: an array over Explicit axes that the body of a `shard_map` takes from around it.
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Write instead
