@@ -26,8 +26,8 @@ class _Problem:
 class ModuleThroughJaxJit(Rule):
     """`jax.jit` raises: the function takes, or is, an Equinox Module with leaves that jit cannot trace or hash.
 
-    `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call. Static
-    arguments and the compiled function are hashed, and arrays are not hashable: ValueError or TypeError.
+    `jax.jit` traces every leaf that is not static, and a function cannot be traced: the first call raises TypeError. It
+    hashes static arguments and the function itself, and arrays are not hashable: ValueError or TypeError.
 
     ## Reports
     - proven: `jax.jit` if a call passes a Module with a function or a string among its leaves, such as `eqx.nn.MLP`;
@@ -36,8 +36,8 @@ class ModuleThroughJaxJit(Rule):
     - possible: the same, if the class of the Module is not known for certain.
 
     ## Write instead
-    `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model, eqx.is_array)`,
-    pass the arrays as an argument and `eqx.combine` inside.
+    Use `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with
+    `eqx.partition(model, eqx.is_array)`, pass the arrays as an argument and `eqx.combine` inside.
 
     ## Fix
     Writes `eqx.filter_jit`. Safe: it raised before. Python numbers are static under filter_jit: convert a number to

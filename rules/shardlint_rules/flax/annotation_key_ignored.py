@@ -33,7 +33,7 @@ class AnnotationKeyIgnored(Rule):
     """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
     flax stores any unknown keyword as plain metadata, so the variable is replicated or on one device. A read of a
-    renamed key raises `KeyError` or returns the default: code that loads weights takes the variable for unsharded.
+    renamed key raises `KeyError` or returns the default, and code that loads weights takes the variable for unsharded.
 
     | flax | reads | stores it as |
     |---|---|---|
@@ -50,8 +50,8 @@ class AnnotationKeyIgnored(Rule):
       the default is a tuple.
 
     ## Fix
-    Writes the key of the project's release. Unsafe: the variable is then sharded, and other releases of flax use
-    another key.
+    Writes the key that the project's release of flax uses. Unsafe: the variable is then sharded, and other releases of
+    flax use another key.
 
     ## Limits
     Not reported: unknown keys that resemble none of flax, values that are not axis names, and code that reads both

@@ -16,13 +16,13 @@ from shardlint_rules.mesh.legacy import to_set_mesh
 class UnshardedInit(Rule):
     """An NNX model with sharding annotations is built where no mesh is in context.
 
-    From flax 0.12 an annotated variable is sharded as it is made, and without a mesh that raises ValueError, also
-    within jit and `nnx.eval_shape`. The state of an optimizer has the annotations of the parameters and raises the
-    same. From flax 0.12.2 the mesh of `with mesh:` does not count.
+    From flax 0.12 an annotated variable is sharded when it is created. Without a mesh this raises ValueError, also
+    inside jit and `nnx.eval_shape`. Creating an optimizer raises the same, because its state has the
+    annotations. From flax 0.12.2 the mesh of `with mesh:` does not count.
 
     ## Reports
-    - proven: the construction of a model with annotated variables, or of an optimizer of such a model, without a mesh
-      in context or under `with mesh:`.
+    - proven: the construction of a model with annotated variables, or of an optimizer of such a model, with no
+      mesh in context, or only that of `with mesh:`.
     - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
 
     ## Fix

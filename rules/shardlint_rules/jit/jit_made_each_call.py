@@ -110,7 +110,7 @@ class JitMadeEachCall(Rule):
         if call is not None and not (closes and step):
             form, why = "closure" if closes else "in-a-loop", looped
         elif step:
-            form, why = "each-step", looped or f"the name `{scope.name}` says that it runs at each step"
+            form, why = "each-step", looped or f"the name `{scope.name}` suggests that it runs at each step"
         elif _called_often(site, created) and not _closes_over(site, wrapped, wrapped):
             form, why = "each-call", f"nothing says that `{scope.name}` runs only once"
         else:
@@ -121,7 +121,7 @@ class JitMadeEachCall(Rule):
         where = "above the loop" if "iteration" in when else "at module level"
         return site.finding(
             site.syntax,
-            f"{what[0].upper()}{what[1:]} is recompiled {when}, which makes a new function object.",
+            f"{what[0].upper()}{what[1:]} is recompiled {when}, which jits a new function object.",
             help=f"jit it once, {where}, and pass what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,

@@ -121,7 +121,7 @@ class LostThroughHost(Rule):
         yield site.finding(
             site.call,
             f"`{shown}` comes back on {where}: the numpy copy has no sharding.",
-            help="place it again with jax.device_put(..., x.sharding), or do not copy it to the host",
+            help="place it again by jax.device_put with the sharding that it had, or do not copy it to the host",
             certainty=Certainty.POSSIBLE,
             form="placed",
             why="the array that is copied may be sharded; jax puts a numpy array on the default device",

@@ -31,7 +31,7 @@ _LOOKING = (
 
 
 class MeshLeftOut(Rule):
-    """A parameter that may be `None` is passed on above the statement that gives it its default.
+    """A parameter that may be `None` is passed on above the statement that replaces the None.
 
     The callee gets None and makes a mesh or sharding of its own, or none at all. The rest of the function uses the
     default, so weights and batches are sharded over different meshes. Nothing is raised if the devices are the same.
@@ -45,7 +45,7 @@ class MeshLeftOut(Rule):
     The default first, then the call.
 
     ## Limits
-    Functions of the project that take None, and calls that only look at the value, are not reported.
+    Not reported: calls of project functions that accept None, and calls that only inspect the value.
     """
 
     code = "SL347"

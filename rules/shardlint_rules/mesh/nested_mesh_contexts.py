@@ -19,7 +19,7 @@ _READERS = ("pjit", "thread_resources", "haliax", "flax")
 
 
 class NestedMeshContexts(Rule):
-    """`with mesh:` has no effect where `jax.set_mesh` has set another mesh.
+    """jit and placements ignore `with mesh:` where `jax.set_mesh` has set another mesh.
 
     Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over the axes
     of the outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources`
@@ -31,7 +31,7 @@ class NestedMeshContexts(Rule):
 
     ## Limits
     `jax.set_mesh` inside `with mesh:` takes effect. Meshes that may be equal are not reported, nor files with code
-    that reads the inner one.
+    that reads the inner mesh.
     """
 
     code = "SL311"

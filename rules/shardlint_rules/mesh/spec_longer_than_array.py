@@ -116,7 +116,7 @@ class SpecLongerThanArray(Rule):
 
 def _say_too_many(array: str, rank: int, entries: int) -> str:
     shown = "one entry" if entries == 1 else f"{entries} entries"
-    return f"This raises ValueError: {array} has {_count_dimensions(rank)}, its spec {shown}."
+    return f"This raises ValueError: {array} has {_count_dimensions(rank)}, but its spec has {shown}."
 
 
 def _count_dimensions(rank: int) -> str:

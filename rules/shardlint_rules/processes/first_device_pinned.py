@@ -153,7 +153,7 @@ class FirstDevicePinned(Rule):
             asked = question.func if isinstance(question, ast.Call) else question
             text = asked.name if isinstance(asked, ast.alias) else site.text(asked)
             line = Place(site.file, asked).line
-            return _Basis("", f"this file is for several processes: line {line} has `{text}`{cpus}", unstarted)
+            return _Basis("", f"line {line} (`{text}`) shows that this file is for several processes{cpus}", unstarted)
         if evidence == "initialized":
             return _Basis("", "a file that runs with this one calls jax.distributed.initialize")
         form = "cpu-asked" if unstarted else "asked"

@@ -171,8 +171,8 @@ class ReplicasDiffer(Rule):
             f"This raises AssertionError on several processes: `{text}` differs between them."
             if put
             else f"The copies of a replicated array differ: each process makes its own `{text}`.",
-            label=found.what,
-            help="make it equal on all processes, or send that of process 0: multihost_utils.broadcast_one_to_all(...)",
+            label=f"depends on {found.what}",
+            help="make it equal on all processes, or broadcast it: multihost_utils.broadcast_one_to_all(...)",
             harm=Harm.CRASH if put else Harm.SILENT,
             form="own-data" if put else "own-copies",
             why=f"`{short(found.place)}`{at(found.place, site.file, given)} differs between processes, and the "

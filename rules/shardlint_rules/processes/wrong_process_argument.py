@@ -58,7 +58,7 @@ class WrongProcessArgument(Rule):
                 given,
                 "`shard` raises ValueError on process 0: the process index and the number of parts are swapped.",
                 label="must be the number of parts",
-                why="the first parameter is num_shards, which is 0 on process 0 here; index must be smaller",
+                why="the first parameter is num_shards, which is 0 on process 0 here; the index must be smaller",
                 help="write .shard(jax.process_count(), jax.process_index())",
             )
 

@@ -87,10 +87,10 @@ class UntiledGather(Rule):
     def _report_reshape(self, site: Site) -> Finding:
         """The finding of a stack that is reshaped as if the devices were not its first dimension."""
         return site.report_violation(
-            "The reshape mixes rows of different shards: `all_gather` made the devices dimension 0.",
-            help="write all_gather(..., axis=n, tiled=True) with the dimension n that is sharded",
+            "The reshape mixes rows of different shards: `all_gather` added the devices as dimension 0.",
+            help="write all_gather(..., axis=n, tiled=True), where n is the sharded dimension",
             form="reshaped",
-            why="a reshape does not move the dimension of the devices next to the one that is sharded",
+            why="a reshape transposes nothing: dimension 0 does not move next to the sharded dimension",
         )
 
     def _report_product(self, site: Site) -> Finding:
