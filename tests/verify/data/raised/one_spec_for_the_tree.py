@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: P\(None, 'model'\) has 2 entries or more, but an array has 1 dimension|bias
+# says: has one dimension, but its spec has 2 entries
 def init():
     return {"kernel": jnp.ones((16, 32)), "bias": jnp.ones(32)}
 
