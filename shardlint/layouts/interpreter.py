@@ -903,11 +903,12 @@ class Interpreter:
                 return run(Call(self, args, keywords, place, name, opened))
             case Library(name=name):
                 known = self.libraries.get(name) or self.libraries.get(_wildcard_of(name))
+                made = Call(self, args, keywords, place, name, opened)
                 refuses = self.libraries.get("shardlint.out_sharding") if "out_sharding" in keywords else None
-                if refuses is not None and refuses(Call(self, args, keywords, place, name, opened)):  # type: ignore[operator]
+                if refuses is not None and refuses(made):  # type: ignore[operator]
                     return Unknown("what raises")
                 if known is not None:
-                    return known(Call(self, args, keywords, place, name, opened))  # type: ignore[operator]
+                    return known(made)  # type: ignore[operator]
                 return self.call_unknown(name, args, keywords, place)
             case Field(leaf=Layout() as array, name=name) if expressions.is_array_method(name):
                 return self.call(expressions.attribute(self, array, name, place), args, keywords, place, opened)

@@ -100,7 +100,7 @@ def _shard_map(call: Call, given: Value) -> Value:
             return Unknown("a call that raises")
         declared = checking is True
         checked = declared and interpreter.releases.get("jax", (99,)) >= _VARYING
-        if not interpreter.traced and is_whole:
+        if is_whole:
             check_devices(again, [leaf for _, leaf in leaves(again.args) if isinstance(leaf, Layout)], on, "shard_map")
         specs = in_specs if isinstance(in_specs, tuple | ListValue) else tuple(in_specs for _ in again.args)
         parts = _enter(again, on, specs)

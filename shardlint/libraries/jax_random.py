@@ -39,7 +39,7 @@ def key(call: Call) -> Value:
 def folded(call: Call) -> Value:
     """Another key; it varies along the axes of the key and of what is folded in."""
     base, data = as_array(call.get(0, "key")), as_array(call.get(1, "data", 0))
-    _check_where(call, base, data)
+    check_devices(call, [base, data])
     both = common([base, data]) if not data.literal else base
     figure = base.figure if base.may_differ == both.may_differ else None
     return replace(base.varying_like(both), dtype=base.dtype if base.is_key else "key", figure=figure)
@@ -49,21 +49,15 @@ def folded(call: Call) -> Value:
 def split(call: Call) -> Value:
     """Keys along a new first dimension."""
     base, count = as_array(call.get(0, "key")), sizes_of(call.get(1, "num", 2))
-    _check_where(call, base)
+    check_devices(call, [base])
     shape = (*count, *base.shape) if base.shape is not None and count is not None else None
     spec = ((),) * len(shape) if shape is not None and base.mesh is not None else None
     return replace(base, dtype=base.dtype if base.is_key else "key", shape=shape, spec=spec)
 
 
-def _check_where(call: Call, *arrays: Layout) -> None:
-    """Record a key that is committed to a device where something else is on others, or a mesh in context is."""
-    if not call.interpreter.traced:
-        check_devices(call, arrays)
-
-
 def _drawn(position: int, call: Call) -> Value:
     base = as_array(call.get(0, "key"))
-    _check_where(call, base)
+    check_devices(call, [base])
     given = call.get(position, "shape", None)
     if given is None:
         given = _shape_of_parameters(call, base, position)

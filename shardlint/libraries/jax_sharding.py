@@ -283,20 +283,22 @@ def placed(call: Call, array: Value, target: Value, where: Place, path: str = ""
     return Layout(known.shape, known.dtype, varying=known.varying)
 
 
+def with_mesh_in_context(call: Call, target: Value) -> Value:
+    """A sharding: of a spec alone, the one over the mesh in context."""
+    return Sharding(call.interpreter.mesh, target) if isinstance(target, PartitionSpec) else target
+
+
 def place_tree(call: Call, tree: Value, target: Value, where: Place) -> Value:
     """A tree whose arrays are placed by one target, or by a tree of them."""
-    if isinstance(target, PartitionSpec):
-        target = Sharding(call.interpreter.mesh, target)
+    target = with_mesh_in_context(call, target)
     if isinstance(target, Unknown | Symbol | Devices):
         target = Unknown()
     for_all = children(target) is None
 
     def place(path: str, leaf: Value, one: Value) -> Value:
-        if isinstance(one, PartitionSpec):
-            one = Sharding(call.interpreter.mesh, one)
         if for_all and not isinstance(leaf, Layout | int | float):
             return Layout()
-        return placed(call, leaf, one, where, path)
+        return placed(call, leaf, with_mesh_in_context(call, one), where, path)
 
     if for_all and isinstance(tree, Unknown):
         return AnyTree(Layout())
@@ -430,13 +432,12 @@ def _committed_somewhere(leaf: Value) -> Value:
 
 def _check_automatic(call: Call, kind: str, target: Value) -> bool:
     """Record a sharding over Auto axes where jax takes one over Explicit axes only."""
-    spec, mesh = target.spec if isinstance(target, Sharding) else target, call.interpreter.mesh
-    mesh = target.mesh if isinstance(target, Sharding) else mesh  # type: ignore[assignment]
-    if not isinstance(spec, PartitionSpec) or not isinstance(mesh, Mesh):
+    spec, mesh_ = getattr(target, "spec", None), getattr(target, "mesh", None)
+    if not isinstance(spec, PartitionSpec) or not isinstance(mesh_, Mesh):
         return False
-    automatic = [axis for axes in spec.axes() for axis in axes or () if mesh.type_of(axis) == "auto"]
+    automatic = [axis for axes in spec.axes() for axis in axes or () if mesh_.type_of(axis) == "auto"]
     if automatic:
-        said = {"operation": call.function_name, "mesh": str(mesh), "line": str(mesh.line)}
+        said = {"operation": call.function_name, "mesh": str(mesh_), "line": str(mesh_.line)}
         call.interpreter.violate(kind, call.place, axes=", ".join(automatic), **said)
     return bool(automatic)
 
@@ -444,21 +445,20 @@ def _check_automatic(call: Call, kind: str, target: Value) -> bool:
 @function("shardlint.out_sharding")
 def check_output(call: Call) -> Value:
     """Whether a function of jax refuses its `out_sharding`."""
-    return call.name.startswith("jax.") and _check_automatic(call, "output.auto", call.keywords["out_sharding"])
+    target = with_mesh_in_context(call, call.keywords["out_sharding"])
+    return call.name.startswith("jax.") and _check_automatic(call, "output.auto", target)
 
 
 @function("jax.reshard")
 def reshard(call: Call) -> Value:
     """Another sharding, over Explicit axes alone: it becomes part of the type, also within jit."""
-    tree, target = call.get(0, "xs"), call.get(1, "out_shardings")
+    tree, target = call.get(0, "xs"), with_mesh_in_context(call, call.get(1, "out_shardings"))
     where = place_of(call, 1, "out_shardings")
     if _check_automatic(call, "reshard.auto", target):
         return Unknown("what raises")
-    if isinstance(target, PartitionSpec):
-        target = Sharding(call.interpreter.mesh, target)
-    if isinstance(target, Sharding) and isinstance(target.mesh, Mesh) and isinstance(target.spec, PartitionSpec):
-        if target.mesh.automatic:
-            return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
+    on, spec = (target.mesh, target.spec) if isinstance(target, Sharding) else (None, None)
+    if isinstance(on, Mesh) and on.automatic and isinstance(spec, PartitionSpec):
+        return map_tree(_committed_somewhere, tree)  # a spec without axes asks for nothing there
     memories = {leaf.memory for _, leaf in leaves(tree) if isinstance(leaf, Layout) and not leaf.host}
     if isinstance(target, Sharding) and (target.memory != "device" or memories - {"device"}):
         target = replace(target, memory=None)  # releases differ in what they make of it

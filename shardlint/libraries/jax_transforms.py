@@ -46,6 +46,7 @@ from shardlint.libraries.jax_sharding import (
     place_of,
     placed,
     spec_and_mesh,
+    with_mesh_in_context,
 )
 from shardlint.libraries.jax_trees import ordered_leaves
 from shardlint.libraries.mapped_results import mark_gradient, reads_parameter
@@ -380,13 +381,11 @@ def _results(
         return AnyTree(Layout())
 
     def place(path: str, leaf: Value, one: Value) -> Value:
-        if isinstance(one, PartitionSpec):
-            one = Sharding(call.interpreter.mesh, one)
         if not isinstance(leaf, Layout | int | float):
             return Layout()
         if one is None:
             return replace(as_array(leaf), spec=None, literal=False)
-        return placed(call, leaf, one, where, f"result{path}")
+        return placed(call, leaf, with_mesh_in_context(call, one), where, f"result{path}")
 
     return map_spread(place, target, found)
 

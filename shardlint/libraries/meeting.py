@@ -59,8 +59,7 @@ def meet(call: Call, operands: Sequence[Layout]) -> Layout:
     check_memory(call, arrays)
     if call.interpreter.manual is not None and _is_closed_over(call, arrays):
         operands = [replace(one, mesh=None, spec=None, committed=None) for one in operands]
-    if not call.interpreter.traced:
-        check_devices(call, arrays)
+    check_devices(call, arrays)
     found = common(operands)
     if not call.interpreter.traced and is_recent(call) is not True:
         found = replace(found, memory=settled_memory(call, found))
@@ -220,7 +219,12 @@ def _name_devices(place: Order | str) -> str:
 def check_devices(
     call: Call, arrays: Sequence[Layout], on: Mesh | None = None, asked_by: str = "jax.set_mesh"
 ) -> None:
-    """Record that arrays which are committed to different devices meet, or meet a mesh: `on`, or that in context."""
+    """Record that arrays which are committed to different devices meet, or meet a mesh: `on`, or that in context.
+
+    In traced code nothing is compared: the call of the compiled function is.
+    """
+    if call.interpreter.traced:
+        return
     places = [(where, one) for one in arrays if (where := where_committed(one)) is not None]
     mesh = on or (call.interpreter.mesh if call.interpreter.mesh_known else None)
     for where, one in places:

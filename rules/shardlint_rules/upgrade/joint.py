@@ -101,7 +101,6 @@ class _Part:
     """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
 
     plan: Plan
-    enters: bool = False
     made: set[_Spot] = field(default_factory=set)
     """Where the meshes are made that it enters."""
     mapped: list[tuple[Place, frozenset[_Spot]]] = field(default_factory=list)
@@ -126,7 +125,7 @@ def _plan(site: Site) -> Plan:
         found.add(part.plan)
     if found.unsure:
         found.obstacles += _unseen(site)
-    entering = [path for path in found.files if parts[path].enters]
+    entering = [path for path in found.files if parts[path].plan.contexts]
     made = {spot for part in parts.values() for spot in part.made}
     beside = {
         other
@@ -160,7 +159,6 @@ def _made(site: Site, file: FileFacts) -> _Part:
     part = _Part(Plan())
     _add_file(site, file, part.plan)
     for _, item, _ in _blocks(site, file):
-        part.enters = True
         part.made |= _made_at(site, file, item.context_expr)
     for call in _shard_maps(site.program, file):
         spots = _mapped_over(site, file, call)
