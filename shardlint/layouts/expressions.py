@@ -1274,7 +1274,7 @@ def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
     return run
 
 
-def _converted(function: Callable[..., Any]) -> Callable[[Call], Value]:
+def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
     """A function that makes a number of Python, also of an array."""
     plain = _plain(function)
 
@@ -1367,7 +1367,7 @@ BUILTINS: dict[str, Callable[[Call], Value]] = {
     "builtins.super": _super,
     **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
     **{f"builtins.{one.__name__}": _plain(one) for one in (str, abs, min, max, round)},
-    **{f"builtins.{one.__name__}": _converted(one) for one in (int, float, bool)},
+    **{f"builtins.{one.__name__}": _make_conversion(one) for one in (int, float, bool)},
     "builtins.sum": _add_values,
     **{
         f"math.{name}": _plain(getattr(__import__("math"), name))

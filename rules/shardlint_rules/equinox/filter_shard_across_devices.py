@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.placement import argument, by_parts, two_arguments
+from shardlint_rules.equinox.placement import by_parts, find_argument, two_arguments
 
 _TAKEN = ("x", "device_or_shardings")
 
@@ -45,7 +45,7 @@ class FilterShardAcrossDevices(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """The finding of the contract that is broken."""
         said = site.violation.said
-        tree, target = (argument(site, name, _TAKEN) for name in _TAKEN)
+        tree, target = (find_argument(site, name, _TAKEN) for name in _TAKEN)
         if tree is None or target is None:
             return
         text = site.shown(tree)

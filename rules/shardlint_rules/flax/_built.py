@@ -34,7 +34,7 @@ class Annotated:
     def __init__(self, program: Program) -> None:
         self.evaluator = program.evaluator
 
-    def built(self, function: Value) -> Iterator[Value]:
+    def find_built(self, function: Value) -> Iterator[Value]:
         """The objects that a function returns."""
         if isinstance(function, ClassValue):
             yield CallResult(function, None)
@@ -48,35 +48,35 @@ class Annotated:
                 if isinstance(one, ast.Return) and one.value is not None:
                     yield from options(self.evaluator.value(Place(file, one.value)))
 
-    def annotation(self, value: Value) -> Place | None:
+    def find_annotation(self, value: Value) -> Place | None:
         """Where a variable of an object is annotated with a mesh axis or logical name."""
-        return next(self._of(value, 0), None)
+        return next(self._search_value(value, 0), None)
 
-    def _variable(self, value: Value) -> bool:
+    def _annotates_variable(self, value: Value) -> bool:
         if not isinstance(value, CallResult) or value.api not in VARIABLES or value.call is None:
             return False
         place, env = value.call.place, value.call.environment
-        if isinstance(place.node, ast.Call) and self._annotates(value.api, place, place.node, env):
+        if isinstance(place.node, ast.Call) and self._annotates_call(value.api, place, place.node, env):
             return True
         first = value.call.positional[0] if value.call.positional else None
         if first is None or not isinstance(first.node, ast.Call):
             return False
-        return self._initializer(self.evaluator.value(Place(first.file, first.node.func), env))
+        return self._annotates_initializer(self.evaluator.value(Place(first.file, first.node.func), env))
 
-    def _initializer(self, value: Value) -> bool:
+    def _annotates_initializer(self, value: Value) -> bool:
         """Whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
         if not isinstance(value, CallResult) or value.call is None:
             return False
         made = value.call.place
-        return isinstance(made.node, ast.Call) and self._annotates(
+        return isinstance(made.node, ast.Call) and self._annotates_call(
             value.api, made, made.node, value.call.environment
         )
 
-    def _of(self, value: Value, depth: int) -> Iterator[Place]:
+    def _search_value(self, value: Value, depth: int) -> Iterator[Place]:
         if not isinstance(value, CallResult) or depth > _DEPTH:
             return
         if value.api in LAYERS and value.call is not None:
-            yield from self._given(value.call)
+            yield from self._search_arguments(value.call)
         if not isinstance(value.by, ClassValue):
             return
         for cls in self.evaluator.lineage(value.by):
@@ -85,50 +85,50 @@ class Annotated:
                 if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
                     function = Function(Place(file, statement), True, cls)
                     env = self.evaluator.parameters(function, value.call) if value.call is not None else None
-                    yield from self._in(file, statement, env, depth)
+                    yield from self._search_statement(file, statement, env, depth)
 
-    def _given(self, arguments: CallArguments) -> Iterator[Place]:
+    def _search_arguments(self, arguments: CallArguments) -> Iterator[Place]:
         """Annotated initializers that a layer of flax is given."""
         for place in arguments.keywords.values():
             value = self.evaluator.value(place, arguments.environment)
-            if isinstance(value, CallResult) and value.call is not None and self._initializer(value):
+            if isinstance(value, CallResult) and value.call is not None and self._annotates_initializer(value):
                 yield value.call.place
 
-    def _in(
+    def _search_statement(
         self, file: FileFacts, init: ast.FunctionDef, env: Environment | None, depth: int
     ) -> Iterator[Place]:
         scopes = [one for one in file.inner_scopes(file.scope(init)) if not isinstance(one.node, _DEFINITIONS)]
         for call in chain.from_iterable(file.walked(one).calls for one in (file.scope(init), *scopes)):
             place = Place(file, call)
             for value in options(self.evaluator.value(Place(file, call.func))):
-                if isinstance(value, Api) and self._annotates(value.name, place, call, None):
+                if isinstance(value, Api) and self._annotates_call(value.name, place, call, None):
                     yield place
                 elif isinstance(value, ClassValue):
                     made_by = CallResult(value, self.evaluator.arguments(place, env))
-                    yield from self._of(made_by, depth + 1)
+                    yield from self._search_value(made_by, depth + 1)
                 elif isinstance(value, Function):
-                    yield from self._from_maker(place, depth)
+                    yield from self._search_maker(place, depth)
 
-    def _from_maker(self, place: Place, depth: int) -> Iterator[Place]:
+    def _search_maker(self, place: Place, depth: int) -> Iterator[Place]:
         """Annotations of what a function of the project makes in a call: `linear(dim, 4 * dim, (None, "model"))`."""
         made = self.evaluator.value(place)
         if not isinstance(made, CallResult) or made.call is None:
             return
         if isinstance(made.by, ClassValue) or made.api in LAYERS:
-            yield from self._of(made, depth + 1)
-        elif self._initializer(made) or self._variable(made):
+            yield from self._search_value(made, depth + 1)
+        elif self._annotates_initializer(made) or self._annotates_variable(made):
             yield made.call.place
 
-    def _annotates(self, name: str, place: Place, call: ast.Call, env: Environment | None) -> bool:
+    def _annotates_call(self, name: str, place: Place, call: ast.Call, env: Environment | None) -> bool:
         if name == WITH_PARTITIONING:
             given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "sharding")]
-            return any(self._names(Place(place.file, one), env) for one in given)
+            return any(self._names_an_axis(Place(place.file, one), env) for one in given)
         if name in VARIABLES or name == WITH_METADATA:
             given = [keyword.value for keyword in call.keywords if keyword.arg in KEYS]
-            return any(self._names(Place(place.file, one), env) for one in given)
+            return any(self._names_an_axis(Place(place.file, one), env) for one in given)
         return False
 
-    def _names(self, place: Place, env: Environment | None) -> bool:
+    def _names_an_axis(self, place: Place, env: Environment | None) -> bool:
         """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
         value = self.evaluator.value(place, env)
         if isinstance(value, Items):

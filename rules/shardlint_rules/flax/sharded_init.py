@@ -20,7 +20,7 @@ def annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
     return all(isinstance(one, CallResult) and one.api in names for one in options(site.value(node)))
 
 
-def _indentation(site: Site, statement: ast.stmt) -> str | None:
+def _find_indentation(site: Site, statement: ast.stmt) -> str | None:
     """What stands before a statement on its line, if that is nothing but spaces."""
     start, _ = site.file.span(statement)
     before = site.file.source.text[site.file.source.offset(statement.lineno, 0) : start]
@@ -37,7 +37,7 @@ def _stands_alone(site: Site, statement: ast.stmt) -> bool:
 def under_mesh(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
     """The `with` line for the one mesh that is made in plain sight, and the edits that put a call under it."""
     statement = site.file.statement(call)
-    text, indent = site.text(statement), _indentation(site, statement)
+    text, indent = site.text(statement), _find_indentation(site, statement)
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) or indent is None:
         return None
     if '"""' in text or "'''" in text or "\\\n" in text or not _stands_alone(site, statement):

@@ -59,8 +59,8 @@ class VmappedLayersShiftAxes(Rule):
         if not any(site.anywhere(name) for name in init.READING):
             return
         layers = Annotated(site.program)
-        built = [value for function in _functions(site) for value in layers.built(function)]
-        found = [layers.annotation(value) for value in built]
+        built = [value for function in _functions(site) for value in layers.find_built(function)]
+        found = [layers.find_annotation(value) for value in built]
         if not found or any(one is None for one in found):
             return
         first = found[0]

@@ -36,7 +36,7 @@ def returned_by(site: Site, function: Value) -> list[Value]:
     ]
 
 
-def differ(given: Value | None, returned: Value) -> bool:
+def trees_differ(given: Value | None, returned: Value) -> bool:
     """Whether a tree of settings surely is no tree for a result."""
     if isinstance(returned, Table) and not returned.open:
         return isinstance(given, Items)

@@ -51,7 +51,7 @@ class ConstraintToOwnSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question that a tracer cannot answer."""
-        asked = _asked(site)
+        asked = _find_asked(site)
         if asked is None or knows_it_is_traced(site) or not site.wants("in-sight"):
             return
         guard = site.api in _ASKING
@@ -73,7 +73,7 @@ class ConstraintToOwnSharding(Rule):
         )
 
 
-def _asked(site: Site) -> ast.expr | None:
+def _find_asked(site: Site) -> ast.expr | None:
     """The expression whose sharding is read."""
     if site.api in _ASKING:
         match site.call.args:

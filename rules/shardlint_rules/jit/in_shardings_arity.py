@@ -12,7 +12,7 @@ from shardlint.model.values import Items, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
-from shardlint_rules.jit._structure import differ, is_tree, kind_of, returned_by
+from shardlint_rules.jit._structure import is_tree, kind_of, returned_by, trees_differ
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
 from shardlint_rules.jit.trees import container
 
@@ -111,7 +111,7 @@ class InShardingsArity(Rule):
             takes, has = f"takes {_takes(counted)}", several(given, "entry")
         else:
             returned = returned_by(site, function.inner)
-            if not is_tree(value) or not returned or not all(differ(value, each) for each in returned):
+            if not is_tree(value) or not returned or not all(trees_differ(value, each) for each in returned):
                 return
             takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
         yield site.finding(
@@ -202,7 +202,7 @@ class InShardingsArity(Rule):
         if keyword is None or not is_tree(given):
             return
         returned = [returned_by(site, function.inner) for function in functions]
-        if not all(found and all(differ(given, value) for value in found) for found in returned):
+        if not all(found and all(trees_differ(given, value) for value in found) for found in returned):
             return
         first = returned[0][0]
         yield site.finding(

@@ -111,7 +111,7 @@ class SpecNeedsMesh(Rule):
         if any(isinstance(one, ast.GeneratorExp) for one in site.file.ancestors(node)):
             return  # it runs later
         missing = _UNREAD if site.violation.said["context"] else _NO_CONTEXT
-        error = _error(operation)
+        error = _name_error(operation)
         fix, kept = self._fix(site, [node], ())
         yield site.report_violation(f"`{operation}` raises {error}: {missing}.", help=f"{_HELP}{kept}", fix=fix)
 
@@ -127,7 +127,7 @@ class SpecNeedsMesh(Rule):
             help = "pass a NamedSharding, or use jax.jit, which reads the mesh of jax.set_mesh"
         else:
             missing, why = _UNREAD, "enters the mesh"
-        name, error = site.api.rpartition(".")[2], _error(site.api)
+        name, error = site.api.rpartition(".")[2], _name_error(site.api)
         later = " when it is called" if site.api in (_JIT, _PJIT) else ""
         fix, kept = self._fix(site, nodes, context.contexts)
         yield site.finding(
@@ -148,7 +148,7 @@ class SpecNeedsMesh(Rule):
         if found is None:
             return None
         here, line = found.call.file is site.file, found.entered.lineno
-        error = _error(site.api)
+        error = _name_error(site.api)
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
@@ -181,7 +181,7 @@ class SpecNeedsMesh(Rule):
         made = mesh_made(site)
         if made is None:
             return None
-        name, error = site.api.rpartition(".")[2], _error(site.api)
+        name, error = site.api.rpartition(".")[2], _name_error(site.api)
         return site.finding(
             nodes[0],
             f"`{name}` raises {error} unless a caller has set a mesh: a spec has none.",
@@ -209,7 +209,7 @@ class SpecNeedsMesh(Rule):
         return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], why), ""
 
 
-def _error(operation: str) -> str:
+def _name_error(operation: str) -> str:
     return "ValueError" if operation.endswith("device_put") else "RuntimeError"
 
 

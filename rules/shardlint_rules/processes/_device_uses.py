@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.values import Api, Place, options
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
-from shardlint_rules.processes.uses import passed_on, reads
+from shardlint_rules.processes.uses import find_reads, passed_on
 
 _DEPTH = 5
 # Where the functions of jax take the device that a value goes to.
@@ -43,25 +43,25 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
         case ast.BoolOp() | ast.IfExp() if not (isinstance(parent, ast.IfExp) and parent.test is node):
             yield from uses(program, Place(file, parent), depth)
         case ast.Tuple() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield from _each(program, file, reads(file, node), depth)
+            yield from _follow_each(program, file, find_reads(file, node), depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
             yield Use(Place(file, parent), f"`{attr}()`", "own")
         case ast.For() | ast.comprehension() if parent.iter is node or parent.target is node:
             for name in each_of(file, parent):
-                yield from _each(program, file, reads(file, name), depth)
+                yield from _follow_each(program, file, find_reads(file, name), depth)
         case ast.Call(func=ast.Name(id="enumerate" | "list" | "sorted" | "reversed")):
             yield from uses(program, Place(file, parent), depth)
         case _:
             if isinstance(parent, ast.NamedExpr):
                 yield from uses(program, Place(file, parent), depth)
-            call = file.parent(parent) if isinstance(parent, ast.keyword) else parent
+            given, call = (parent, file.parent(parent)) if isinstance(parent, ast.keyword) else (node, parent)
             if isinstance(call, ast.Call):
-                yield from _given(program, file, call, parent if isinstance(parent, ast.keyword) else node, depth)
+                yield from _find_placements(program, file, call, given, depth)
             for one in passed_on(program, place):
                 yield from uses(program, one, depth + 1)
 
 
-def _each(program: Program, file: FileFacts, names: Iterator[ast.expr], depth: int) -> Iterator[Use]:
+def _follow_each(program: Program, file: FileFacts, names: Iterator[ast.expr], depth: int) -> Iterator[Use]:
     for name in names:
         yield from uses(program, Place(file, name), depth + 1)
 
@@ -76,7 +76,7 @@ def each_of(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.
                 yield name
 
 
-def _given(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:
+def _find_placements(program: Program, file: FileFacts, call: ast.Call, given: ast.AST, depth: int) -> Iterator[Use]:
     """What a function of a library does with a device."""
     for option in options(program.value(file, call.func)):
         name = option.name if isinstance(option, Api) else ""

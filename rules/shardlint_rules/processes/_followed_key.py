@@ -26,7 +26,7 @@ from shardlint.model.values import (
 )
 from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes.uses import reads, taken_as
+from shardlint_rules.processes.uses import find_reads, taken_as
 
 _DEPTH = 14
 _MOST = 120
@@ -104,7 +104,7 @@ class Following:
                     if not numbered or at in parts[0] or inner is not element:
                         yield from self._bound(file, inner, what, depth, parts[1:])
             case _:
-                for use in reads(file, target):
+                for use in find_reads(file, target):
                     yield from self.reached(Place(file, use), what, depth + 1, parts)
 
     def _given(

@@ -6,7 +6,7 @@ from shardlint.model.values import CallResult, Value
 from shardlint.rules_api.site import Site
 
 
-def whole(site: Site, sharding: Value) -> bool:
+def is_whole(site: Site, sharding: Value) -> bool:
     """Whether a sharding is known to split nothing."""
     parts = site.sharding_parts(sharding)
     if parts is not None:

@@ -92,7 +92,7 @@ class LocalAndGlobalCounts(Rule):
         if found.instead:
             help_ = f"write {site.spell(found.instead)[0]}()"
             same = (site.api in (_ALL, _OWN)) is found.instead.endswith("count")
-            fix = self._fix(site, found.instead) if found.node is site.call and same else None
+            fix = self._write_count(site, found.instead) if found.node is site.call and same else None
         return site.finding(found.node, found.message, help=help_, fix=fix, form=found.form, why=found.why)
 
     def _counted(self, site: Site) -> Iterator[Finding]:
@@ -146,12 +146,12 @@ class LocalAndGlobalCounts(Rule):
             f"On several processes `{made.by}` makes more rows than pmap takes.",
             label="the devices of all processes",
             help=f"write {spelled}()",
-            fix=self._fix(site, _OWN),
+            fix=self._write_count(site, _OWN),
             form="leading",
             why=f"jax.device_count() counts the devices of all processes, and {who} with pmap over those of one",
         )
 
-    def _fix(self, site: Site, instead: str) -> Fix | None:
+    def _write_count(self, site: Site, instead: str) -> Fix | None:
         """Writes another count in place of the call."""
         if site.call.args or site.call.keywords:
             return None

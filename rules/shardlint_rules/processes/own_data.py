@@ -231,7 +231,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: 
             at = _TURNING.get(option.name)
             if at is not None and len(call.args) > at:
                 return own_data(program, Place(file, call.args[at]), depth + 1, given)
-            what = _drawn(program, file, option.name)
+            what = _describe_draw(program, file, option.name)
             if what is not None:
                 return Differing(Place(file, call), what)
             if option.name in _GENERATORS:
@@ -271,7 +271,7 @@ def _returned(program: Program, function: Function, depth: int, given: Given = N
     return own_data(program, Place(file, value), depth + 1, given) if value is not None else None
 
 
-def _drawn(program: Program, file: FileFacts, name: str) -> str | None:
+def _describe_draw(program: Program, file: FileFacts, name: str) -> str | None:
     """What a function of a library gives, where it gives each process another; nothing that the program seeds."""
     if name in _SOURCES:
         return _SOURCES[name]

@@ -16,7 +16,7 @@ from shardlint.syntax import FileFacts
 from shardlint.syntax.nodes import walk
 from shardlint_rules.processes._followed_key import Following, Reached
 from shardlint_rules.processes._own_key import moved_by_one
-from shardlint_rules.processes._replicated import splits_nothing, whole
+from shardlint_rules.processes._replicated import is_whole, splits_nothing
 from shardlint_rules.processes.alone import for_several, left_to_one
 from shardlint_rules.processes.own_data import Differing, own_data
 from shardlint_rules.processes.starting import at, short
@@ -205,7 +205,7 @@ def _replicated(site: Site) -> bool:
         return spec is not None and all(splits_nothing(site, one) for one in options(site.value(spec)))
     given = site.argument("device" if site.api == "jax.device_put" else "sharding")
     found = options(site.value(given)) if given is not None else ()
-    return bool(found) and all(whole(site, one) and site.sharding_parts(one) is not None for one in found)
+    return bool(found) and all(is_whole(site, one) and site.sharding_parts(one) is not None for one in found)
 
 
 def _result(site: Site, callback: ast.expr) -> Place | None:

@@ -24,10 +24,10 @@ def standing_for(file: FileFacts, node: ast.expr, alone: bool = True) -> Iterato
     yield node
     target = bound_to(file, node)
     if target is not None:
-        yield from reads(file, target, alone)
+        yield from find_reads(file, target, alone)
 
 
-def reads(file: FileFacts, target: ast.expr, alone: bool = False) -> Iterator[ast.expr]:
+def find_reads(file: FileFacts, target: ast.expr, alone: bool = False) -> Iterator[ast.expr]:
     """The reads of a name that is bound, or of an attribute of `self` that one value alone is assigned to."""
     if isinstance(target, ast.Name):
         yield from (use for use, only in readers(file, target) if only or not alone)
@@ -43,9 +43,9 @@ def passed_on(program: Program, place: Place) -> Iterator[Place]:
     parent = file.parent(node)
     match parent:
         case ast.Assign(targets=targets):
-            yield from (Place(file, use) for target in targets for use in reads(file, target))
+            yield from (Place(file, use) for target in targets for use in find_reads(file, target))
         case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-            yield from (Place(file, use) for use in reads(file, target))
+            yield from (Place(file, use) for use in find_reads(file, target))
         case ast.Return() | ast.Lambda():
             yield from results(program, file, parent)
         case ast.keyword():
