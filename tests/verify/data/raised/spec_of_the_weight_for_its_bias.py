@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: has one dimension, its spec 2 entries
+# says: has one dimension, but its spec has 2 entries
 def dense(w, b, x):
     return x @ w + b
 
