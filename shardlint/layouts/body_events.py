@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Violation
     from shardlint.layouts.values import Frame
+    from shardlint.layouts.violation import Violation
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shardlint.config.targets import Targets
-from shardlint.layouts.interpreter import Interpreter, Modules, Violation
+from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import Value
+from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
 from shardlint.model import Program
 from shardlint.syntax import FileFacts

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from shardlint.layouts.run_state import OutOfWork
 from shardlint.layouts.values import (
     ClassValue,
     Frame,
@@ -27,7 +28,7 @@ from shardlint.model.values import Place
 from shardlint.syntax import last_name
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 # How many steps each may take.
 _WORK = 6_000
@@ -46,11 +47,7 @@ _COLLECTIVES = tuple("shard_map pmap psum pmean pmax pmin all_gather all_to_all 
 _PLAIN_BASES = frozenset(("equinox.Module", "typing.NamedTuple", "flax.struct.PyTreeNode"))
 
 
-class OutOfWork(Exception):
-    """The budget is spent."""
-
-
-def run_uncalled(run: Interpreter, frame: Frame) -> None:
+def run_uncalled(run: RunState, frame: Frame) -> None:
     """Run what the module mapped, then the functions of a file that place or map arrays, and what they map."""
     objects: dict[ClassValue, Value] = {}
     _run_mapped(run, objects)
@@ -90,7 +87,7 @@ def _pmapped_attributes(node: ast.ClassDef) -> Iterator[str]:
                     yield name
 
 
-def _run_mapped(run: Interpreter, objects: dict[ClassValue, Value]) -> None:
+def _run_mapped(run: RunState, objects: dict[ClassValue, Value]) -> None:
     while run.uncalled:
         made, _ = run.uncalled.popitem()  # the outermost, which calls those inside of it
         _run_transformed(run, made, objects)
@@ -107,7 +104,7 @@ def _definitions(tree: ast.Module, frame: Frame) -> Iterator[tuple[ast.FunctionD
                     yield inner, owner.names.get(inner.name)
 
 
-def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassValue, Value]) -> None:
+def _run_transformed(run: RunState, made: Transformed, objects: dict[ClassValue, Value]) -> None:
     function, given, takes = made.function, 0, made.takes
     while function is not None and not isinstance(function, FunctionValue):
         takes = getattr(function, "takes", None) if takes is None else takes
@@ -126,7 +123,7 @@ def _run_transformed(run: Interpreter, made: Transformed, objects: dict[ClassVal
 
 
 def _run_alone(
-    run: Interpreter,
+    run: RunState,
     value: Value,
     function: FunctionValue | None,
     args: tuple[Value, ...],
@@ -152,7 +149,7 @@ def _run_alone(
     return found
 
 
-def _object_of(run: Interpreter, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:
+def _object_of(run: RunState, owner: ClassValue, place: Place, objects: dict[ClassValue, Value]) -> Value:
     """An object of a class, of which nothing is known but what its `__init__` says and no method changes."""
     bases = [base for one in owner.order for base in one.bases]
     if not all(isinstance(one, ClassValue) or getattr(one, "name", "") in _PLAIN_BASES for one in bases):

@@ -18,7 +18,7 @@ from shardlint.source.lazy import dataclass
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 Value = Any
 """A value of the interpreter. Any: it holds plain values of Python too, and each use tests what it is."""
@@ -388,7 +388,7 @@ class ModuleValue:
 class Call:
     """One call of a function that the interpreter or `libraries` knows."""
 
-    interpreter: Interpreter
+    interpreter: RunState
     args: tuple[Value, ...]
     keywords: dict[str, Value]
     place: Place
@@ -576,8 +576,10 @@ def map_spread(
 
 def join(one: Value, two: Value) -> Value:
     """What is known of a value that is one of two."""
-    one, two = (each.value() if isinstance(each, Lazy) and one is not two else each for each in (one, two))
-    if one is two or (type(one) is type(two) and one == two):
+    if one is two:
+        return one
+    one, two = one.value() if isinstance(one, Lazy) else one, two.value() if isinstance(two, Lazy) else two
+    if type(one) is type(two) and one == two:
         return one
     if isinstance(one, Layout) and isinstance(two, Layout):
         return _join_layouts(one, two)

@@ -5,7 +5,7 @@ A module for each area. `FUNCTIONS` holds them by canonical name.
 
 from importlib import import_module
 
-from shardlint.layouts.expressions import BUILTINS
+from shardlint.layouts.builtin_functions import BUILTINS
 from shardlint.libraries import (
     contexts,
     equinox_nn,

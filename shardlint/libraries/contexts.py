@@ -10,7 +10,7 @@ from shardlint.libraries.registry import function
 from shardlint.model.api import HARMLESS_CONTEXTS
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 
 class Entered:
@@ -42,13 +42,13 @@ def excusing(call: Call) -> Value:
     return Entered(call.name)
 
 
-def set_context(run: Interpreter, sets: dict[str, Value]) -> None:
+def set_context(run: RunState, sets: dict[str, Value]) -> None:
     """Set what holds for all that follows; it is not known where the call may not run."""
     sure = run.region is None or not run.calls
     run.contexts = {**run.contexts, **{name: one if sure else Unknown("a setting") for name, one in sets.items()}}
 
 
-def entered(run: Interpreter, context: Value) -> Value:
+def entered(run: RunState, context: Value) -> Value:
     """Enter a context manager; what `as` binds."""
     if isinstance(context, Entered):
         if context.name in (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from shardlint.layouts.expressions import attribute
-from shardlint.layouts.interpreter import Interpreter
+from shardlint.layouts.attributes import attribute
 from shardlint.layouts.layout import Layout, Size
+from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -131,7 +131,7 @@ def _set_up(call: Call, module: Module) -> None:
                 names[name] = _adopt(run, scope, name, value)
 
 
-def _adopt(run: Interpreter, scope: Scope, name: str, value: Value) -> Value:
+def _adopt(run: RunState, scope: Scope, name: str, value: Value) -> Value:
     """What an attribute holds, with the Modules in it as parts."""
     if isinstance(value, Module):
         if value.scope is not None and value.scope.app is scope.app:

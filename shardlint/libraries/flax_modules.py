@@ -30,7 +30,7 @@ from shardlint.libraries.registry import function
 from shardlint.source.lazy import dataclass
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 APPLICATION, _PREFIX = "application of flax", "lifted class of flax"
 WORDS = {"remat": "Checkpoint", "checkpoint": "Checkpoint", "jit": "Jit", "scan": "Scan", "vmap": "Vmap"}
@@ -118,11 +118,11 @@ class Scope:
         found = holder.entries.get(key) if holder is not None and key is not None else None
         return found if isinstance(found, DictValue) else None
 
-    def is_sure(self, run: Interpreter, counted: bool = False) -> bool:
+    def is_sure(self, run: RunState, counted: bool = False) -> bool:
         """Whether what is made now surely is made; `counted`: and whether all that was made before it is known."""
         return run.region is self.app.region and not (counted and run.doubts - self.doubts - self.inside)
 
-    def part(self, run: Interpreter, name: str | None) -> Scope:
+    def part(self, run: RunState, name: str | None) -> Scope:
         """The scope of a part."""
         run.marks += 1
         return Scope(self.app, self, name if self.is_sure(run) else None, sized=self.sized)
@@ -143,7 +143,7 @@ class Application:
     uncommitted: bool = False
 
 
-def application(run: Interpreter) -> Application | None:
+def application(run: RunState) -> Application | None:
     """The one that runs; None outside of `init` and `apply`."""
     found = run.contexts.get(APPLICATION)
     return found if isinstance(found, Application) else None

@@ -60,7 +60,7 @@ from shardlint.libraries.registry import function
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 # The axes along which values vary are part of their types since then, and `check_vma` checks them.
 _VARYING = (0, 7)
@@ -133,7 +133,7 @@ def _shard_map(call: Call, given: Value) -> Value:
     return call.interpreter.note_transformed(Transformed("shard_map", run, given, call.place, takes))
 
 
-def _enter_body(run: Interpreter, given: Value) -> tuple[int | None, Place | None]:
+def _enter_body(run: RunState, given: Value) -> tuple[int | None, Place | None]:
     """Note which function is mapped, and how many calls lead to it; what held before."""
     before, function_ = (run.mapped_at, run.body), function_of(given)
     run.mapped_at = len(run.calls) + 1

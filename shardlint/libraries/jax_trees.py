@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.layouts.expressions import truth_of
+from shardlint.layouts.operators import truth_of
 from shardlint.layouts.values import (
     AnyTree,
     Call,

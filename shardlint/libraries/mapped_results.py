@@ -33,7 +33,7 @@ from shardlint.libraries.draws import check_repeated
 from shardlint.model.values import Place
 
 if TYPE_CHECKING:
-    from shardlint.layouts.interpreter import Interpreter
+    from shardlint.layouts.run_state import RunState
 
 _REDUCING = frozenset(("psum", "pmean", "pmax", "pmin"))
 _ASKING = frozenset(("axis_index", "axis_size"))
@@ -77,7 +77,7 @@ def mark_gradient(loss: Layout, own: frozenset[str], place: Place) -> Statistic 
     return replace(mean, axes=mean.axes & own, place=place, along=frozenset())
 
 
-def report_doubts(run: Interpreter, events: BodyEvents) -> None:
+def report_doubts(run: RunState, events: BodyEvents) -> None:
     """Record what no collective of a body makes right."""
     doubts, shifted = list(events.doubts), set()
     events.doubts.clear()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shardlint.layouts.interpreter import Interpreter
 from shardlint.layouts.layout import Layout
+from shardlint.layouts.run_state import RunState
 from shardlint.layouts.values import (
     MISSING,
     AnyTree,
@@ -169,7 +169,7 @@ def inner(tree: Value) -> list[tuple[Value, Value]] | None:
     return None
 
 
-def objects(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iterator[Object | Variable]:
+def objects(run: RunState, tree: Value, seen: set[int] | None = None) -> Iterator[Object | Variable]:
     """The objects that a value leads to, each once."""
     seen = set() if seen is None else seen
     if isinstance(tree, Instance):
@@ -184,7 +184,7 @@ def objects(run: Interpreter, tree: Value, seen: set[int] | None = None) -> Iter
 
 
 def copied(
-    run: Interpreter, tree: Value, change: Callable[[Variable | Layout], Value], made: dict[int, Value] | None = None
+    run: RunState, tree: Value, change: Callable[[Variable | Layout], Value], made: dict[int, Value] | None = None
 ) -> Value:
     """A graph with its Variables changed; what it shares, the copy shares too."""
     made = {} if made is None else made
@@ -217,7 +217,7 @@ def copied(
     return found
 
 
-def state_of(run: Interpreter, tree: Value) -> Value:
+def state_of(run: RunState, tree: Value) -> Value:
     """The state of a graph: its Variables and arrays, by paths."""
     if isinstance(tree, Instance):
         tree = run.current_copy(tree)
@@ -278,7 +278,7 @@ def chosen_of(state: Value, filters: tuple[Value, ...]) -> list[Value] | None:
     return list(found)
 
 
-def check_kept(run: Interpreter, held: Value, value: Value, place: Place) -> None:
+def check_kept(run: RunState, held: Value, value: Value, place: Place) -> None:
     """Record a fresh array that a sharded Variable takes as it is."""
     array = operand(value)
     if not isinstance(held, Variable) or not held.placed or not isinstance(array, Layout) or run.traced:
@@ -291,7 +291,7 @@ def check_kept(run: Interpreter, held: Value, value: Value, place: Place) -> Non
         run.violate("variable.whole", place, where="replicated on every device")
 
 
-def put(run: Interpreter, target: Value, state: Value, place: Place) -> None:
+def put(run: RunState, target: Value, state: Value, place: Place) -> None:
     """Put the values of a state into the Variables of a graph; forget the graph where they are not known."""
     if isinstance(target, Instance):
         target = run.current_copy(target)
@@ -314,7 +314,7 @@ def put(run: Interpreter, target: Value, state: Value, place: Place) -> None:
             run.forget_changed((target,))
 
 
-def merged(run: Interpreter, template: Value, states: tuple[Value, ...]) -> Value:
+def merged(run: RunState, template: Value, states: tuple[Value, ...]) -> Value:
     """A new graph like a template, with the Variables of states."""
     given: dict[tuple[Value, ...], Value] = {}
     known = all(isinstance(one, DictValue) and _enter(given, (), one) for one in states)
@@ -345,7 +345,7 @@ def _enter(given: dict[tuple[Value, ...], Value], path: tuple[Value, ...], state
     return not state.open
 
 
-def _paths(run: Interpreter, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]) -> None:
+def _paths(run: RunState, tree: Value, path: tuple[Value, ...], found: dict[int, tuple[Value, ...]]) -> None:
     if isinstance(tree, Instance):
         tree = run.current_copy(tree)
     if id(tree) in found:

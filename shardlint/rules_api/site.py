@@ -28,7 +28,7 @@ from shardlint.syntax import FileFacts, Scope, last_name
 if TYPE_CHECKING:
     import libcst as cst
 
-    from shardlint.layouts.interpreter import Violation
+    from shardlint.layouts.violation import Violation
 
 
 def _led(file: FileFacts, view: Assuming) -> list[str]:

@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shardlint.layouts.interpreter import Interpreter, Modules, Violation
+from shardlint.layouts.interpreter import Interpreter, Modules
 from shardlint.layouts.layout import Layout
 from shardlint.layouts.values import AnyTree, DictValue, Unknown, Value, children, path_step
+from shardlint.layouts.violation import Violation
 from shardlint.libraries import FUNCTIONS
 from shardlint.model.project import Project
 from shardlint.source.text import decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.layouts.interpreter import Violation
+from shardlint.layouts.violation import Violation
 from shardlint.model.values import Place
 from shardlint.source.patterns import regex
 from shardlint.syntax.nodes import walk

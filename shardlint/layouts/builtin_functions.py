@@ -1,0 +1,288 @@
+"""The built-in functions of Python."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shardlint.layouts.attributes import attribute
+from shardlint.layouts.iteration import element, items, open_iterable
+from shardlint.layouts.layout import (
+    Layout,
+    Symbol,
+)
+from shardlint.layouts.methods import enter
+from shardlint.layouts.operators import binary, library
+from shardlint.layouts.pieces import own_size
+from shardlint.layouts.values import (
+    AnyTree,
+    Call,
+    ClassValue,
+    Devices,
+    DictValue,
+    Instance,
+    Library,
+    ListValue,
+    Native,
+    Unknown,
+    Value,
+    operand,
+)
+from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    pass
+
+class _Static:
+    """A static method."""
+
+    def __init__(self, inner: Value) -> None:
+        self.inner = self.function = inner
+
+
+def _static(call: Call) -> Value:
+    return _Static(call.get(0, "function"))
+
+
+def _class_method(call: Call) -> Value:
+    function = call.get(0, "function")
+    return _Wrapping("classmethod", lambda again: function, function)
+
+
+def _property(call: Call) -> Value:
+    function = call.get(0, "fget")
+    return _Wrapping(
+        "property", lambda again: again.interpreter.call(function, again.args, {}, again.place), function
+    )
+
+
+class _Wrapping(Native):
+    """A native function around one of the project."""
+
+    def __init__(self, name: str, run: Callable[[Call], Value], function: Value) -> None:
+        super().__init__(name, run)
+        object.__setattr__(self, "function", function)
+
+
+def _length(call: Call) -> Value:
+    value = operand(call.get(0, "obj"))
+    match value:
+        case tuple() | str() | range():
+            return len(value)
+        case ListValue(items=found, open=False):
+            return len(found)
+        case ListValue(length=int() | Symbol() as length):
+            return length
+        case DictValue(entries=entries, open=False):
+            return len(entries)
+        case Layout(shape=sizes, pieces=(axes, *_)) | AnyTree(leaf=Layout(shape=sizes, pieces=(axes, *_))):
+            return own_size(sizes[0] if sizes else None, axes)
+        case Layout(shape=(int() | Symbol() as size, *_)) | Devices(shape=(int() | Symbol() as size, *_)):
+            return size
+        case Devices(shape=(None, *_), order="all"):
+            return Symbol("jax.device_count()")
+    return Unknown("a length")
+
+
+def _range(call: Call) -> Value:
+    if call.args and all(isinstance(one, int) for one in call.args) and not call.open:
+        try:
+            return range(*call.args)
+        except (TypeError, ValueError):
+            pass
+    return Unknown("a range")
+
+
+def _sequence(call: Call) -> Value:
+    given = open_iterable(call.interpreter, call.args[0], call.place) if call.args else ()
+    found = items(call.interpreter, given)
+    if found is None and isinstance(given, Devices):
+        return given
+    made = found if found is not None else [element(call.interpreter, given)]
+    if call.name == "builtins.tuple":
+        return tuple(made) if found is not None else Unknown("a tuple")
+    return ListValue(made, found is None, region=call.interpreter.region)
+
+
+def _reversed(made: Value) -> Value:
+    return ListValue(made.items[::-1], made.open) if isinstance(made, ListValue) else made
+
+
+def _dict_made(call: Call) -> Value:
+    made = DictValue(dict(call.keywords), call.open, region=call.interpreter.region)
+    first = call.args[0] if call.args else None
+    if isinstance(first, DictValue):
+        made.entries = {**first.entries, **made.entries}
+        made.open = made.open or first.open
+    elif first is not None:
+        pairs = items(call.interpreter, first)
+        if pairs is None:
+            made.open = True
+        for pair in pairs or ():
+            if isinstance(pair, tuple) and len(pair) == 2:
+                enter(made, *pair)
+            else:
+                made.open = True
+    return made
+
+
+def _zipped(call: Call) -> Value:
+    columns = [items(call.interpreter, one) for one in call.args]
+    known = [column for column in columns if column is not None]
+    if len(known) < len(columns) or not columns:
+        each = tuple(element(call.interpreter, one) for one in call.args)
+        return ListValue([each], True)
+    return ListValue([tuple(row) for row in zip(*known, strict=False)])
+
+
+def _enumerated(call: Call) -> Value:
+    found = items(call.interpreter, call.get(0, "iterable"))
+    start = call.get(1, "start", 0)
+    if found is None:
+        return ListValue([(Unknown("a count"), element(call.interpreter, call.get(0, "iterable")))], True)
+    return ListValue(
+        [
+            (start + place if isinstance(start, int) else Unknown("a count"), one)
+            for place, one in enumerate(found)
+        ]
+    )
+
+
+def _mapped(call: Call) -> Value:
+    found = items(call.interpreter, call.args[1]) if len(call.args) == 2 else None
+    if found is None:
+        return ListValue([], True)
+    return ListValue([call.interpreter.call(call.args[0], (one,), {}, call.place) for one in found])
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[Call], Value]:
+    def run(call: Call) -> Value:
+        if len(call.args) == 1 and not isinstance(call.args[0], str):
+            args: Any = items(call.interpreter, call.args[0])
+            args = call.args if args is None else [args]
+        else:
+            args = call.args
+        flat = args[0] if len(args) == 1 and isinstance(args[0], list) else args
+        if not all(isinstance(one, int | float | str) for one in flat) or call.keywords or call.open:
+            return Unknown("a number")
+        try:
+            return function(*args)
+        except (TypeError, ValueError, ArithmeticError):
+            return Unknown("a number")
+
+    return run
+
+
+def _make_conversion(function: Callable[..., Any]) -> Callable[[Call], Value]:
+    """A function that makes a number of Python, also of an array."""
+    plain = _plain(function)
+
+    def run(call: Call) -> Value:
+        if len(call.args) == 1 and isinstance(call.args[0], Layout | AnyTree):
+            where = Place(call.place.file, next(iter(call.argument_nodes), call.place.node))
+            return library(call.interpreter, "shardlint.scalar", call.args, where)
+        return plain(call)
+
+    return run
+
+
+def _add_values(call: Call) -> Value:
+    """The sum of numbers, or of arrays one after the other."""
+    if len(call.args) == 1 and isinstance(call.args[0], Layout) and call.args[0].has_rows:
+        return library(call.interpreter, "jax.numpy.sum", (call.args[0], 0), call.place)
+    found = items(call.interpreter, call.args[0]) if len(call.args) == 1 else None
+    if found is None or not any(isinstance(one, Layout) for one in found):
+        return _plain(sum)(call)
+    total: Value = 0
+    for one in found:
+        total = binary(call.interpreter, ast.Add(), total, one, call.place)
+    return total
+
+
+def _next(call: Call) -> Value:
+    return element(call.interpreter, open_iterable(call.interpreter, call.get(0, "iterator"), call.place))
+
+
+def _attribute_by_name(call: Call) -> Value:
+    name = call.get(1, "name")
+    return (
+        attribute(call.interpreter, call.args[0], name, call.place)
+        if isinstance(name, str) and call.args
+        else Unknown("getattr")
+    )
+
+
+def _is_instance(call: Call) -> Value:
+    value, kind = call.get(0, "obj"), call.get(1, "cls")
+    plain = {
+        "builtins.int": int,
+        "builtins.str": str,
+        "builtins.float": float,
+        "builtins.tuple": tuple,
+        "builtins.dict": DictValue,
+        "builtins.list": ListValue,
+    }
+    if isinstance(kind, Library) and kind.name in plain and not isinstance(value, Unknown | Symbol | AnyTree):
+        return isinstance(value, plain[kind.name])
+    if isinstance(kind, Library) and isinstance(value, Instance) and kind.name in value.libraries():
+        return True
+    if isinstance(kind, Library) and isinstance(value, Layout) and kind.name.startswith("flax."):
+        return False
+    if isinstance(kind, ClassValue) and isinstance(value, Instance) and value.of is not None:
+        return any(one is kind for one in value.of.order) or Unknown("isinstance")
+    return Unknown("isinstance")
+
+
+def field_default(call: Call) -> Value:
+    """The default of a field of a dataclass."""
+    made_by = call.keywords.get("default_factory")
+    if made_by is not None:
+        return call.interpreter.call(made_by, (), {}, call.place)
+    return call.keywords.get("default", Unknown("a field without a default"))
+
+
+def _super(call: Call) -> Value:
+    return Unknown("super()")
+
+
+BUILTINS: dict[str, Callable[[Call], Value]] = {
+    "builtins.len": _length,
+    "builtins.range": _range,
+    **dict.fromkeys(
+        ("builtins.list", "builtins.tuple", "builtins.set", "builtins.iter", "builtins.frozenset"), _sequence
+    ),
+    "builtins.reversed": lambda call: _reversed(_sequence(call)),
+    "builtins.dict": _dict_made,
+    "builtins.zip": _zipped,
+    "builtins.enumerate": _enumerated,
+    "builtins.map": _mapped,
+    "builtins.next": _next,
+    "builtins.getattr": _attribute_by_name,
+    "builtins.isinstance": _is_instance,
+    "builtins.staticmethod": _static,
+    "builtins.classmethod": _class_method,
+    "builtins.property": _property,
+    "functools.cached_property": _property,
+    "builtins.super": _super,
+    **dict.fromkeys(("dataclasses.field", "equinox.field", "flax.struct.field"), field_default),
+    **{f"builtins.{one.__name__}": _plain(one) for one in (str, abs, min, max, round)},
+    **{f"builtins.{one.__name__}": _make_conversion(one) for one in (int, float, bool)},
+    "builtins.sum": _add_values,
+    **{
+        f"math.{name}": _plain(getattr(__import__("math"), name))
+        for name in ("prod", "sqrt", "ceil", "floor", "gcd", "log2")
+    },
+    "builtins.print": lambda call: None,
+}
+
+
+_BUILTIN_NAMES = frozenset(dir(builtins))
+
+
+def builtin(name: str) -> Value:
+    """What a name is that nothing binds."""
+    if name in _BUILTIN_NAMES:
+        return Library(f"builtins.{name}")
+    return Unknown(f"`{name}` is not bound here")

@@ -1,0 +1,90 @@
+"""What a value gives to those that iterate over it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.layouts.layout import (
+    Layout,
+)
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    DictValue,
+    Instance,
+    ListValue,
+    Unknown,
+    Value,
+    join,
+    operand,
+)
+from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.layouts.run_state import RunState
+
+MOST_ITEMS = 512
+
+
+def items(run: RunState, value: Value) -> list[Value] | None:
+    """The items of something that is iterated over; None where they are not all known."""
+    match value := operand(value):
+        case tuple():
+            return list(value)
+        case str():
+            return list(value)
+        case ListValue(items=found, open=False):
+            return list(found)
+        case DictValue(entries=entries, open=False):
+            return list(entries)
+        case range() if len(value) <= MOST_ITEMS:
+            return list(value)
+        case Layout(shape=(int() as size, *_)) if size <= 8 and not value.literal:
+            return [element(run, value)] * size
+    return None
+
+
+def evaluate_iterable(run: RunState, node: ast.expr) -> Value:
+    """What an expression that is iterated over gives, of an object what its `__iter__` gives."""
+    return open_iterable(run, run.value(node), Place(run.frame.file, node))
+
+
+def open_iterable(run: RunState, value: Value, place: Place) -> Value:
+    """The same of a value."""
+    if isinstance(value, Instance) and value.of is not None:
+        method = value.of.find("__iter__")
+        found = run.call(method, (value,), {}, place) if method is not MISSING else value
+        following = value.of.find("__next__") if found is value else MISSING
+        if following is not MISSING:
+            return ListValue([run.call(following, (value,), {}, place)], True)
+        return found
+    return value
+
+
+def element(run: RunState, value: Value) -> Value:
+    """What one item of something is, of which not all items are known."""
+    match value:
+        case ListValue(items=found) if found:
+            joined = found[0]
+            for one in found[1:]:
+                joined = join(joined, one)
+            return joined
+        case range():
+            return Unknown("a count")
+        case Layout(shape=None):
+            return value.shaped(None)
+        case Layout(shape=(_, *rest)) if not value.literal:
+            spec = value.spec[1:] if value.spec else None
+            return value.shaped(tuple(rest), spec)
+        case DictValue(entries=entries) if entries and not value.open:
+            return Unknown("a key")
+        case AnyTree():
+            return part_of_tree(value)
+    return Unknown("an item of something that is not known")
+
+
+def part_of_tree(tree: AnyTree) -> AnyTree:
+    """An item of a tuple or list, or of an array, which has not the dimension of the whole any more."""
+    return replace(tree, leaf=replace(tree.leaf, rows=None)) if isinstance(tree.leaf, Layout) else tree

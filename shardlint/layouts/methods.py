@@ -1,0 +1,145 @@
+"""Methods of lists, dicts, tuples and text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shardlint.layouts.iteration import element, items
+from shardlint.layouts.values import (
+    Call,
+    DictValue,
+    ListValue,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    pass
+
+def enter(table: DictValue, key: Value, value: Value) -> None:
+    """Enter a value in a table; a key that is not known opens it."""
+    if isinstance(key, str | int | float | bool | tuple | None):
+        try:
+            table.entries[key] = value
+            return
+        except TypeError:
+            pass
+    table.open = True
+
+
+def _append(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    value.length = None
+    if call.args:
+        value.items.append(call.args[0])
+        value.open = value.open or call.interpreter.region is not value.region
+    return None
+
+
+def _extend(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    value.length = None
+    more = items(call.interpreter, call.get(0, "iterable"))
+    value.items += more or []
+    value.open = value.open or more is None or call.interpreter.region is not value.region
+    return None
+
+
+def _changed(value: ListValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    value.open, value.length = True, None
+    return element(call.interpreter, value)
+
+
+def _pairs(value: DictValue, call: Call) -> Value:
+    return ListValue([(key, one) for key, one in value.entries.items()], value.open)
+
+
+def _got(value: DictValue, call: Call) -> Value:
+    key, default = call.get(0, "key"), call.get(1, "default", None)
+    if isinstance(key, str | int | bool | None) and key in value.entries:
+        return value.entries[key]
+    return Unknown("a key") if value.open or not isinstance(key, str | int) else default
+
+
+def _updated(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    other = call.get(0, "other", DictValue())
+    certain = call.interpreter.region is value.region
+    if isinstance(other, DictValue) and certain:
+        value.entries.update(other.entries)
+        value.entries.update(call.keywords)
+        value.open = value.open or other.open
+    else:
+        value.open = True
+        value.entries.clear()
+    return None
+
+
+def _popped(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    found = _got(value, call)
+    key = call.get(0, "key")
+    if call.interpreter.region is value.region and isinstance(key, str | int):
+        value.entries.pop(key, None)
+    else:
+        value.open = True
+    return found
+
+
+def _set_default(value: DictValue, call: Call) -> Value:
+    value = call.interpreter.thaw(value)
+    key = call.get(0, "key")
+    if isinstance(key, str | int) and not value.open:
+        return value.entries.setdefault(key, call.get(1, "default", None))
+    return Unknown("a key")
+
+
+METHODS: dict[tuple[type, str], Callable[[Any, Call], Value]] = {
+    (ListValue, "append"): _append,
+    (ListValue, "add"): _append,
+    (ListValue, "extend"): _extend,
+    (ListValue, "copy"): lambda value, call: ListValue(
+        list(value.items), value.open, region=call.interpreter.region
+    ),
+    **{
+        (ListValue, name): _changed
+        for name in ("pop", "insert", "remove", "clear", "sort", "reverse", "discard")
+    },
+    (DictValue, "items"): _pairs,
+    (DictValue, "keys"): lambda value, call: ListValue(list(value.entries), value.open),
+    (DictValue, "values"): lambda value, call: ListValue(list(value.entries.values()), value.open),
+    (DictValue, "get"): _got,
+    (DictValue, "update"): _updated,
+    (DictValue, "pop"): _popped,
+    (DictValue, "setdefault"): _set_default,
+    (DictValue, "copy"): lambda value, call: DictValue(
+        dict(value.entries), value.open, region=call.interpreter.region
+    ),
+    (tuple, "index"): lambda value, call: (
+        value.index(call.args[0]) if call.args and call.args[0] in value else Unknown("an index")
+    ),
+}
+
+
+_TEXT = frozenset(
+    "split join startswith endswith replace strip lower upper lstrip rstrip rsplit removeprefix removesuffix".split()
+)
+
+
+def call_text_method(value: str, name: str, call: Call) -> Value:
+    """What a method of a text gives."""
+    args = [tuple(one.items) if isinstance(one, ListValue) and not one.open else one for one in call.args]
+    plain = all(
+        isinstance(one, str | int | None)
+        or (isinstance(one, tuple) and all(isinstance(each, str) for each in one))
+        for one in args
+    )
+    if name not in _TEXT or not plain or call.open or call.keywords:
+        return Unknown("text")
+    try:
+        found = getattr(value, name)(*args)
+    except (TypeError, ValueError):
+        return Unknown("text")
+    return ListValue(list(found)) if isinstance(found, list) else found

@@ -1,0 +1,130 @@
+"""Names and targets of assignments."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.layouts.attributes import find_hook
+from shardlint.layouts.builtin_functions import builtin
+from shardlint.layouts.iteration import element, items
+from shardlint.layouts.pieces import UnknownShape
+from shardlint.layouts.run_state import RunState
+from shardlint.layouts.values import (
+    MISSING,
+    AnyTree,
+    ClassValue,
+    DictValue,
+    Frame,
+    Instance,
+    Lazy,
+    ListValue,
+    Unknown,
+    Value,
+    join,
+)
+from shardlint.model.values import Place
+from shardlint.source.searches import WORD
+
+
+class Names(RunState):
+    """A run that reads and binds names."""
+
+    def lookup(self, name: str) -> Value:
+        """What a name is here."""
+        frame: Frame | None = self.frame
+        start = frame
+        while frame is not None:
+            if name in frame.names and not (frame.is_class and frame is not start):
+                if self._rebound and (id(frame), name) in self._rebound:
+                    return self._rebound[id(frame), name]
+                found = frame.names[name]
+                return found.value() if isinstance(found, Lazy) else found
+            frame = frame.outer
+        self.frame.file.looked.note(WORD, name)  # the module may come to bind it
+        return builtin(name)
+
+    def bind(self, name: str, value: Value) -> None:
+        """Bind a name in this frame, or where `global` and `nonlocal` say."""
+        frame = self.frame
+        if name in frame.globals_:
+            frame = frame.module
+        elif name in frame.nonlocals:
+            outer = frame.outer
+            while outer is not None and name not in outer.names:
+                outer = outer.outer
+            frame = outer or frame
+        if frame is not self.frame and self.region is not None and name in frame.names:
+            value = join(frame.names[name], value)
+        if frame.file is self.file or frame.outer is not None:
+            frame.names[name] = value
+        else:  # a global of another module, which other files see as its import left it
+            self._rebound[id(frame), name] = value
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """Assign to a target."""
+        match target:
+            case ast.Name(id=name):
+                self.bind(name, value)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                self._unpack(targets, value)
+            case ast.Starred(value=inner):
+                self.assign(inner, value)
+            case ast.Attribute(value=owner, attr=name):
+                holder = self.value(owner)
+                if isinstance(holder, Instance):
+                    hook = find_hook(self, holder, "__setattr__")
+                    if hook is not None:
+                        self.call(hook, (holder, name, value), {}, Place(self.frame.file, target))
+                    self.write_attribute(holder, name, value)
+                elif isinstance(holder, ClassValue) and holder.frame.file is self.file:
+                    holder.names[name] = value
+            case ast.Subscript(value=owner, slice=index):
+                holder, key = self.value(owner), self.value(index)
+                if isinstance(holder, DictValue | ListValue):
+                    holder = self.thaw(holder)
+                if isinstance(holder, DictValue):
+                    if isinstance(key, str | int | bool | float | tuple | None) and _hashable(key):
+                        holder.entries[key] = self._written(holder, holder.entries.get(key, MISSING), value)
+                        holder.open = holder.open or holder.region is not self.region
+                    else:
+                        holder.open = True
+                        holder.entries.clear()
+                elif isinstance(holder, ListValue):
+                    if isinstance(key, int) and -len(holder.items) <= key < len(holder.items):
+                        holder.items[key] = self._written(holder, holder.items[key], value)
+                    else:
+                        holder.items = [Unknown("an entry was replaced")] * min(len(holder.items), 1)
+                        holder.open = True
+                elif isinstance(holder, Instance):
+                    hook = find_hook(self, holder, "__setitem__")
+                    if hook is not None:
+                        self.call(hook, (holder, key, value), {}, Place(self.frame.file, target))
+
+    def _unpack(self, targets: list[ast.expr], value: Value) -> None:
+        items = self.items(value)
+        if isinstance(value, UnknownShape):
+            items = [value.size_at(place) for place in range(len(targets))]
+        starred = next((place for place, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
+        if items is None or (starred is None and len(items) != len(targets)) or len(items) < len(targets) - 1:
+            each = value if isinstance(value, AnyTree) else element(self, value)
+            for target in targets:
+                self.assign(target, ListValue([], True) if isinstance(target, ast.Starred) else each)
+            return
+        if starred is not None:
+            after = len(targets) - starred - 1
+            middle = ListValue(list(items[starred : len(items) - after]), region=self.region)
+            items = [*items[:starred], middle, *(items[len(items) - after :] if after else [])]
+        for target, item in zip(targets, items, strict=True):
+            self.assign(target, item)
+
+    def items(self, value: Value) -> list[Value] | None:
+        """The items of something that is iterated over; None where they are not all known."""
+        return items(self, value)
+
+
+def _hashable(key: Value) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,297 @@
+"""Statements: blocks, branches, loops and contexts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from shardlint.layouts.definitions import Definitions
+from shardlint.layouts.expressions import as_load, evaluate, matches
+from shardlint.layouts.iteration import element, evaluate_iterable
+from shardlint.layouts.operators import truth
+from shardlint.layouts.run_state import Flow
+from shardlint.layouts.values import (
+    Container,
+    Instance,
+    Unknown,
+    Value,
+    join,
+)
+
+_TURNS = 16
+_ROUNDS = 2
+
+
+class Statements(Definitions):
+    """A run of statements."""
+
+    def block(self, statements: list[ast.stmt]) -> Flow:
+        """Run statements until one leaves."""
+        for statement in statements:
+            flow = self.statement(statement)
+            if flow != "next":
+                return flow
+        return "next"
+
+    def statement(self, node: ast.stmt) -> Flow:
+        """Run one statement."""
+        self.spend()
+        run = _RUN[type(node)]
+        return "next" if run is None else run(self, node)
+
+    def _expression(self, node: ast.Expr) -> Flow:
+        self.value(node.value)
+        return "next"
+
+    def _assignment(self, node: ast.Assign) -> Flow:
+        found = self.value(node.value)
+        for target in node.targets:
+            self.assign(target, found)
+        return "next"
+
+    def _annotated(self, node: ast.AnnAssign) -> Flow:
+        if node.value is not None:
+            self.assign(node.target, self.value(node.value))
+        return "next"
+
+    def _return(self, node: ast.Return) -> Flow:
+        self.frame.returned.append(self.value(node.value) if node.value is not None else None)
+        return "leave"
+
+    def _raise(self, node: ast.Raise) -> Flow:
+        return "leave"
+
+    def _if(self, node: ast.If) -> Flow:
+        known = truth(self, node.test)
+        if known is not None:
+            return self.block(node.body if known else node.orelse)
+        return self._ways([node.body, node.orelse])
+
+    def _while(self, node: ast.While) -> Flow:
+        return "next" if truth(self, node.test) is False else self._loop(None, None, node.body)
+
+    def _function_definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Flow:
+        self.bind(node.name, self.decorated_function(node))
+        return "next"
+
+    def _class_definition(self, node: ast.ClassDef) -> Flow:
+        self.bind(node.name, self.class_of(node))
+        return "next"
+
+    def _import(self, node: ast.Import) -> Flow:
+        file = self.frame.file
+        for alias in node.names:
+            dotted = alias.name if alias.asname else alias.name.partition(".")[0]
+            self.bind(alias.asname or dotted, self.modules.make_lazy(partial(self.module_named, dotted, file)))
+        return "next"
+
+    def _import_from(self, node: ast.ImportFrom) -> Flow:
+        self.import_names(node)
+        return "next"
+
+    def _global(self, node: ast.Global) -> Flow:
+        self.frame.globals_.update(node.names)
+        return "next"
+
+    def _nonlocal(self, node: ast.Nonlocal) -> Flow:
+        self.frame.nonlocals.update(node.names)
+        return "next"
+
+    def _break(self, node: ast.Break) -> Flow:
+        return "break"
+
+    def _continue(self, node: ast.Continue) -> Flow:
+        return "continue"
+
+    def _delete(self, node: ast.Delete) -> Flow:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.frame.names.pop(target.id, None)
+        return "next"
+
+    def _assert(self, node: ast.Assert) -> Flow:
+        return "leave" if truth(self, node.test) is False else "next"
+
+    def _match(self, node: ast.Match) -> Flow:
+        """The first case that fits; all that may, where that is not known."""
+        subject = self.value(node.subject)
+        possible: list[list[ast.stmt]] = []
+        for case in node.cases:
+            fits = matches(self, case.pattern, subject)
+            if fits and case.guard is not None:
+                fits = truth(self, case.guard)
+            if fits:
+                possible.append(case.body)
+                break
+            if fits is None:
+                possible.append(case.body)
+        else:
+            possible.append([])
+        return self.block(possible[0]) if len(possible) == 1 else self._ways(possible)
+
+    def _augmented(self, node: ast.AugAssign) -> Flow:
+        load = ast.copy_location(ast.BinOp(left=as_load(node.target), op=node.op, right=node.value), node)
+        found = evaluate(self, load)
+        held = self.layouts.get(load.left)
+        if isinstance(held, Instance) and held.operand is not held:
+            self.changes += 1
+            self.thaw(held).forget()  # a release of flax changes it in place, another raises
+        self.assign(node.target, found)
+        return "next"
+
+    def _ways(self, blocks: list[list[ast.stmt]]) -> Flow:
+        """Run several blocks of which one runs, and join what they leave."""
+        frame, before = self.frame, dict(self.frame.names)
+        mesh, known = self.mesh, self.mesh_known
+        returned = len(frame.returned)
+        ends: list[dict[str, Value]] = []
+        flows: list[Flow] = []
+        for statements in blocks:
+            frame.names = dict(before)
+            self.branches += 1
+            with self.uncertain():
+                flow = self.block(statements)
+            self.branches -= 1
+            flows.append(flow)
+            if flow == "next":
+                ends.append(frame.names)
+            if self.mesh is not mesh:
+                known = False
+                self.mesh = mesh
+        self.mesh_known = known
+        if len(frame.returned) > returned:
+            frame.maybe_left += 1
+            self.branches += 1  # up to the end of the function
+        self.doubts += len(frame.returned) > returned or bool({"break", "continue"} & set(flows))
+        if not ends:
+            frame.names = before
+            return flows[0] if len(set(flows)) == 1 else "leave"
+        frame.names = _joined(ends)
+        return "next"
+
+    def _for(self, node: ast.For | ast.AsyncFor) -> Flow:
+        iterated = evaluate_iterable(self, node.iter)
+        items = self.items(iterated)
+        if items is None or len(items) > _TURNS:
+            return self._loop(node.target, iterated, node.body)
+        for item in items:
+            self.assign(node.target, item)
+            flow = self.block(node.body)
+            if flow == "leave":
+                return flow
+            if flow == "break":
+                return "next"
+        return self.block(node.orelse)
+
+    def _loop(self, target: ast.expr | None, iterated: Value, body: list[ast.stmt]) -> Flow:
+        """A loop of any number of turns: the first one, then those after it."""
+        frame = self.frame
+        with self.uncertain():
+            for turn in range(_ROUNDS):
+                before = dict(frame.names)
+                if target is not None:
+                    self.assign(target, element(self, iterated))
+                self.block(body)
+                after = _joined([before, frame.names])
+                if turn == _ROUNDS - 1:
+                    unstable = {
+                        name for name, value in after.items()
+                        if name in before and _differs(before[name], value)
+                    }  # fmt: skip
+                    after.update(dict.fromkeys(unstable, Unknown("a loop changes it")))
+                frame.names = after
+        return "next"
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> Flow:
+        from shardlint.libraries.contexts import entered
+
+        before = self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts
+        for item in node.items:
+            context = self.value(item.context_expr)
+            found = entered(self, context)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, found)
+        flow = self.block(node.body)
+        self.mesh, self.mesh_known, self.excused, self.legacy, self.contexts = before
+        return flow
+
+    def _try(self, node: ast.Try | ast.TryStar) -> Flow:
+        self.excused += bool(node.handlers)
+        frame, before = self.frame, dict(self.frame.names)
+        flow = self.block(node.body)
+        if flow == "next":
+            flow = self.block(node.orelse)
+        self.excused -= bool(node.handlers)
+        ends = [frame.names] if flow == "next" else []
+        for handler in node.handlers:
+            frame.names = _joined([before, frame.names])
+            if handler.name:
+                frame.names[handler.name] = Unknown("an exception")
+            with self.uncertain():
+                if self.block(handler.body) == "next":
+                    ends.append(frame.names)
+        frame.names = _joined(ends) if ends else before
+        final = self.block(node.finalbody)
+        if final != "next":
+            return final
+        return "next" if ends else flow if flow != "next" else "leave"
+
+
+def _joined(ends: list[dict[str, Value]]) -> dict[str, Value]:
+    first, *others = ends
+    found = dict(first)
+    for other in others:
+        for name, value in other.items():
+            before = found.setdefault(name, value)
+            if before is not value:
+                found[name] = join(before, value)
+    return found
+
+
+def _differs(one: Value, two: Value) -> bool:
+    if one is two:
+        return False
+    if isinstance(one, Container) or isinstance(two, Container):
+        return False
+    return not (type(one) is type(two) and one == two)
+
+
+class _ByKind(dict[type, Callable[[Statements, Any], Flow] | None]):
+    """How each kind of statement runs. Definitions of other files have kinds of their own, made from those of `ast`."""
+
+    def __missing__(self, kind: type) -> Callable[[Statements, Any], Flow] | None:
+        found = self[kind] = None if kind.__base__ is None else self[kind.__base__]
+        return found
+
+
+_RUN = _ByKind({
+    ast.Expr: Statements._expression,
+    ast.Assign: Statements._assignment,
+    ast.AnnAssign: Statements._annotated,
+    ast.AugAssign: Statements._augmented,
+    ast.Return: Statements._return,
+    ast.Raise: Statements._raise,
+    ast.If: Statements._if,
+    ast.For: Statements._for,
+    ast.AsyncFor: Statements._for,
+    ast.While: Statements._while,
+    ast.With: Statements._with,
+    ast.AsyncWith: Statements._with,
+    ast.Try: Statements._try,
+    ast.TryStar: Statements._try,
+    ast.FunctionDef: Statements._function_definition,
+    ast.AsyncFunctionDef: Statements._function_definition,
+    ast.ClassDef: Statements._class_definition,
+    ast.Import: Statements._import,
+    ast.ImportFrom: Statements._import_from,
+    ast.Global: Statements._global,
+    ast.Nonlocal: Statements._nonlocal,
+    ast.Break: Statements._break,
+    ast.Continue: Statements._continue,
+    ast.Delete: Statements._delete,
+    ast.Assert: Statements._assert,
+    ast.Match: Statements._match,
+})
+"""How each kind of statement runs; others do nothing."""
