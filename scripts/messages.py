@@ -226,7 +226,7 @@ class _Module:
             if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in done:
                 done.update(id(part) for part in ast.walk(node))
                 if not isinstance(self.parents.get(node), ast.Expr) or self._is_help(node):
-                    text = _text(node)
+                    text = self._literal(node)
                     if text and _is_prose(text):
                         found.append((node, text))
         yield from sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
@@ -247,7 +247,7 @@ class _Module:
             return
         match node:
             case ast.Constant() | ast.JoinedStr():
-                if text := _text(node):
+                if text := self._literal(node):
                     yield text
             case ast.IfExp():
                 yield from self._texts(node.body, at, depth + 1)
@@ -275,6 +275,18 @@ class _Module:
                 yield from self._texts_of_call(node, at, depth)
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
+
+    def _literal(self, node: ast.expr) -> str:
+        """The text of a string literal. Placeholders for string constants of a module are filled in."""
+        if not isinstance(node, ast.JoinedStr):
+            return _text(node)
+        parts = []
+        for part in node.values:
+            value = part.value if isinstance(part, ast.FormattedValue) else None
+            constants = self.texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
+            filled = constants[0] if len(constants) == 1 and "{" not in constants[0] else ""
+            parts.append(filled or _text(ast.JoinedStr([part])))
+        return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
         """What the names in a call of a finding are together, if its message is a name: one row for each message.

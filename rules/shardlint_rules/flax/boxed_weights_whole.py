@@ -19,7 +19,7 @@ class BoxedWeightsWhole(Rule):
     ## Reports
     - proven: `nn.unbox` of variables that were made without shardings, outside of `jax.set_mesh`, whose weights a
       jitted function then takes as they are. The program enters a mesh, or places an array on one, that has the axes.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`, or `nn.unbox` under

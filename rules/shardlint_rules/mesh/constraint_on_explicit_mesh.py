@@ -26,7 +26,7 @@ class ConstraintOnExplicitMesh(Rule):
     - proven: `jax.reshard` by a sharding over a mesh with Auto axes, and a function with `out_sharding=` over one.
     - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     Or a mesh with Auto axes.

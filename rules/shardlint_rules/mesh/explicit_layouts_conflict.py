@@ -23,7 +23,7 @@ _TEXTS = {
         "reshard one operand with `jax.reshard`, so that both agree",
     ),
     "contraction.illegal": (
-        "This contraction raises ShardingTypeError: its result would have two dimensions over {axes}.",
+        "This contraction raises ShardingTypeError: its result would have two dimensions sharded over {axes}.",
         "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`",
     ),
     "elementwise.conflict": (
@@ -78,11 +78,12 @@ class ExplicitLayoutsConflict(Rule):
     ## Reports
     - proven: a contraction whose operands both split the summed dimension, or give a result with one axis twice.
     - proven: elementwise operands, joined arrays or mapped arguments that are split differently.
-    - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
+    - proven: a reshape that splits or merges a sharded dimension.
+    - proven: `x.at[...].set` of a sharded array without `out_sharding`.
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a split dimension.
     - proven: an index that is split, and `dynamic_update_slice` with an update that is split differently.
     - proven: an array over Explicit axes that the body of a `shard_map` takes from around it.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jnp.einsum("qd,kd->qk", q, k, out_sharding=P("row", None))`, or `jax.reshard` of one operand.

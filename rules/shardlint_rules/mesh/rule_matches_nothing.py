@@ -98,10 +98,10 @@ class RuleMatchesNothing(Rule):
         said = site.violation.said
         return site.finding(
             site.syntax,
-            f"The rule `{said['pattern']}` matches no path: `re.match` tries the beginning alone.",
+            f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
             help="use re.search, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
-            why=f"it stands inside the path `{said['path']}`",
+            why=f"it would match inside the path `{said['path']}`",
         )
 
     def _in_rules(self, site: Site) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ class PmapUnmappedArgument(Rule):
 
     - proven: a number, a random key, and an array or leaf of a tree that has no dimension.
     - proven: an array with several rows for each device, or with other rows than another argument.
-    - `on-a-way` (likely): such an argument on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): such an argument on a branch that may not run, or if an option keeps its default.
     - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
 
     ## Write instead

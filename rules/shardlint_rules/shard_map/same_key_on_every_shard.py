@@ -23,7 +23,7 @@ class SameKeyOnEveryShard(Rule):
     - proven: such numbers returned with an out spec that shards them.
     - proven: such a key in the `rngs` of a linen model whose dropout is on.
     - `rngs` (likely): the same of a model that is not in sight.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`

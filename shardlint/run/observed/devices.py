@@ -117,7 +117,7 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
     return Found(
         "one-device", one["name"] if one["defined"] else function(one["lines"][0]), first(one["lines"]),
         (f"{one['name']} runs" if one["defined"] else "this runs") +
-        f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
+        f" on one device: none of its arrays is placed on the mesh of {count} devices ({axes})",
         tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
         "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or create them in a jit with "
         "out_shardings",
