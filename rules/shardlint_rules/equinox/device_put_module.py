@@ -40,7 +40,7 @@ class DevicePutModule(Rule):
     `eqx.partition(model, eqx.is_array)`, `jax.device_put` of the arrays, `eqx.combine`.
 
     ## Fix
-    Writes `filter_shard` for a Module that is built in sight, else places the arrays by parts. Unsafe: the placement
+    Writes `filter_shard` for a Module whose construction is known, else places parts. Unsafe: the placement
     takes effect, and numbers stay numbers, for each value of which jit compiles again.
     """
 

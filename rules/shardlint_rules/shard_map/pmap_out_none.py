@@ -20,7 +20,7 @@ class PmapOutNone(Rule):
     - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Limits
-    Not reported: results of replicated state (`replicate`), and results of code that is not in sight.
+    Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.
     """
 
     code = "SL414"

@@ -38,7 +38,7 @@ class WrongReducer(Rule):
 
     ## Reports
     - proven: `psum` of a per-shard mean, if the sum is returned and never divided.
-    - `unseen` (likely): the same of a mean of what a model that is not in sight gives.
+    - `unseen` (likely): the same for a mean of the output of a model that shardlint cannot read.
     - `gradients` (likely): `psum` of the gradients of a per-shard mean.
     - `masked` (likely): `pmean` of masked means.
     - `curved` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
