@@ -66,7 +66,7 @@ def rule_messages() -> list[Message]:
         for call, place in ((call, place) for name, place in makers for call in module.calls(name)):
             for row in module.rows(call, message := _argument(call, place, "message")):
                 texts = module.texts(_in(row, message), call)
-                advice = module.texts(_in(row, _argument(call, None, "help")), call)
+                advice = module.advice(_in(row, _argument(call, None, "help")), call)
                 for code in _codes(path, call):
                     found += [Message(code, text, advice, module.place(call)) for text in texts]
     return _once(found)
@@ -85,7 +85,7 @@ def run_messages() -> list[Message]:
                     advice = _in(row, _argument(call, advice_at, "advice" if name == "Found" else "help"))
                     kinds = module.texts(kind, call) if name == "Found" else ("exception",)
                     found += [
-                        Message("/".join(kinds), text, module.texts(advice, call), module.place(call))
+                        Message("/".join(kinds), text, module.advice(advice, call), module.place(call))
                         for text in module.texts(_in(row, message), call)
                     ]
     return _once(found)
@@ -208,6 +208,9 @@ class _Module:
         ):
             for one, each in zip(target.elts, value.elts, strict=True):
                 self._assign(node, one, each)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Subscript):
+            for column, each in enumerate(target.elts):
+                self._assign(node, each, ast.Subscript(value, ast.Constant(column)))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
             self._assign(node, target, value.body)
             self._assign(node, target, value.orelse)
@@ -261,6 +264,11 @@ class _Module:
                     for side in (node.left, node.right)
                 ]
                 yield from ("".join(pair) for pair in itertools.product(*sides))
+            case ast.Subscript(value=ast.Subscript(value=ast.Name(id=name)), slice=ast.Constant(value=int(column))):
+                for table in self._values(name, at):
+                    for row in table.values if isinstance(table, ast.Dict) else ():
+                        if isinstance(row, ast.Tuple) and column < len(row.elts):
+                            yield from self._texts(row.elts[column], at, depth + 1)
             case ast.Subscript(value=ast.Name()):
                 yield from self._texts(node.value, at, depth + 1)
             case ast.Tuple() | ast.List():
@@ -275,6 +283,11 @@ class _Module:
                 yield from self._texts_of_call(node, at, depth)
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
+
+    def advice(self, node: ast.expr | None, at: ast.AST) -> tuple[str, ...]:
+        """The texts of advice, or a placeholder for what is computed elsewhere."""
+        is_empty = node is None or (isinstance(node, ast.Constant) and not node.value)
+        return self.texts(node, at) or (() if is_empty else ("{advice}",))
 
     def _literal(self, node: ast.expr) -> str:
         """The text of a string literal. Placeholders for string constants of a module are filled in."""

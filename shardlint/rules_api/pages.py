@@ -132,18 +132,21 @@ def excerpt(text: str, line: int) -> str:
 
 
 def _with_neighbours(tree: ast.Module, scope: ast.stmt) -> tuple[int, int]:
-    """The first and last line of a function or class, with the definitions next to it that it uses or that use it.
+    """The first and last line of a function or class, with the definitions next to it that show how it is traced.
 
-    They show how a function is compiled or mapped, as far as an example has room for them.
+    These are a caller of a decorated function, a function that passes it to another one, and before it an assigned
+    name or decorated function that it uses. An example must have room for them.
     """
     start, end = _first_line(scope), scope.end_lineno or 0
     at = tree.body.index(scope) if scope in tree.body else 0
-    for other in (*tree.body[at + 1 : at + 2], *tree.body[max(at - 1, 0) : at]):
-        first, last = min(start, _first_line(other)), max(end, other.end_lineno or 0)
-        if not _defined(other) or last - first >= EXAMPLE_LINES:
-            continue
-        if _defined(other) & _used(scope) or _defined(scope) & _used(other):
-            start, end = first, last
+    for other in tree.body[at + 1 : at + 2]:
+        used = _used(other) if getattr(scope, "decorator_list", []) else _passed(other)
+        if used & _defined(scope) and _defined(other) and (other.end_lineno or 0) - start < EXAMPLE_LINES:
+            end = other.end_lineno or 0
+    for other in tree.body[max(at - 1, 0) : at]:
+        shows = isinstance(other, ast.Assign) or getattr(other, "decorator_list", [])
+        if shows and _defined(other) & _used(scope) and end - _first_line(other) < EXAMPLE_LINES:
+            start = _first_line(other)
     return start, end
 
 
@@ -156,6 +159,13 @@ def _defined(node: ast.stmt) -> set[str]:
 
 def _used(node: ast.stmt) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _passed(node: ast.stmt) -> set[str]:
+    """The names that calls get as arguments."""
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    arguments = [part for one in calls for part in (*one.args, *(each.value for each in one.keywords))]
+    return {one.id for one in arguments if isinstance(one, ast.Name)}
 
 
 def _statements_around(body: list[ast.stmt], line: int) -> tuple[int, int]:

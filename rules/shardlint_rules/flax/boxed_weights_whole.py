@@ -42,7 +42,7 @@ class BoxedWeightsWhole(Rule):
         """The finding of weights that are used as they left their boxes."""
         said = site.violation.said
         yield site.report_violation(
-            f"A weight of `{said['array']}` stays {said['where']}, though its box names `{said['named']}`.",
+            f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
             help="make the variables with out_shardings=nn.get_sharding(...), or unbox them under jax.set_mesh(mesh)",
             why="`unbox` shards only where a mesh is in context, and a jitted function takes the weights as they are",
         )

@@ -48,10 +48,10 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     axis = next(iter(one["axes"]), "")
     devices = one["devices"]
     times = one["times"]
-    much = f"is {_number(times)} times that of one device" if times else "differs from that of one device"
+    much = f"is {_number(times)} times that" if times else "differs from that"
     message = (
         f"on {devices} devices, result {one['result'] or one['shape']} of {function(one['defined'])} {much} "
-        "(a second run shows it): "
+        "of a run on one device: "
     )
     step, taken = one["step"], one["taken"]
     if taken == "unreached":
