@@ -208,9 +208,6 @@ class _Module:
         ):
             for one, each in zip(target.elts, value.elts, strict=True):
                 self._assign(node, one, each)
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Subscript):
-            for column, each in enumerate(target.elts):
-                self._assign(node, each, ast.Subscript(value, ast.Constant(column)))
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
             self._assign(node, target, value.body)
             self._assign(node, target, value.orelse)
@@ -264,11 +261,6 @@ class _Module:
                     for side in (node.left, node.right)
                 ]
                 yield from ("".join(pair) for pair in itertools.product(*sides))
-            case ast.Subscript(value=ast.Subscript(value=ast.Name(id=name)), slice=ast.Constant(value=int(column))):
-                for table in self._values(name, at):
-                    for row in table.values if isinstance(table, ast.Dict) else ():
-                        if isinstance(row, ast.Tuple) and column < len(row.elts):
-                            yield from self._texts(row.elts[column], at, depth + 1)
             case ast.Subscript(value=ast.Name()):
                 yield from self._texts(node.value, at, depth + 1)
             case ast.Tuple() | ast.List():
@@ -284,10 +276,13 @@ class _Module:
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
 
-    def advice(self, node: ast.expr | None, at: ast.AST) -> tuple[str, ...]:
+    def advice(self, node: ast.expr | None, call: ast.Call) -> tuple[str, ...]:
         """The texts of advice, or a placeholder for what is computed elsewhere."""
+        found = list(self.texts(node, call))
+        if isinstance(node, ast.Name) and not found:
+            found = [text for row in self.rows(call, node) for text in self.texts(row.get(node.id), call)]
         is_empty = node is None or (isinstance(node, ast.Constant) and not node.value)
-        return self.texts(node, at) or (() if is_empty else ("{advice}",))
+        return tuple(dict.fromkeys(found)) or (() if is_empty else ("{advice}",))
 
     def _literal(self, node: ast.expr) -> str:
         """The text of a string literal. Placeholders for string constants of a module are filled in."""

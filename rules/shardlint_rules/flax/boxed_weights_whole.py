@@ -26,7 +26,7 @@ class BoxedWeightsWhole(Rule):
     `jax.set_mesh(mesh)`.
 
     ## Limits
-    Logical names are not reported here, nor weights that are placed after they are unboxed.
+    Not reported: logical names, and weights that are placed after they are unboxed.
     """
 
     code = "SL521"

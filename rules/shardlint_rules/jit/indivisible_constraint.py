@@ -45,7 +45,7 @@ class IndivisibleConstraint(Rule):
     A size that the axes divide, or another dimension: `P(None, "data")`.
 
     ## Limits
-    Sizes that the text does not tell are not reported, nor constraints on Explicit axes, which raise.
+    Not reported: sizes that the code does not show, and constraints on Explicit axes, which raise.
     """
 
     code = "SL216"

@@ -36,8 +36,8 @@ class ConstraintOnExplicitMesh(Rule):
     yours to say. `filter_shard` is not rewritten, since `reshard` takes only arrays.
 
     ## Limits
-    A mesh without `axis_types` is SL307. A mesh with axes of several types is not reported, nor a constraint that may
-    run under `jax.set_mesh`: it is an assertion there, and passes if the array already has this sharding.
+    A mesh without `axis_types` is SL307. Not reported: a mesh with axes of several types, and a constraint that may
+    run under `jax.set_mesh`. There it is an assertion, which passes if the array already has this sharding.
     """
 
     code = "SL313"

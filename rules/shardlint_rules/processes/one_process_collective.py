@@ -47,8 +47,8 @@ class OneProcessCollective(Rule):
     Make the call on all processes, and let one of them use the result.
 
     ## Limits
-    Elementwise work on a global array needs no other process and is not reported, nor is a call that the other branch
-    of the condition makes too.
+    Not reported: elementwise work on a global array, which needs no other process, and a call that the other branch of
+    the condition makes too.
     """
 
     code = "SL809"
