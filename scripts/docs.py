@@ -91,6 +91,10 @@ def rules_index() -> str:
         "Harm: `silent` runs with wrong placement or numbers, `crash` raises, `cost` pays in memory,",
         "communication or recompiles, `removed` uses a name that a release took away or will. Unsafe fixes",
         "need `--unsafe-fixes`.",
+        "",
+        "Certainty: `proven` follows from the code, for the releases that it runs on. `likely` rests on one",
+        "assumption, or was right in two public projects. `possible` findings are hidden unless you pass",
+        "`--certainty possible`. A rule can have several forms. Its page lists each with its name and certainty.",
     ]
     for prefix, title in GROUPS.items():
         kinds = [rule for rule in rules() if rule.code.startswith(prefix)]
@@ -157,13 +161,13 @@ def precision() -> str:
         "# Findings on public code, judged",
         "",
         "A person read each of these findings of `shardlint check --certainty possible` on public repositories.",
-        "*Right* is a mistake. *True, harmless* is true, and nobody needs to act. *Wrong* is not true. The rules were",
-        "changed after the wrong findings, so this table is **trained**: it does not predict the next project.",
+        "*True but harmless* means that nobody needs to act. The rules were changed after the findings that are",
+        "not true, so this table is **trained**: it does not predict the next project.",
         "[First-contact figures](README.md) do.",
         "",
         "A form of a rule that the text does not prove is *likely*, and reported by default, if one of these holds:",
         "",
-        "- findings in two repositories were judged right, and nine of ten judged findings are right or harmless",
+        "- findings in two repositories are mistakes, and nine of ten judged findings are true",
         "- it finds recorded mistakes of two projects",
         "- it is about a contract of jax or a library and names what it assumes",
         "  ([below](#likely-by-contract-or-recorded-mistakes))",
@@ -171,7 +175,7 @@ def precision() -> str:
         "Other forms are *possible* (`--certainty possible`). Old names (SL315, SL504, SL513, SL9) and SL501 were",
         "sampled. `scripts/ledger.py` lists what is not judged yet and adds verdicts.",
         "",
-        "| rule | form | likely | right | true, harmless | wrong | true |",
+        "| rule | form | likely | mistakes | true but harmless | not true | share true |",
         "|---|---|---|---|---|---|---|",
     ]
     for rule, found in judged.items():
@@ -195,7 +199,7 @@ def _other_likely(judged: Mapping[type[Rule], Mapping[str, ledger.Figures]]) -> 
             projects = len(recorded.get((rule.code, form), ()))
             if not ledger.earned(figures.get(form, ledger.Figures()), 0):
                 named = (
-                    f"[{rule.code}](../docs/rules/{rule.code}.md) {rule.name} | {form or '(the rule itself)'}"
+                    f"[{rule.code}](../docs/rules/{rule.code}.md) {rule.name} | {form or '(no form)'}"
                 )
                 yield f"| {named} | {projects} | {rule.assumptions.get(form, '')} |"
 

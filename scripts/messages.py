@@ -66,7 +66,7 @@ def rule_messages() -> list[Message]:
         for call, place in ((call, place) for name, place in makers for call in module.calls(name)):
             for row in module.rows(call, message := _argument(call, place, "message")):
                 texts = module.texts(_in(row, message), call)
-                advice = module.texts(_in(row, _argument(call, None, "help")), call)
+                advice = module.advice(_in(row, _argument(call, None, "help")), call)
                 for code in _codes(path, call):
                     found += [Message(code, text, advice, module.place(call)) for text in texts]
     return _once(found)
@@ -85,7 +85,7 @@ def run_messages() -> list[Message]:
                     advice = _in(row, _argument(call, advice_at, "advice" if name == "Found" else "help"))
                     kinds = module.texts(kind, call) if name == "Found" else ("exception",)
                     found += [
-                        Message("/".join(kinds), text, module.texts(advice, call), module.place(call))
+                        Message("/".join(kinds), text, module.advice(advice, call), module.place(call))
                         for text in module.texts(_in(row, message), call)
                     ]
     return _once(found)
@@ -226,7 +226,7 @@ class _Module:
             if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in done:
                 done.update(id(part) for part in ast.walk(node))
                 if not isinstance(self.parents.get(node), ast.Expr) or self._is_help(node):
-                    text = _text(node)
+                    text = self._literal(node)
                     if text and _is_prose(text):
                         found.append((node, text))
         yield from sorted(found, key=lambda one: (one[0].lineno, one[0].col_offset))
@@ -247,7 +247,7 @@ class _Module:
             return
         match node:
             case ast.Constant() | ast.JoinedStr():
-                if text := _text(node):
+                if text := self._literal(node):
                     yield text
             case ast.IfExp():
                 yield from self._texts(node.body, at, depth + 1)
@@ -275,6 +275,26 @@ class _Module:
                 yield from self._texts_of_call(node, at, depth)
             case ast.Attribute():
                 yield from self._texts_of_field(node.attr, depth)
+
+    def advice(self, node: ast.expr | None, call: ast.Call) -> tuple[str, ...]:
+        """The texts of advice, or a placeholder for what is computed elsewhere."""
+        found = list(self.texts(node, call))
+        if isinstance(node, ast.Name) and not found:
+            found = [text for row in self.rows(call, node) for text in self.texts(row.get(node.id), call)]
+        is_empty = node is None or (isinstance(node, ast.Constant) and not node.value)
+        return tuple(dict.fromkeys(found)) or (() if is_empty else ("{advice}",))
+
+    def _literal(self, node: ast.expr) -> str:
+        """The text of a string literal. Placeholders for string constants of a module are filled in."""
+        if not isinstance(node, ast.JoinedStr):
+            return _text(node)
+        parts = []
+        for part in node.values:
+            value = part.value if isinstance(part, ast.FormattedValue) else None
+            constants = self.texts(value, node) if isinstance(value, ast.Name) and value.id.isupper() else ()
+            filled = constants[0] if len(constants) == 1 and "{" not in constants[0] else ""
+            parts.append(filled or _text(ast.JoinedStr([part])))
+        return "".join(parts)
 
     def rows(self, call: ast.Call, message: ast.expr | None) -> list[Row]:
         """What the names in a call of a finding are together, if its message is a name: one row for each message.

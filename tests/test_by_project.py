@@ -153,8 +153,8 @@ SHARDED = "import contextlib\n\n\n@contextlib.contextmanager\ndef sharded():\n  
         ("def main(x):\n    with sharded():\n        return jax.jit(lambda a: a)(x)\n", ""),
         ("def main(x):\n    with sharded() as entered:\n        return put(x)\n\n\n"
          "def put(x):\n    return jax.device_put(x, jax.devices()[0])\n", "commits an array to one device"),
-        ("def main(stack):\n    stack.enter_context(sharded())\n", "to code that is not in sight"),
-        ("", "to code that is not in sight"),
+        ("def main(stack):\n    stack.enter_context(sharded())\n", "to unknown code"),
+        ("", "to unknown code"),
     ],
     ids=["harmless", "one device", "not a with", "no user"],
 )  # fmt: skip
@@ -174,9 +174,9 @@ FIXTURE = "import pytest\n\n\n@pytest.fixture{}\ndef entered():\n    with MESH a
         ("test_x.py", "", "def test_it():\n    jax.device_put(1, jax.devices()[0])\n", ""),
         ("test_x.py", "", "@pytest.fixture\ndef two(entered):\n    return 2\n\n\n"
          "def test_it(two):\n    jax.device_put(1, jax.devices()[0])\n", "commits an array to one device"),
-        ("test_x.py", "(autouse=True)", "def test_it():\n    pass\n", "to code that is not in sight"),
-        ("test_x.py", "", "@pytest.mark.usefixtures('entered')\ndef test_it():\n    pass\n", "to code that is not in sight"),
-        ("conftest.py", "", "", "to code that is not in sight"),
+        ("test_x.py", "(autouse=True)", "def test_it():\n    pass\n", "to unknown code"),
+        ("test_x.py", "", "@pytest.mark.usefixtures('entered')\ndef test_it():\n    pass\n", "to unknown code"),
+        ("conftest.py", "", "", "to unknown code"),
     ],
 )  # fmt: skip
 def test_tests_run_in_the_block_of_a_fixture(write: Write, name: str, options: str, test: str, why: str) -> None:

@@ -95,7 +95,7 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         ),
         (
             "class Ops:\n    jit = staticmethod(partial(eqx.filter_jit, out_shardings=row))\n",
-            "wraps is not in sight",
+            "wraps is not known",
         ),
         (
             "@eqx.filter_jit(out_shardings=row)\n@jax.custom_vjp\ndef step(x):\n    return x\n",

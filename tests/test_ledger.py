@@ -133,7 +133,7 @@ def test_a_page_shows_how_its_rule_was_judged(monkeypatch: pytest.MonkeyPatch) -
         ["right", "right", "harmless", "wrong"])]  # fmt: skip
     monkeypatch.setattr(pages, "entries", lambda code: rows)
     page = pages.page(rule)
-    assert "certainty: proven, likely (two)" in page
+    assert "certainty: proven or likely" in page
     assert "| two | 2 | 1 | 1 | 75% |" in page
 
 

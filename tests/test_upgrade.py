@@ -647,7 +647,7 @@ def test_arrays_that_no_device_holds(write: Write, given: str) -> None:
     ("more", "why"),
     [
         pytest.param(
-            RUN_IT + "    fast = {'jit': pjit}\n", "passed on as a value, and its calls are not all in sight",
+            RUN_IT + "    fast = {'jit': pjit}\n", "passed on as a value, and some of its calls are not known",
             id="pjit as a value",
         ),
         pytest.param(

@@ -30,6 +30,7 @@ _FIX = {
     "unsafe": "unsafe (`--unsafe-fixes`)",
     "both": "safe or unsafe; each finding says which",
 }
+_CERTAINTY = "[certainty](../rules.md)"
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
@@ -62,7 +63,7 @@ def page(rule: type[Rule]) -> str:
     facts = " · ".join(
         (
             f"Harm: {rule.harm.value}",
-            f"certainty: {_certainty(rule)}",
+            f"{_CERTAINTY if entries_of_packs()[rule.code].ours else 'certainty'}: {_certainty(rule)}",
             f"holds for: {told}",
             f"fix: {_FIX[rule.fixes]}",
             *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
@@ -123,11 +124,48 @@ def excerpt(text: str, line: int) -> str:
     fitting = [node for node in scopes if _length(node) <= EXAMPLE_LINES]
     if fitting:
         scope = max(fitting, key=_length)
-        start, end = _first_line(scope), scope.end_lineno or 0
+        start, end = _with_neighbours(tree, scope)
     else:
         body = min(scopes, key=_length).body if scopes else tree.body
         start, end = _statements_around(body, line)
     return textwrap.dedent("\n".join(lines[start - 1 : end])) + "\n"
+
+
+def _with_neighbours(tree: ast.Module, scope: ast.stmt) -> tuple[int, int]:
+    """The first and last line of a function or class, with the definitions next to it that show how it is traced.
+
+    These are a caller of a decorated function, a function that passes it to another one, and before it an assigned
+    name or decorated function that it uses. An example must have room for them.
+    """
+    start, end = _first_line(scope), scope.end_lineno or 0
+    at = tree.body.index(scope) if scope in tree.body else 0
+    for other in tree.body[at + 1 : at + 2]:
+        used = _used(other) if getattr(scope, "decorator_list", []) else _passed(other)
+        if used & _defined(scope) and _defined(other) and (other.end_lineno or 0) - start < EXAMPLE_LINES:
+            end = other.end_lineno or 0
+    for other in tree.body[max(at - 1, 0) : at]:
+        shows = isinstance(other, ast.Assign) or getattr(other, "decorator_list", [])
+        if shows and _defined(other) & _used(scope) and end - _first_line(other) < EXAMPLE_LINES:
+            start = _first_line(other)
+    return start, end
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    """The names that a definition or an assignment binds."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    return {one.id for one in node.targets if isinstance(one, ast.Name)} if isinstance(node, ast.Assign) else set()
+
+
+def _used(node: ast.stmt) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _passed(node: ast.stmt) -> set[str]:
+    """The names that calls get as arguments."""
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    arguments = [part for one in calls for part in (*one.args, *(each.value for each in one.keywords))]
+    return {one.id for one in arguments if isinstance(one, ast.Name)}
 
 
 def _statements_around(body: list[ast.stmt], line: int) -> tuple[int, int]:
@@ -189,14 +227,17 @@ def _fenced(text: str) -> str:
 
 
 def _certainty(rule: type[Rule]) -> str:
-    """How sure its findings may be, with the forms that are likely."""
-    forms = f" ({', '.join(filter(None, rule.likely))})" if any(rule.likely) else ""
-    said = [rule.certainty.value] if rule.certainty is Certainty.PROVEN else []
-    return ", ".join([*said, *([f"likely{forms}"] if rule.likely else [])] or [rule.certainty.value])
+    """How certain its findings are."""
+    said = ["proven"] if rule.certainty is Certainty.PROVEN else []
+    return " or ".join([*said, *(["likely"] if rule.likely else [])] or [rule.certainty.value])
 
 
 def _judged(rule: type[Rule]) -> str:
-    found = figures(entries(rule.code))
+    """The section with the judged findings of the forms that the rule has today."""
+    described = inspect.getdoc(rule) or ""
+    forms = figures(entries(rule.code)).items()
+    found = {form: each for form, each in forms if form in ("", *rule.likely) or f"`{form}`" in described}
     if not found:
         return ""
-    return "\n".join(["", "## Judged on public code", *HEAD, *table(found), ""])
+    intro = "A person read findings of this rule in public repositories:"
+    return "\n".join(["", "## Judged on public code", intro, "", *HEAD, *table(found), ""])

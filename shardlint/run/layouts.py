@@ -234,12 +234,12 @@ def _kept_whole(one: Compiled, least: int) -> Iterator[Found]:
         mine = [warned for warned in mine if warned.message.partition("|")[0] == leaf.array and warned.line.file]
         if mine:
             most = max(mine, key=lambda warned: warned.bytes)
+            axes = most.message.partition("|")[2]
             yield Found(
                 "gathered", one.function.name, most.line,
-                f"all updates of {leaf.where} {leaf.array} are gathered at each call "
-                f"({size_text(most.bytes)}): it is replicated on {one.partitions} devices, and its updates are "
-                f"sharded over {most.message.partition('|')[2]}",
-                texts([leaf]), "shard it like its updates, where it is created and in out_shardings", most.bytes,
+                f"each call gathers the values written into {leaf.where} {leaf.array} ({size_text(most.bytes)}): the "
+                f"array is replicated on {one.partitions} devices, the values are sharded over {axes}",
+                texts([leaf]), "shard the array like the values, where it is created and in out_shardings", most.bytes,
                 see=(("function", one.function.line),),
             )  # fmt: skip
             return

@@ -41,12 +41,12 @@ def _found(one: Compiled, lost: list[Array], axis: str, size: int) -> Found:
     first = max(lost, key=lambda leaf: leaf.bytes_whole)
     dim = max((at for at, part in enumerate(first.shape) if part % size == 0), key=lambda at: first.shape[at])
     odd = [at for at, part in enumerate(first.shape) if part % size and part > first.shape[dim]]
-    why = f"dimension {odd[0]} ({first.shape[odd[0]]}) is not divisible by {size}, but " if odd else ""
+    why = f", but dimension {odd[0]} ({first.shape[odd[0]]}) is not" if odd else ""
     spec = ", ".join([*["None"] * dim, repr(axis)])
     return Found(
         "replicated", one.function.name, one.function.line,
-        f"{count_text(lost)} replicated on {one.partitions} devices ({size_text(held(lost))} a device), though "
-        f"smaller ones and the batch are sharded over {axis!r}. For {first.where} {first.array}, "
-        f"{why}dimension {dim} ({first.shape[dim]}) is divisible",
+        f"{count_text(lost)} replicated on {one.partitions} devices ({size_text(held(lost))} per device). Smaller "
+        f"arrays and the batch are sharded over {axis!r}. Dimension {dim} ({first.shape[dim]}) of {first.where} "
+        f"{first.array} is divisible by {size}{why}",
         texts(lost), f"shard a dimension that is divisible: P({spec})", held(lost),
     )  # fmt: skip

@@ -71,14 +71,15 @@ class RestoredNotPlaced(Rule):
       or `flax.serialization`, if another branch or an earlier statement places `params` with a sharding that splits
       it.
     - `split-beside` (likely): the same, if the sharding splits some of the arrays.
-    - `returned` (likely): a `return` of the tree as read, if the other `return` of the function places its value.
-    - `derived` (likely): a part of what was read, for a name or attribute that the other branch places.
+    - `returned` (likely): a `return` of the restored tree, if another `return` of the function places its value.
+    - `derived` (likely): a name or attribute that gets a part of the restored tree, and that another branch places.
 
     ## Write instead
     Place the tree on both branches, best after the branch.
 
     ## Limits
-    Loaders whose code mentions placement are not reported, nor names passed to a function that places by its name.
+    Not reported: loaders whose code mentions placement, and trees that are passed to a function whose name says that
+    it places them.
     """
 
     code = "SL702"

@@ -51,8 +51,7 @@ class TargetWithoutShardings(Rule):
     `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.
 
     ## Limits
-    Trees that are placed after the restore are not reported, nor trees that another function of the project
-    changes.
+    Not reported: trees that are placed after the restore, and trees that another function of the project changes.
     """
 
     code = "SL703"

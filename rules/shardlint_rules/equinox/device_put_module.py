@@ -26,22 +26,23 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 class DevicePutModule(Rule):
     """`jax.device_put` gets an Equinox Module that holds more than arrays.
 
-    Functions and strings are leaves that `device_put` refuses with TypeError. Numbers silently become arrays: an int
-    or a bool is then traced under `eqx.filter_jit`, where a shape or an `if` of it raises, and a float becomes a
-    weight that `eqx.filter_grad` differentiates.
+    `device_put` raises TypeError for leaves that are functions or strings. Numbers silently become arrays. Under
+    `eqx.filter_jit` an int or a bool is then traced, and code that uses it as a size or in an `if` raises. A float
+    becomes a weight that `eqx.filter_grad` differentiates.
 
     ## Reports
     - proven: `jax.device_put(module, ...)` if a field that is not static holds a function, a string or a number: an
       `eqx.nn.MLP` with its activations, an `eqx.nn.Dropout`, a class of the project with such a field.
-    - possible: the same if the class or the field is not sure.
+    - possible: the same if shardlint does not know the class, or what the field holds.
 
     ## Write instead
-    `eqx.filter_shard`. It does not move arrays that are committed to other devices. For those use
-    `eqx.partition(model, eqx.is_array)`, `jax.device_put` of the arrays, `eqx.combine`.
+    `eqx.filter_shard` places only the arrays. It does not move arrays that are committed to other devices. For those
+    split the model with `eqx.partition(model, eqx.is_array)`, place the arrays with `jax.device_put`, and join them
+    with `eqx.combine`.
 
     ## Fix
-    Writes `filter_shard` for a Module that is built in sight, else places the arrays by parts. Unsafe: the placement
-    takes effect, and numbers stay numbers, for each value of which jit compiles again.
+    Writes `filter_shard` if the code shows how the Module is made. Otherwise it splits the Module and places its
+    arrays. Unsafe: the placement takes effect. Numbers stay numbers, and jit compiles again for each value.
     """
 
     code = "SL103"

@@ -82,7 +82,6 @@ class DonateTakesTheWeights(Rule):
         )
 
     def _problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        reuse = "once a result reuses one, the next call raises"
         instance = _holding(site, found.fun, found.function)
         if instance is not None:
             if _returns_new_self(site, instance, found):
@@ -91,7 +90,9 @@ class DonateTakesTheWeights(Rule):
             sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(
                 site, found
             )
-            message = f"`donate` takes the weights of `{instance.name}` too: {reuse}."
+            message = (
+                f"The next call raises if a result reuses a weight of `{instance.name}`: `donate` donates them too."
+            )
             kept = (
                 "only the first argument is kept"
                 if mode.endswith("except-first")
@@ -104,7 +105,7 @@ class DonateTakesTheWeights(Rule):
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _no_first(function):
-            message = f"`donate` takes every argument: {reuse}."
+            message = "The next call raises if a result reuses an argument: `donate` donates all of them."
             return _Problem(message, "the function has no positional argument to keep", True)
         return None
 

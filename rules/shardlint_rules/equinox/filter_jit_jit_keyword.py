@@ -19,8 +19,8 @@ _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 class FilterJitJitKeyword(Rule):
     """`eqx.filter_jit` does not take `jax.jit`'s keywords for static and donated arguments.
 
-    Wrapping a function raises ValueError. filter_jit treats everything that is not an array as static, and argument
-    numbers would refer to the parameters of its inner function.
+    Wrapping a function raises ValueError. filter_jit treats everything that is not an array as static. It compiles
+    an inner function with other parameters, to which argument numbers do not apply.
 
     ## Reports
     - proven: `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to `eqx.filter_jit`: as

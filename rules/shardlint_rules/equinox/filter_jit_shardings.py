@@ -46,7 +46,7 @@ class FilterJitShardings(Rule):
     ## Fix
     Unsafe: the constraints take effect, so memory and communication change. Dropping a keyword that is None is safe.
 
-    - Constraints go into the body of the function or lambda. If the body is not in sight
+    - Constraints go into the body of the function or lambda. If the body is not known
       (`filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, other callers), a `def` is
       written around it. Values that may hold arrays are passed to it by `eqx.Partial`, so they stay arguments.
     - A name that has another meaning in the body, a call, or an attribute that may change before tracing gets a name

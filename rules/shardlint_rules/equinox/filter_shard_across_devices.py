@@ -23,7 +23,7 @@ class FilterShardAcrossDevices(Rule):
     ## Reports
     - proven: `eqx.filter_shard(x, ...)` in host code if `x` is committed to other devices than those of the target: one
       device and a mesh, two devices, or two meshes that have the devices in different orders.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.device_put`. For a Module, place only its arrays and combine them with the rest.

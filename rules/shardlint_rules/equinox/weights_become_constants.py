@@ -80,7 +80,7 @@ class WeightsBecomeConstants(Rule):
         elif variable is not None:
             yield site.finding(
                 found.name,
-                f"`{variable.name}` becomes a constant of the compiled program: replicated, its sharding is lost.",
+                f"`{variable.name}` loses its sharding: it becomes a replicated constant of the compiled program.",
                 why=f"line {variable.line} shards it, and it is not an argument of the jitted function",
                 help=f"make `{variable.name}` an argument of the function",
             )
@@ -91,8 +91,9 @@ class WeightsBecomeConstants(Rule):
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,
-            f"The weights of `{model}` become constants of the compiled program: "
-            + ("replicated, their sharding is lost." if sharded else "a second copy in memory."),
+            f"The weights of `{model}` lose their sharding: they become replicated constants of the compiled program."
+            if sharded
+            else f"The weights of `{model}` are in memory twice: they become constants of the compiled program.",
             why="jit compiles a function that closes over the Module",
             help="compile the Module itself with eqx.filter_jit, or make it an argument",
             fix=self._fix(site, found, baked),

@@ -71,7 +71,7 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
     else:
-        raise OutOfReach(f"the function that line {site.call.lineno} wraps is not in sight")
+        raise OutOfReach(f"the function that line {site.call.lineno} wraps is not known")
 
 
 def _adds_settings(site: Site, call: ast.Call, wrapper: ast.AST) -> bool:

@@ -32,8 +32,9 @@ _IN_TEXT = (*KEYS, *_BEGINNINGS)
 class AnnotationKeyIgnored(Rule):
     """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
-    flax stores any unknown keyword as plain metadata, so the variable is replicated or on one device. A read of a
-    renamed key raises `KeyError` or returns the default, and code that loads weights takes the variable for unsharded.
+    The variable is replicated or on one device: flax stores an unknown keyword as plain metadata. Reading an annotation
+    under its old key raises `KeyError` or returns the default. Code that loads weights then leaves the variable
+    unsharded.
 
     | flax | reads | stores it as |
     |---|---|---|
@@ -42,10 +43,11 @@ class AnnotationKeyIgnored(Rule):
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axes under a key that resembles one of flax (`out_shardings`, `sharding_metadata`, `partition_spec`), or
-      that the release does not know, in `nnx.Param` and other variables, `nnx.with_metadata` and the
-      `kernel_metadata={...}` of layers. Also `get_metadata("sharding")`, `get_metadata().get("sharding")` and
-      `get_metadata()["sharding"]` if the release stores the annotation as another key.
+    - proven: axes under a key of another release, or under a key that resembles one of flax (`out_shardings`,
+      `sharding_metadata`, `partition_spec`). Keys are read in `nnx.Param` and other variables, `nnx.with_metadata`
+      and the `kernel_metadata={...}` of layers.
+    - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` and `get_metadata()["sharding"]`, if the
+      release stores the annotation as another key.
     - `getattr` (likely): `getattr(param, "sharding", ())` if the type hint of `param` is an NNX variable, or if
       the default is a tuple.
 
@@ -54,8 +56,8 @@ class AnnotationKeyIgnored(Rule):
     flax use another key.
 
     ## Limits
-    Not reported: unknown keys that resemble none of flax, values that are not axis names, and code that reads both
-    keys. SL515 reports keys that work and are deprecated.
+    Not reported: other unknown keys, values that are not axis names, and code that reads both keys. SL515 reports
+    keys that work and are deprecated.
     """
 
     code = "SL504"

@@ -19,14 +19,14 @@ class BoxedWeightsWhole(Rule):
     ## Reports
     - proven: `nn.unbox` of variables that were made without shardings, outside of `jax.set_mesh`, whose weights a
       jitted function then takes as they are. The program enters a mesh, or places an array on one, that has the axes.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`, or `nn.unbox` under
     `jax.set_mesh(mesh)`.
 
     ## Limits
-    Logical names are not reported here, nor weights that are placed after they are unboxed.
+    Not reported: logical names, and weights that are placed after they are unboxed.
     """
 
     code = "SL521"
@@ -42,7 +42,7 @@ class BoxedWeightsWhole(Rule):
         """The finding of weights that are used as they left their boxes."""
         said = site.violation.said
         yield site.report_violation(
-            f"A weight of `{said['array']}` stays {said['where']}, though its box names `{said['named']}`.",
+            f"A weight of `{said['array']}` stays {said['where']}, though its metadata names `{said['named']}`.",
             help="make the variables with out_shardings=nn.get_sharding(...), or unbox them under jax.set_mesh(mesh)",
             why="`unbox` shards only where a mesh is in context, and a jitted function takes the weights as they are",
         )

@@ -75,7 +75,7 @@ class NnxSpmdNames(Rule):
     Safe: writes the other name where it takes the same arguments.
 
     ## Limits
-    Code that asks first (`hasattr`, version tests, `try`) is not reported, nor a release between two tested ones that
+    Not reported: code that asks first (`hasattr`, version tests, `try`), and a release between two tested releases that
     differ.
     """
 

@@ -35,7 +35,7 @@ class NothingTrains(Rule):
     Writes `@nnx.jit` for a plain `@jax.jit` over a model that is an argument. Unsafe: the program begins to train.
 
     ## Limits
-    A model that is used after the update is not reported, nor `update(grads)` without `nnx.ModelAndOptimizer`, which
+    Not reported: a model that is used after the update, and `update(grads)` without `nnx.ModelAndOptimizer`, which
     raises.
     """
 

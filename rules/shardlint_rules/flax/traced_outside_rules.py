@@ -31,7 +31,7 @@ class TracedOutsideRules(Rule):
     Without rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
 
     ## Reports
-    - `called` (likely): a jitted function that runs a linen module with logical constraints, if no call in sight is
+    - `called` (likely): a jitted function that runs a linen module with logical constraints, if no known call is
       under `logical_axis_rules` and the program enters rules around other code.
 
     ## Write instead
@@ -48,7 +48,7 @@ class TracedOutsideRules(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("called",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "called": "The calls in sight are all the calls of the function."
+        "called": "The known calls are all the calls of the function."
     }
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     triggers = (Calls(*JITS, "flax.linen.jit", file_says=_RUNS_A_MODEL),)

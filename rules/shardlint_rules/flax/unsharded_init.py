@@ -23,7 +23,7 @@ class UnshardedInit(Rule):
     ## Reports
     - proven: the construction of a model with annotated variables, or of an optimizer of such a model, with no
       mesh in context, or only that of `with mesh:`.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Fix
     Puts the statement under `with jax.set_mesh(mesh):`, if shardlint sees where the mesh is made, or turns `with mesh:`

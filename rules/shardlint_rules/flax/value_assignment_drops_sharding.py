@@ -20,7 +20,7 @@ class ValueAssignmentDropsSharding(Rule):
     ## Reports
     - proven: `variable.value = x`, `variable.set_value(x)` and `nnx.update(model, x)` (before flax 0.12.1 also
       `variable[...] = x`) of a fresh or numpy array, if flax sharded the variable when it made it.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     From flax 0.12.4 `variable[...] = x` writes into the existing array, with its dtype and sharding. On older releases

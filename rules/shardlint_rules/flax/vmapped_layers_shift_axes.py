@@ -25,7 +25,7 @@ class VmappedLayersShiftAxes(Rule):
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
     - proven: linen's `nn.scan` or `nn.vmap` without a name in `metadata_params`, over a Module whose variables have
       boxes (`nn.with_partitioning`), where the program runs `init` or `apply`.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `transform_metadata={nnx.PARTITION_NAME: None}`, in linen `metadata_params={nn.PARTITION_NAME: None}`, leaves the

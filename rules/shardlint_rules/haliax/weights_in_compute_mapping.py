@@ -34,7 +34,7 @@ class WeightsInComputeMapping(Rule):
     `axis_resources=parameter_mapping` for an initialization, `out_axis_resources=parameter_mapping` for a step.
 
     ## Limits
-    Functions that shard their results themselves are not reported, nor mappings that are equal.
+    Not reported: functions that shard their results themselves, and mappings that are equal.
     """
 
     code = "SL606"

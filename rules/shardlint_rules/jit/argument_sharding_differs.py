@@ -18,7 +18,7 @@ class ArgumentShardingDiffers(Rule):
     ## Reports
     - proven: an argument of a jit with `in_shardings` that is placed with another sharding.
     - proven: an argument over Explicit axes, for a `shard_map` whose `in_specs` split it differently.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.device_put(x, sharding)` before the call. To place what a function returns, `out_shardings`.

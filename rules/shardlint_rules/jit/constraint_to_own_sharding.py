@@ -32,8 +32,8 @@ class ConstraintToOwnSharding(Rule):
     Read the sharding outside of the traced function and pass it in.
 
     ## Limits
-    Arrays that a closure or `self` brings in are constants with a sharding. They are not reported, nor are
-    static arguments, arguments of `filter_jit`, and code that tests whether it is traced.
+    Not reported: arrays from a closure or `self`, which are constants with a sharding, static arguments, arguments of
+    `filter_jit`, and code that tests whether it is traced.
     """
 
     code = "SL208"

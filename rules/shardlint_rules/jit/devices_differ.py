@@ -20,7 +20,7 @@ class DevicesDiffer(Rule):
     - proven: the same for two meshes that have the devices in different orders.
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device, or a jitted function
       with `out_shardings` over a mesh that gets such an array.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.

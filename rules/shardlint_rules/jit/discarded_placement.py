@@ -229,7 +229,7 @@ class DiscardedPlacement(Rule):
             return
         yield site.finding(
             name,
-            f"Nothing reads `{name.id}`, so the placement at line {site.call.lineno} has no effect.",
+            f"The placement at line {site.call.lineno} has no effect: nothing reads `{name.id}`.",
             why="arrays are immutable: the code below uses the array as it was",
             help=f"use `{name.id}` below",
             kept=_NO_PLACE,
@@ -243,7 +243,7 @@ class DiscardedPlacement(Rule):
         name = site.syntax.targets[0].id  # type: ignore[attr-defined]
         yield site.finding(
             call.func,
-            f"Nothing reads `{name}` after this call, so its result is lost.",
+            f"The result of this call is lost: nothing reads `{name}` after it.",
             why=f"arrays are immutable, and the function ends or rebinds `{name}` first",
             help="call it on the array that is used below, and use the result",
             certainty=Certainty.POSSIBLE,

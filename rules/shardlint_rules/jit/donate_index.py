@@ -168,7 +168,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         at = "" if here else f"; the call is at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
-            f"Nothing is donated for the keyword {shown}: pmap donates positional arguments only.",
+            f"pmap does not donate {shown}: it donates positional arguments only.",
             why=f"without donation the old and the new arrays are in memory together{at}",
             help=f"pass {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,

@@ -40,7 +40,7 @@ class DonatedTwice(Rule):
       (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
     - proven: an object with one value in two fields (`State(params=params, average=params)`) that a call
       donates, also if a helper makes the object.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - possible: the same, if jax may copy an argument first, or may find no output for the buffer.
     - `kept-by-init` (likely): the `init` of an optimizer whose state holds the parameters themselves, or a
       random key of the function around it.

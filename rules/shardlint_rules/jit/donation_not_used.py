@@ -28,7 +28,7 @@ class DonationNotUsed(Rule):
     ## Reports
     - proven: the function returns only slices of an argument that a call passes with a known shape.
     - proven: a call whose donated arguments fit no result, next to one that fits and is not donated.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - `weights` (likely): donated weights or state, if every result has another shape (sums, means, comparisons,
       slices, the output of a model) or the function does not use the argument.
     - `count` (likely): more donated arguments than results. One `jax.tree.map(f, caches, slices)` returns one array

@@ -37,7 +37,7 @@ class IndivisibleConstraint(Rule):
     - proven: `out_shardings` of a jitted function whose result has such a shape.
     - `in-calls` (likely): the same with the shapes that the visible calls pass.
     - `odd` (likely): an odd size over a mesh axis with all devices.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
       experts // size`) and a sharding that splits this dimension again.
 
@@ -45,7 +45,7 @@ class IndivisibleConstraint(Rule):
     A size that the axes divide, or another dimension: `P(None, "data")`.
 
     ## Limits
-    Sizes that the text does not tell are not reported, nor constraints on Explicit axes, which raise.
+    Not reported: sizes that the code does not show, and constraints on Explicit axes, which raise.
     """
 
     code = "SL216"

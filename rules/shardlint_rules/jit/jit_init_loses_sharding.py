@@ -32,7 +32,7 @@ class JitInitLosesSharding(Rule):
       these, without `out_shardings`, called with sharded arrays; also `TrainState.create`, whose moments come
       back replicated.
     - proven: the same over Explicit axes, where no mesh is in context.
-    - `on-a-way` (likely): that on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): that on a branch that may not run, or if an option keeps its default.
     - `mesh-given` (likely): the same, if a parameter brings the mesh of the arrays.
     - `beside-split` (likely): zeros that a jit without arguments makes without `out_shardings`, such as a cache, that
       another jitted function takes with arrays that are split and no larger.
@@ -116,7 +116,8 @@ class JitInitLosesSharding(Rule):
         if site.violation.kind == "made.apart":
             message = f"`{text}` comes back on one device: it depends on no array."
             return site.report_violation(message, help=help, why=why)
-        message = f"`{text}` raises ValueError: its type has a mesh of {said['devices']} devices, and it runs on one."
+        devices = said["devices"]
+        message = f"`{text}` raises ValueError: it runs on one device, but its type has a mesh of {devices} devices."
         return site.report_violation(message, help=help, why=why, harm=Harm.CRASH)
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:

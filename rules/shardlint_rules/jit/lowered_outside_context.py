@@ -35,8 +35,8 @@ class LoweredOutsideContext(Rule):
     Lower in the same `with` as the calls.
 
     ## Limits
-    Files that call `set_mesh` are not reported, nor functions whose shardings name their mesh and whose body reads
-    none.
+    Not reported: files that call `set_mesh`, and functions whose shardings name their mesh and whose body reads no mesh
+    from the context.
     """
 
     code = "SL233"

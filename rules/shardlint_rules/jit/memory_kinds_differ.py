@@ -16,7 +16,7 @@ class MemoryKindsDiffer(Rule):
 
     ## Reports
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves inside jit.

@@ -30,8 +30,8 @@ class OptimizerBeforeSharding(Rule):
     `optimizer.init(params)` after the placement.
 
     ## Limits
-    A state that is placed too, or passed to any function but the step that takes it together with the
-    parameters, is not reported, nor are optimizers without moments.
+    Not reported: optimizers without moments, a state that is placed too, and a state that is passed to a function
+    which does not also take the parameters.
     """
 
     code = "SL205"

@@ -36,8 +36,8 @@ class SpecForScalar(Rule):
     ## Reports
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with one such sharding for a tree with a
       scalar leaf, directly or in `tree.map`.
-    - proven: the same for what the calls in sight pass, and for the `out_shardings` of a `jit`.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - proven: the same for what the known calls pass, and for the `out_shardings` of a `jit`.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.

@@ -59,7 +59,7 @@ class SpecNeedsMesh(Rule):
       that runs with it sets one.
     - `outside-block` (likely): a call that leads to a spec, outside of the `with` in which the same function
       enters its mesh.
-    - `on-a-way` (likely): the first form on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     A `NamedSharding(mesh, spec)`, or the call inside `with jax.set_mesh(mesh):`.

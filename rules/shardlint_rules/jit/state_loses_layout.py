@@ -17,7 +17,7 @@ class StateLosesLayout(Rule):
     ## Reports
     - proven: `state = step(state)` in a loop, if `step` gets an array split and returns it replicated.
     - proven: the same, if `step` gets an array in `pinned_host` memory and returns it in device memory.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `out_shardings` with the shardings of the state, memory kinds included.

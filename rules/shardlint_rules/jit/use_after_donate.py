@@ -56,9 +56,13 @@ class UseAfterDonate(Rule):
     same buffer. Or do not donate the argument.
 
     ## Limits
-    `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`, which a deleted array answers, are
-    not reported, nor are numpy arrays, `nnx.jit`, which updates its modules in place, and donations in traced
-    code, which have no effect. If no output can take the buffer, nothing is deleted: SL223.
+    Not reported:
+
+    - `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`, which work on a deleted array
+    - numpy arrays, and `nnx.jit`, which updates its modules in place
+    - donations in traced code, which have no effect
+
+    If no output can reuse the buffer, nothing is deleted: SL223.
     """
 
     code = "SL220"

@@ -36,19 +36,19 @@ _NEAR = 0.7
 class AxisOfNoMesh(Rule):
     """A spec names a mesh axis that no mesh of the program has.
 
-    A sharding of it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`, often in
-    one configuration only.
+    Making a sharding from it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`,
+    often in one configuration only.
 
     ## Reports
-    - `beside` (likely): where the text shows the axes of all meshes that the program makes, an axis that none of them
-      has, in a spec or table of specs that also names one of their axes.
+    - `beside` (likely): an axis that no mesh of the program has. The same spec, or another one in the same table,
+      names an axis of a mesh. The code must show the axes of all meshes.
 
     ## Write instead
     An axis of the mesh, or None where the dimension is replicated.
 
     ## Limits
-    Programs with logical names, or that test which axes a mesh has, tests, and the axes of `pmap` and `vmap` are not
-    reported. SL301 reports an axis of a known mesh, and SL340 one that the settings don't list.
+    Not reported: programs that use logical names or ask a mesh for its axes, test files, and axes of `pmap` and
+    `vmap`. SL301 reports an axis that one known mesh lacks, SL340 one that the settings don't list.
     """
 
     code = "SL351"

@@ -26,7 +26,7 @@ class ConstraintOnExplicitMesh(Rule):
     - proven: `jax.reshard` by a sharding over a mesh with Auto axes, and a function with `out_sharding=` over one.
     - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     Or a mesh with Auto axes.
@@ -36,8 +36,8 @@ class ConstraintOnExplicitMesh(Rule):
     yours to say. `filter_shard` is not rewritten, since `reshard` takes only arrays.
 
     ## Limits
-    A mesh without `axis_types` is SL307. A mesh with axes of several types is not reported, nor a constraint that may
-    run under `jax.set_mesh`: it is an assertion there, and passes if the array already has this sharding.
+    A mesh without `axis_types` is SL307. Not reported: a mesh with axes of several types, and a constraint that may
+    run under `jax.set_mesh`. There it is an assertion, which passes if the array already has this sharding.
     """
 
     code = "SL313"

@@ -28,7 +28,7 @@ class DuplicateAxis(Rule):
     - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
       of a jit or the specs of `shard_map`.
     - proven: the names of a Variable of flax NNX, which flax places when it makes it.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`) that have the same
       mesh axis for a value.
     - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a

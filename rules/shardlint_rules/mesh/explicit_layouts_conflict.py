@@ -19,11 +19,11 @@ _TEXTS = {
         "add `out_sharding=P(...)` with the sharding of the result, or reshard one operand first",
     ),
     "contraction.conflict": (
-        "This contraction raises ShardingTypeError: one dimension is split over {axes} left, {other} right.",
+        "This contraction raises ShardingTypeError: its operands shard one dimension over {axes} and {other}.",
         "reshard one operand with `jax.reshard`, so that both agree",
     ),
     "contraction.illegal": (
-        "This contraction raises ShardingTypeError: its result would have two dimensions over {axes}.",
+        "This contraction raises ShardingTypeError: its result would have two dimensions sharded over {axes}.",
         "reshard one operand with `jax.reshard`, or add `out_sharding=P(...)`",
     ),
     "elementwise.conflict": (
@@ -72,23 +72,25 @@ _TEXTS = {
 class ExplicitLayoutsConflict(Rule):
     """An operation on arrays over Explicit axes cannot decide how its result is sharded.
 
-    With Explicit axes the sharding is part of an array's type. jax derives that of each result from the operands, and
-    raises where they do not decide it.
+    With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
+    operands, and raises if they do not determine it.
 
     ## Reports
-    - proven: a contraction whose operands both split the summed dimension, or give a result with one axis twice.
-    - proven: elementwise operands, joined arrays or mapped arguments that are split differently.
-    - proven: a reshape that tears a split dimension, and `x.at[...].set` of a split array without `out_sharding`.
-    - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a split dimension.
-    - proven: an index that is split, and `dynamic_update_slice` with an update that is split differently.
-    - proven: an array over Explicit axes that the body of a `shard_map` takes from around it.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - proven: a contraction whose operands are both sharded along the summed dimension, or whose result would have one
+      axis twice.
+    - proven: elementwise operands, concatenated arrays or arguments of `vmap` that are sharded differently.
+    - proven: a reshape that splits or merges a sharded dimension.
+    - proven: `x.at[...].set` of a sharded array without `out_sharding`.
+    - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
+    - proven: an index that is sharded, and `dynamic_update_slice` with an update that is sharded differently.
+    - proven: a `shard_map` whose body closes over an array with Explicit axes.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
-    `jnp.einsum("qd,kd->qk", q, k, out_sharding=P("row", None))`, or `jax.reshard` of one operand.
+    Give the sharding of the result, or reshard one operand first with `jax.reshard`.
 
     ## Limits
-    Shapes and shardings are followed through calls as far as literals tell them.
+    Reported only if the shapes and shardings of the operands follow from literals in the code.
     """
 
     code = "SL353"

@@ -35,8 +35,8 @@ class NamedShardingArguments(Rule):
       None)` are tuples.
     - proven: axis names as separate arguments, and mesh and spec in the wrong order.
     - proven: devices, or an array of devices, as the mesh.
-    - `devices` (likely): a variable as the mesh of which another line makes a `Mesh`, or a parameter called devices of
-      a function that takes `mesh` too.
+    - `devices` (likely): a variable as the mesh, if another line makes a `Mesh` from it, or if it is a parameter
+      called `devices` of a function that also takes `mesh`.
 
     ## Fix
     Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh are left to you.

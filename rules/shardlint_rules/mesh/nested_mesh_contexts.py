@@ -30,7 +30,7 @@ class NestedMeshContexts(Rule):
       where the two meshes have different axes or sizes.
 
     ## Limits
-    `jax.set_mesh` inside `with mesh:` takes effect. Meshes that may be equal are not reported, nor files with code
+    `jax.set_mesh` inside `with mesh:` takes effect. Not reported: meshes that may be equal, and files with code
     that reads the inner mesh.
     """
 

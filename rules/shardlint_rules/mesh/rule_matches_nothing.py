@@ -26,18 +26,17 @@ _LOOKUPS = {
 class RuleMatchesNothing(Rule):
     """A rule of a partition table never takes effect: an earlier rule shadows it, or `re.match` anchors it.
 
-    The weights or activations it is for get the earlier rule, often `(".*", P())`, and are replicated. Nothing is
-    raised.
+    Its weights or activations get another rule, often `(".*", P())`, and are replicated. Nothing is raised.
 
     ## Reports
     - `before` (likely): a pair of a regular expression and a spec that matches everything a later pair matches, such
       as `("kernel", P())` before `("mlp/kernel", P("model"))`, where the loops of the project stop at the first match.
-    - `hidden` (likely): two rules for one logical name, `("mlp", None)` before `("mlp", "model")`, where a function of
-      Linen gets them.
-    - proven: `re.match` of a pattern that matches none of the paths it is tried on, and stands inside one of them.
+    - `hidden` (likely): two rules for one logical name that are passed to a function of Linen, such as `("mlp", None)`
+      before `("mlp", "model")`.
+    - proven: `re.match` with a pattern that matches none of the paths it gets, but would match inside one of them.
 
     ## Write instead
-    The more specific rule first.
+    Put the more specific rule first. Use `re.search` for patterns that may match inside a path.
 
     ## Limits
     NNX takes the last rule of a logical name, so files of projects that use NNX are not reported.
@@ -98,10 +97,10 @@ class RuleMatchesNothing(Rule):
         said = site.violation.said
         return site.finding(
             site.syntax,
-            f"The rule `{said['pattern']}` matches no path: `re.match` tries the beginning alone.",
+            f"The rule `{said['pattern']}` matches no path: `re.match` only tries the beginning of a path.",
             help="use re.search, or begin the expressions with `.*`",
             certainty=Certainty.PROVEN,
-            why=f"it stands inside the path `{said['path']}`",
+            why=f"it would match inside the path `{said['path']}`",
         )
 
     def _in_rules(self, site: Site) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def running(program: Program, block: Place) -> Running:
     if yields := [part for part in block.node.body if _yields(part)]:
         users = yielded_to(program, block)
         if users is None:
-            return Running(tuple(calls), f"line {yields[0].lineno} yields in the block to code that is not in sight")
+            return Running(tuple(calls), f"line {yields[0].lineno} yields in the block to unknown code")
         calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
     seen: set[ast.AST] = set()
     for place in calls:  # grows

@@ -36,7 +36,7 @@ class SpecLongerThanArray(Rule):
     - proven: the names of `with_partitioning` or `nn.with_logical_partitioning` around an initializer that makes an
       array of fewer dimensions, and those of a variable that is unboxed under a mesh.
     - `in-calls` (likely): the same for a shape that one of the callers passes.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `P()`, which is replicated for every rank.

@@ -41,7 +41,7 @@ class TwoDeviceOrders(Rule):
     Make the mesh once and pass it on; `x.sharding.mesh` of an array has it too.
 
     ## Limits
-    Tests are not reported, nor programs that reorder the devices of all their meshes.
+    Not reported: tests, and programs that reorder the devices of all their meshes.
     """
 
     code = "SL227"

@@ -97,7 +97,7 @@ class UndeclaredAxis(Rule):
                 )
         return site.finding(
             one.node,
-            f'{one.happens} over a mesh of the project: "{one.axis}" is not in `axis-names`.',
+            f'{one.happens}: the setting `axis-names` does not list "{one.axis}".',
             label=f'did you mean "{meant[0]}"?' if len(meant) == 1 else "",
             help=f"write one of {', '.join(axes)}, or add the axis to the setting axis-names",
             why=f"the setting lists {', '.join(axes)}; run on {site.release('jax')}",

@@ -27,7 +27,7 @@ class UnknownAxis(Rule):
     - proven: an axis in a `PartitionSpec` that is in none of the meshes it can meet: the mesh argument of the same
       call, or the meshes in context where it is used.
     - proven: the names of a Variable of flax NNX, which flax places over the mesh in context when it makes it.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - `configured` (likely): where a configuration names the axes of the mesh (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`),
       an axis that no YAML or TOML file of the project and no default of the flag has.
 

@@ -55,7 +55,7 @@ class DeviceCountTooLate(Rule):
       `update`, `putenv`), `jax.config.update("jax_num_cpu_devices", n)`, `"jax_platforms"`,
       `chex.set_n_cpu_devices(n)` and `numpyro.set_host_device_count(n)`.
     - proven: after `import jax`, a variable that the import reads, such as `JAX_PLATFORMS` or `JAX_ENABLE_X64`.
-    - proven: the same in a function, if every call in sight comes too late.
+    - proven: the same in a function, if every known call comes too late.
 
     ## Limits
     Setting `XLA_FLAGS` between `import jax` and the first use of a device is right. Tests that put the flags back, and

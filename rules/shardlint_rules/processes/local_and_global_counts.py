@@ -34,10 +34,10 @@ class LocalAndGlobalCounts(Rule):
 
     - `leading` (likely): rows for `pmap` that are as many as `jax.device_count()`: `jax.random.split(key,
       jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
-    - `given` (likely): a count of all devices in a function that works with the devices of a parameter `devices`.
+    - `given` (likely): a count of all devices in a function that uses the devices of its parameter `devices`.
     - `shares` (likely): the part of a process computed with a number of devices: `ds.shard(jax.device_count(),
       jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
-    - `mesh` (likely): a mesh shape that fits the devices of one process, for the devices of all, or the reverse.
+    - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
     - `twice` (likely): `jax.process_count() * jax.device_count()`, also as sizes of a shape.
     - `offset` (likely): `jax.process_index() * jax.device_count()` as the first device of a process.
     - `itself` (likely): a count compared with itself: `jax.device_count() // len(jax.devices())`.

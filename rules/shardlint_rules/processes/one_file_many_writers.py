@@ -65,7 +65,7 @@ class OneFileManyWriters(Rule):
     `if jax.process_index() == 0:` around the write, or the process in the path.
 
     ## Limits
-    A path that names the process, the host or a shard is not reported, nor are files of PyTorch's processes.
+    Not reported: a path that names the process, the host or a shard, and files of PyTorch's processes.
     """
 
     code = "SL814"

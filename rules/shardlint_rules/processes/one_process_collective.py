@@ -37,7 +37,7 @@ class OneProcessCollective(Rule):
       (`is_main_process()`), or after `if jax.process_index() != 0: return`.
     - `branch` (likely): the same, if another condition around the call may skip it.
     - `global-array` (likely): a jitted function or a function of `jax.numpy` that one process alone runs on a global
-      array and that communicates: a sum over all of it, `x[0]`, or code that is not in sight.
+      array and that communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
     - `global-array-by-layout` (possible): the same, if the layout decides: `x @ w`, a sum over one dimension,
       `reshape`.
     - `maybe`, `by-name`, `global-array-by-name` (possible): the same, if only a name or an annotation says that one
@@ -47,8 +47,8 @@ class OneProcessCollective(Rule):
     Make the call on all processes, and let one of them use the result.
 
     ## Limits
-    Elementwise work on a global array needs no other process and is not reported, nor is a call that the other branch
-    of the condition makes too.
+    Not reported: elementwise work on a global array, which needs no other process, and a call that the other branch of
+    the condition makes too.
     """
 
     code = "SL809"

@@ -18,7 +18,7 @@ class ConstraintOnManualAxis(Rule):
     ## Reports
     - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map`, or in a helper that it
       calls, whose spec names an axis that the `shard_map` binds.
-    - `on-a-way` (likely): the same under a flag that does not depend on the axes, or with an option at its default.
+    - `on-a-way` (likely): the same under a flag that does not depend on the axes, or if an option keeps its default.
 
     ## Limits
     Axes that `axis_names` leaves out are not manual.

@@ -33,7 +33,7 @@ class FirstShardOnly(Rule):
     `x.reshape(-1, *x.shape[2:])` for results of examples, `jax.lax.pmean` in the function for metrics.
 
     ## Limits
-    Not reported: replicated state, and results of code that is not in sight.
+    Not reported: replicated state, and results of code that shardlint cannot read.
     """
 
     code = "SL418"

@@ -22,8 +22,8 @@ class GradCountedPerDevice(Rule):
     - proven: `jax.grad` or `jax.value_and_grad` of a per-device loss with respect to a replicated argument, if the
       gradient goes to `pmean` or `psum`.
     - proven: such a gradient that `out_specs` split over these devices, as if each had its own.
-    - `unseen` (likely): the same of a loss through a model that is not in sight.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `unseen` (likely): the same for a loss through a model that shardlint cannot read.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made

@@ -19,7 +19,7 @@ class MetBySome(Rule):
     ## Reports
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
       `jax.lax.while_loop`, if the predicate is computed from shards or `axis_index` and so differs along the axis.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with

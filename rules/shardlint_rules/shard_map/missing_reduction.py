@@ -16,8 +16,8 @@ _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)
 class MissingReduction(Rule):
     """A value that differs on each device is declared replicated, or updates replicated parameters.
 
-    The array says that it is replicated and holds other numbers on each device. Printing shows the first copy, a
-    later jit reads any of them, and parameters updated this way drift apart.
+    The array is marked as replicated, but its copies differ. Printing shows the first copy, a later jit may read
+    any of them, and parameters updated this way drift apart.
 
     ## Reports
     - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis which its out spec does not
@@ -28,11 +28,11 @@ class MissingReduction(Rule):
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
     - `pmap-named` (likely): the same, if the axis is named after the batch, the data or the devices.
-    - `on-a-way` (likely): a result as above on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): a result as above on a branch that may not run, or if an option keeps its default.
     - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits
-    Not reported: values that code which is not in sight may have reduced, values that are gathered, permuted or
+    Not reported: values that pass through code which shardlint can't read, values that are gathered, permuted or
     exchanged, and axes whose names are not known.
     """
 

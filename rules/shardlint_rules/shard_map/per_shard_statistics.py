@@ -29,7 +29,7 @@ class PerShardStatistics(Rule):
       exchange goes over the axis.
     - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and
       one device's copy is saved or evaluated.
-    - `on-a-way` (likely): the first form on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
     - `normalised` (possible): a mean, sum or maximum along another dimension than the last, combined with it again.
 
     ## Write instead

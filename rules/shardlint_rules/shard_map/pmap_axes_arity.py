@@ -20,8 +20,8 @@ class PmapAxesArity(Rule):
       call passes by position.
     - proven: a list for `in_axes`.
     - proven: a tuple for `out_axes` whose length or kind differs from what the function returns.
-    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is in sight.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is known.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     A single number applies to all arguments, or all results.

@@ -17,10 +17,10 @@ class PmapOutNone(Rule):
 
     ## Reports
     - proven: a result with the out axis `None` that varies over the devices, without a collective.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Limits
-    Not reported: results of replicated state (`replicate`), and results of code that is not in sight.
+    Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.
     """
 
     code = "SL414"

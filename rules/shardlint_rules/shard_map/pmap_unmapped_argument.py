@@ -18,19 +18,20 @@ _HELP = {
 class PmapUnmappedArgument(Rule):
     """A pmapped function gets an argument without a leading device dimension.
 
-    The call raises ValueError, for a single copy of a tree only with more than one device.
+    The call raises ValueError. A tree without the device dimension may pass on one device, and raises on several.
 
     ## Reports
-    Arguments that `in_axes` splits over the devices and that are not static:
+    Arguments that `in_axes` maps over the devices and that are not static:
 
-    - proven: a number, a random key, and an array or leaf of a tree that has no dimension.
-    - proven: an array with several rows for each device, or with other rows than another argument.
-    - `on-a-way` (likely): such an argument on a branch that may not run, or with an option at its default.
+    - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
+    - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
+      argument.
+    - `on-a-way` (likely): such an argument on a branch that may not run, or if an option keeps its default.
     - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
 
     ## Write instead
-    `static_broadcasted_argnums`, `in_axes=None` or `functools.partial` for settings;
-    `[x] * jax.local_device_count()` for one entry on each device.
+    For a value that is equal on all devices, write `in_axes=None`, `static_broadcasted_argnums` or
+    `functools.partial`. For one entry on each device, add a dimension: `jnp.stack([x] * jax.local_device_count())`.
     """
 
     code = "SL419"

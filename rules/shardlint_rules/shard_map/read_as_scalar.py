@@ -25,7 +25,7 @@ class ReadAsScalar(Rule):
     `flax.jax_utils.unreplicate(state.step)`, or the mean over the devices if they differ.
 
     ## Limits
-    Results with `out_axes=None` are not reported, nor values that may come from code that is not in sight.
+    Not reported: results with `out_axes=None`, and values that may come from code that shardlint cannot read.
     """
 
     code = "SL416"

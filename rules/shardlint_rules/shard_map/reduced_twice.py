@@ -18,7 +18,7 @@ class ReducedTwice(Rule):
     ## Reports
     - proven: `psum` of a value that was reduced over the axis before, if the sum reaches a result of the `shard_map`
       or `pmap` and is never divided.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
     - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
 
     ## Limits

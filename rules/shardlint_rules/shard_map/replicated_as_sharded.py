@@ -21,7 +21,7 @@ class ReplicatedAsSharded(Rule):
     - `gathered` (possible): the same for a result of `all_gather`.
 
     ## Limits
-    Tests are not reported, nor results with a new dimension for the devices (`loss[None]`).
+    Not reported: tests, and results with a new dimension for the devices (`loss[None]`).
     """
 
     code = "SL410"

@@ -22,8 +22,8 @@ class SameKeyOnEveryShard(Rule):
       sharded. The key may be replicated by its in spec, by `replicate`, or be part of a replicated state.
     - proven: such numbers returned with an out spec that shards them.
     - proven: such a key in the `rngs` of a linen model whose dropout is on.
-    - `rngs` (likely): the same of a model that is not in sight.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `rngs` (likely): the same for a model that shardlint cannot read.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`

@@ -19,7 +19,7 @@ class ShardMapArity(Rule):
       `partial` and defaults counted), or than a call passes.
     - proven: a dict of specs without a key that the function reads of that argument.
     - proven: `out_specs` with another length, or with other keys, than the function returns or a call unpacks.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Limits
     One spec for all arguments or results is legal. Functions with `*args` are not reported.

@@ -28,16 +28,16 @@ class UntiledGather(Rule):
 
     ## Reports
     - proven: `all_gather` in a function that returns the array itself on another branch.
-    - proven: a product of the stack that raises: a matrix product whose sizes do not fit, or an `einsum` with letters
-      for the dimensions of one shard.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
-    - `reshaped` (likely): a stack reshaped to the first dimension of a shard
-      (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right and the numbers are permuted.
+    - proven: a product with the gathered array that raises: a matrix product whose sizes do not fit, or an `einsum`
+      with letters for the dimensions of one shard only.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - `reshaped` (likely): the gathered array reshaped to the first dimension of a shard
+      (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right, but the numbers are permuted.
     - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
 
     ## Limits
-    Stacks that are reshaped, indexed or reduced over the new dimension are not reported, nor products of arrays whose
-    shapes the file does not show.
+    Not reported: a gathered array that is reshaped, indexed or reduced over the new dimension, and products of arrays
+    whose shapes the file does not show.
     """
 
     code = "SL411"

@@ -19,7 +19,7 @@ class VaryingTypeDiffers(Rule):
     - proven: branches of `cond` or `switch` whose results vary over different axes.
     - proven: `jax.lax.pcast(x, axis, to="varying")` of a value that varies over this axis already.
     - proven: a result whose `out_specs` leave out an axis over which it varies.
-    - `on-a-way` (likely): the same on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
 
     ## Write instead
     `jax.lax.pcast(init, "data", to="varying")` for the carry; `jax.lax.psum` or `pmean` before the result is returned.

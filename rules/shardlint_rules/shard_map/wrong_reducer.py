@@ -38,7 +38,7 @@ class WrongReducer(Rule):
 
     ## Reports
     - proven: `psum` of a per-shard mean, if the sum is returned and never divided.
-    - `unseen` (likely): the same of a mean of what a model that is not in sight gives.
+    - `unseen` (likely): the same for a mean of the output of a model that shardlint cannot read.
     - `gradients` (likely): `psum` of the gradients of a per-shard mean.
     - `masked` (likely): `pmean` of masked means.
     - `curved` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
@@ -46,7 +46,7 @@ class WrongReducer(Rule):
       divided by `jax.local_device_count()`.
     - `own-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the quotients.
     - `own-count` (likely): a sum over all devices divided by the rows (`x.shape[0]`) or a sum of one device.
-    - `on-a-way` (likely): the first form on a branch that may not run, or with an option at its default.
+    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead

@@ -91,7 +91,7 @@ def _mesh_as_new(site: Site, mesh: ast.AST | None) -> list[Edit] | str:
         return _OTHERWISE
     reads = _reads(site, mesh)
     if reads is None:
-        return "the mesh is stored, and its later uses are not in sight"
+        return "the mesh is stored, and its later uses are not known"
     new = _ABSTRACT
     for read in reads:
         if _answered(site, read) or _sizes(site, read) is not None or _answered_by_callers(site, read):

@@ -38,8 +38,8 @@ class ApiRemoved(Rule):
     `xmap`, host callbacks and the like, the finding says what to write and what keeps it from being rewritten.
 
     ## Limits
-    Code that asks first (`try` with `except ImportError`, version tests, `hasattr`) is not reported, nor modules named
-    after compatibility.
+    Not reported: code that asks first (`try` with `except ImportError`, version tests, `hasattr`), and modules
+    named after compatibility, such as `compat.py`.
     """
 
     code = "SL901"

@@ -67,7 +67,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
         return edits
     found = _call(site, node)
     if found is None:
-        return "it is passed on as a value, and its calls are not all in sight"
+        return "it is passed on as a value, and some of its calls are not known"
     call, before = found
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return "a star argument hides its arguments"

@@ -48,10 +48,10 @@ def _said(one: dict[str, Any]) -> tuple[str, str]:
     axis = next(iter(one["axes"]), "")
     devices = one["devices"]
     times = one["times"]
-    much = f"is {_number(times)} times" if times else "is not"
+    much = f"is {_number(times)} times that" if times else "differs from that"
     message = (
-        f"result {one['result'] or one['shape']} of {function(one['defined'])} {much} what one device gives "
-        f"instead of {devices}, in a second run on such arrays: "
+        f"on {devices} devices, result {one['result'] or one['shape']} of {function(one['defined'])} {much} "
+        "of a run on one device: "
     )
     step, taken = one["step"], one["taken"]
     if taken == "unreached":

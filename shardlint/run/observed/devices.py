@@ -93,13 +93,12 @@ def through_host(events: Events, least: int) -> Iterator[Found]:
         told.add(place)
         leaves.sort(key=lambda leaf: -leaf["bytes"])
         total = sum(leaf["bytes"] for leaf in leaves)
-        count = "an array that is sharded" if len(leaves) == 1 else f"{len(leaves)} arrays that are sharded"
-        them = "it" if len(leaves) == 1 else "them"
-        where = f"the full copy goes to all {devices} devices" if devices > 1 else "it goes to one device"
+        count, them = ("an array", "it") if len(leaves) == 1 else (f"{len(leaves)} arrays", "them")
+        where = f"all {devices} devices get" if devices > 1 else "one device gets"
         yield Found(
             "through-host", function(one["lines"][0]), place,
-            f"this gathers {count} as {one['spec']} into numpy on the host ({size_text(total)}): {one['name']} "
-            f"takes {them} from there, so {where}",
+            f"{where} a full copy of {count} sharded as {one['spec']} ({size_text(total)}): this gathers {them} into "
+            f"numpy on the host, and {one['name']} takes the copy",
             tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves),
             "use jnp instead of np, and pass the arrays themselves, which stay sharded", total, code="SL243",
             see=(("taken", first(one["called"])), *((("defined", line(one["defined"])),) if one["defined"] else ())),
@@ -117,7 +116,7 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
     return Found(
         "one-device", one["name"] if one["defined"] else function(one["lines"][0]), first(one["lines"]),
         (f"{one['name']} runs" if one["defined"] else "this runs") +
-        f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
+        f" on one device: none of its arrays is placed on the mesh of {count} devices ({axes})",
         tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
         "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or create them in a jit with "
         "out_shardings",

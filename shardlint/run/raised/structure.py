@@ -80,8 +80,8 @@ def _entries(what: str, has: int, wants: int, call: Call | None) -> Explanation:
     if static > 0 and has == wants + static:
         return Explanation(
             f"{what} of {callee(call)} has {_entries_text(has)} for {wants} arguments{takes}: static arguments "
-            "have none",
-            help=f"remove the entr{'y' if static == 1 else 'ies'} of static_argnums and static_argnames",
+            "take no entry",
+            help=f"remove the entr{'y' if static == 1 else 'ies'} of the static argument{'' if static == 1 else 's'}",
             live=True,
         )
     return Explanation(

@@ -124,7 +124,7 @@ def _reference(
     if alone.ended:
         raise _Stop(f"the run on one device {alone.ended}")
     if alone.raised:
-        advice = f"\nif it is that {_OWN_MESH}" if itself else ""
+        advice = f"\nperhaps {_OWN_MESH}" if itself else ""
         raise _Stop(f"the run on one device {alone.raised}{advice}")
     given, other, strange = with_numbers_of(hosts, alone.arguments)
     if strange:
@@ -154,7 +154,7 @@ def _here(
         with as_if_alone():
             output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
     except Exception as error:
-        raise _Stop(f"the run on one device {raised(error).message}\nif it is that {_OWN_MESH}") from error
+        raise _Stop(f"the run on one device {raised(error).message}\nperhaps {_OWN_MESH}") from error
     spread = [where for _, where, leaf in tree.flatten(output) if _is_spread(leaf)]
     if spread:
         raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")

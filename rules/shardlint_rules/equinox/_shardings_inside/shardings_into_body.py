@@ -127,7 +127,7 @@ def _below(site: Site, lines: list[str], asked: Asked, rest: Cut, forgotten: lis
     elif (function := _wrapped(site)) is not None:
         edits, shown = above(site, function, asked, rest, lines)
     else:
-        raise NotRewritten(f"the function that line {site.call.lineno} wraps is not in sight")
+        raise NotRewritten(f"the function that line {site.call.lineno} wraps is not known")
     message = f"write: {' '.join('; '.join([*lines, *shown]).split())}"
     return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops, uncovers=_UNCOVERED)
 
