@@ -337,11 +337,7 @@ def choice(values: list[Value]) -> Value:
     """One value for several possibilities: itself when they agree."""
     if len(values) == 1 and not isinstance(values[0], Choice):
         return values[0]
-    flat: list[Value] = []
-    for value in values:
-        for option in options(value):
-            if option not in flat:
-                flat.append(option)
+    flat = tuple(dict.fromkeys(option for value in values for option in options(value)))
     if not flat:
         return Unknown("nothing binds it")
-    return flat[0] if len(flat) == 1 else Choice(tuple(flat))
+    return flat[0] if len(flat) == 1 else Choice(flat)
