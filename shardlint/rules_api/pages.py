@@ -14,7 +14,7 @@ from shardlint.rules_api.headers import header
 from shardlint.rules_api.ledger import HEAD, entries, figures, table
 from shardlint.rules_api.registry import entries as entries_of_packs
 from shardlint.rules_api.registry import proof_folders
-from shardlint.rules_api.rule import Rule
+from shardlint.rules_api.rule import CONDITIONAL, Rule
 from shardlint.source.lazy import dataclass
 from shardlint.source.patterns import regex
 
@@ -31,6 +31,7 @@ _FIX = {
     "both": "safe or unsafe; each finding says which",
 }
 _CERTAINTY = "[certainty](../rules.md)"
+_CONDITIONAL = f"- `{CONDITIONAL}` (likely): one of these in a branch that may not run, or if options keep defaults."
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
@@ -74,6 +75,8 @@ def page(rule: type[Rule]) -> str:
         facts += f"\n\nDeprecated: {rule.deprecated}"
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
+    if CONDITIONAL in rule.likely and f"`{CONDITIONAL}`" not in sections["Reports"]:
+        sections["Reports"] += f"\n{_CONDITIONAL}"
     folder = proof_folders().get(rule.code)
     if folder is not None:
         sections |= _examples(rule, folder, sections.get(_INSTEAD, ""))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import OwnNames
@@ -38,6 +37,7 @@ __all__ = [
     "Uses",
     "Violates",
     "Withs",
+    "detector",
     "on_lines",
 ]
 
@@ -363,8 +363,26 @@ Trigger = (
 )
 
 
-class Rule(ABC):
+Detector = Callable[[Any, "Site"], Iterator[Finding]]
+_DetectorType = TypeVar("_DetectorType", bound=Detector)
+CONDITIONAL = "on-a-way"
+"""The form of a broken contract whose place may not run (see `Site.report_violation`)."""
+
+
+def detector(*forms: Form) -> Callable[[_DetectorType], _DetectorType]:
+    """Mark a method of a rule that finds mistakes: it is called for sites of these forms alone."""
+
+    def mark(method: _DetectorType) -> _DetectorType:
+        method.detects = forms  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class Rule:
     """A rule: one file, one class. Its docstring, with fixed headings, and the programs of its proof are its page.
+
+    A rule finds mistakes in its `detector` methods, or in `check` if it has none.
 
     `releases` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is what
     the surest of its findings may be, `PROVEN` or `POSSIBLE`. Findings that are not proven are possible, or likely
@@ -424,6 +442,21 @@ class Rule(ABC):
     behind: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that say more of a place: where one of them is as sure of something there, this one is silent."""
 
+    detectors: ClassVar[Mapping[Form, tuple[str, ...]]] = {}
+    """The names of its detectors, by the forms of the sites that they are called for."""
+
+    def __init_subclass__(cls) -> None:
+        """Collect the detectors, and name the form that every rule about a contract has."""
+        found: dict[Form, tuple[str, ...]] = {}
+        for name, method in vars(cls).items():
+            for form in getattr(method, "detects", ()):
+                found[form] = (*found.get(form, ()), name)
+        if found:
+            cls.detectors, cls.forms = found, tuple(found)
+        if any(isinstance(one, Violates) for one in cls.triggers) and CONDITIONAL not in cls.likely:
+            cls.likely = (*cls.likely, CONDITIONAL)
+            cls.assumptions = {**cls.assumptions, CONDITIONAL: "The branch runs, and options keep their defaults."}
+
     def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
         """What triggers it in a project whose settings say this."""
         return self.triggers if not self.setting or self.setting in own.waking else ()
@@ -445,6 +478,7 @@ class Rule(ABC):
             return "deprecated"
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"
 
-    @abstractmethod
     def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at a site that triggered the rule."""
+        """Findings at a site that triggered the rule: those of its detectors."""
+        for name in self.detectors.get(site.form, ()):
+            yield from getattr(self, name)(site)

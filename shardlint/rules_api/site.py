@@ -22,7 +22,18 @@ from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
-from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Form, Harm, Needed, Rule, Safety
+from shardlint.rules_api.rule import (
+    CONDITIONAL,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Form,
+    Harm,
+    Needed,
+    Rule,
+    Safety,
+)
 from shardlint.syntax import FileFacts, Scope, last_name
 
 if TYPE_CHECKING:
@@ -221,7 +232,7 @@ class Site:
         options = "the options of the program keep their defaults" if found.by_default else ""
         called = f"called at {', '.join(led)}" if led else ""
         why = "; ".join(filter(None, (why, called, self._inside(found), options)))
-        form = form or ("on-a-way" if not found.certain else "defaults" if found.assumed else "")
+        form = form or (CONDITIONAL if not found.certain else "defaults" if found.assumed else "")
         certain = Certainty.POSSIBLE if form else Certainty.PROVEN
         return self.finding(
             found.place.node, message, help=help, why=why, certainty=certain, form=form, harm=harm, fix=fix

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import (
+    Calls,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Harm,
+    Rule,
+    Safety,
+    Violates,
+    detector,
+)
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 
@@ -43,22 +54,16 @@ class ConstraintOnExplicitMesh(Rule):
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
-    likely = ("project-mesh", "on-a-way")
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The branch runs, and options keep their defaults.",
-        "project-mesh": "The mesh is one that the program makes and passes on."
-    }
+    likely = ("project-mesh",)
+    assumptions: ClassVar[Mapping[str, str]] = {"project-mesh": "The mesh is one that the program makes and passes on."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     triggers = (Calls(*CONSTRAINTS, _RESHARD), Violates("output.auto"))
-    forms = ("call", "violation")
     in_version_checks = False
     fixes = "unsafe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
-        if site.form == "violation":
-            yield self._report_output(site)
-            return
+    @detector("call")
+    def compare_with_mesh(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call: its sharding is one over Explicit axes, or of `reshard` over Auto axes."""
         argument = site.argument(CONSTRAINTS.get(site.api, "out_shardings"))
         if argument is None:
             return
@@ -70,10 +75,11 @@ class ConstraintOnExplicitMesh(Rule):
                 yield finding
                 return
 
-    def _report_output(self, site: Site) -> Finding:
-        """The finding for an `out_sharding` over Auto axes."""
+    @detector("violation")
+    def report_output(self, site: Site) -> Iterator[Finding]:
+        """An `out_sharding` over Auto axes."""
         said = site.violation.said
-        return site.report_violation(
+        yield site.report_violation(
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
             help="leave it out and use `jax.lax.with_sharding_constraint`, or make the mesh with AxisType.Explicit",
             why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",

@@ -10,7 +10,7 @@ from shardlint.model.evaluator.trees import together
 from shardlint.model.mesh.meshes import Spec, leaves
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.values import CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety, Violates, detector
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._initializers import ANNOTATING, find_too_many_names
 
@@ -51,24 +51,30 @@ class SpecLongerThanArray(Rule):
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
-    likely = ("in-calls", "on-a-way")
-    assumptions: ClassVar[Mapping[str, str]] = {
-        "in-calls": "The call runs with the defaults of its parameters.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
-    }
+    likely = ("in-calls",)
+    assumptions: ClassVar[Mapping[str, str]] = {"in-calls": "The call runs with the defaults of its parameters."}
     assumes = True
     triggers = (Calls(*_GIVEN, *ANNOTATING), Violates("spec.rank"))
-    forms = ("call", "violation")
     behind = ("SL229",)
     in_version_checks = False
     blames_calls = True
     fixes = "safe"
 
-    def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a spec, or for an initializer."""
-        if site.form == "violation":
-            yield self._report_rank(site)
-            return
+    @detector("violation")
+    def report_rank(self, site: Site) -> Iterator[Finding]:
+        """A spec with more entries than its array has dimensions."""
+        said = site.violation.said
+        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
+        yield site.report_violation(
+            _say_too_many(array, int(said["rank"]), int(said["entries"])),
+            help=_HELP,
+            why=f"the array is `{said['shape']}`",
+            fix=_cut_spec(site, int(said["rank"])),
+        )
+
+    @detector("call")
+    def compare_with_parameter(self, site: Site) -> Iterator[Finding]:
+        """An initializer with more axis names than the parameter has dimensions, or a tree with such a leaf."""
         if site.api in _GIVEN:
             yield from self._compare_trees(site, *map(site.argument, _GIVEN[site.api]))
             return
@@ -102,16 +108,6 @@ class SpecLongerThanArray(Rule):
                 message = _say_too_many(f"leaf `{path}`", len(shape), len(spec.entries))
                 yield site.finding(sharding, message, help=_HELP, why=f"the spec is {words}")
                 return
-
-    def _report_rank(self, site: Site) -> Finding:
-        said = site.violation.said
-        array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
-        return site.report_violation(
-            _say_too_many(array, int(said["rank"]), int(said["entries"])),
-            help=_HELP,
-            why=f"the array is `{said['shape']}`",
-            fix=_cut_spec(site, int(said["rank"])),
-        )
 
 
 def _say_too_many(array: str, rank: int, entries: int) -> str:
