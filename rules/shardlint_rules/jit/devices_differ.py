@@ -18,7 +18,8 @@ class DevicesDiffer(Rule):
 
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
-    - proven: an operation or such a call on arrays over two meshes that order the devices differently.
+    - proven: an operation, or the call of a jitted function, on arrays over two meshes that order the devices
+      differently.
     - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
     - proven: a call of a jitted function with `out_shardings` over a mesh, on an array that is committed to one
       device.

@@ -38,8 +38,8 @@ class DonationNotUsed(Rule):
       each cache, so no result is left for the slices.
     - `named` (likely): donated data, a random key or a learning rate, recognized by name, if the function returns no
       new one. Also if a project decorator takes `donate_argnums`.
-    - `shape` (possible): another donated argument, if every result has another shape. `shardlint verify` checks it in
-      the compiled program.
+    - `shape` (possible): any other donated argument, if every result has another shape. `shardlint verify` checks it
+      in the compiled program.
 
     ## Write instead
     `del x` when the array is no longer needed, or donate an argument that has the shape of a result.

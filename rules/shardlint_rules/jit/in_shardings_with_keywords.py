@@ -19,7 +19,7 @@ class InShardingsWithKeywords(Rule):
     ## Reports
     - proven: a call with a keyword argument of a function that `jax.jit` or `pjit` wraps with `in_shardings`. A call
       in another file is reported at the wrapper.
-    - possible: such a call, if `in_shardings` may be None.
+    - possible: a call with a keyword argument, if `in_shardings` may be None.
 
     ## Fix
     Passes the arguments by position, if the definition is known and no parameter is skipped. It is unsafe: it relies

@@ -32,11 +32,12 @@ class IndivisibleConstraint(Rule):
     `device_put`, and a constraint outside jit, always raise.
 
     ## Reports
-    - proven: a placement or constraint of an array or tree leaf, if its shape and the mesh sizes follow from the
-      code. Shapes are followed through project functions and `vmap`, which adds a leading dimension.
-    - proven: `out_shardings` of a jitted function whose result has such a shape.
-    - `in-calls` (likely): a placement or constraint of an argument that gets such a shape in a known call.
-    - `odd` (likely): an odd size over a mesh axis with all devices.
+    - proven: a placement or constraint that splits a dimension which the axes do not divide, if the shape and the
+      mesh sizes follow from the code. Shapes are followed through project functions and `vmap`, which adds a leading
+      dimension.
+    - proven: `out_shardings` that split a dimension of a result which the axes do not divide.
+    - `in-calls` (likely): a placement or constraint of an argument that has an indivisible size in a known call.
+    - `odd` (likely): a placement or constraint that splits an odd size over a mesh axis with all devices.
     - `on-a-way` (likely): a size that is not divisible only if a certain branch runs or an option keeps its default.
     - `divided-already` (likely): an array created with the size of one shard
       (`experts_per_device = experts // size`), if its sharding splits this dimension again.
@@ -106,7 +107,7 @@ class IndivisibleConstraint(Rule):
         yield site.finding(
             target,
             f"{self._effect(site)}: {_not_divisible(axis, size, split, names)}.",
-            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`",
+            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
@@ -116,11 +117,11 @@ class IndivisibleConstraint(Rule):
         raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
         odd = site.violation.kind == "spec.odd"
-        axes = f"all devices by `{said['axes']}`" if odd else f"`{said['axes']}` into {said['parts']} parts"
+        suffix = "split over all devices" if odd else f"not divisible by {said['parts']}"
         effect = "This raises ValueError" if raises else "The array is padded or replicated"
         count = "the number of devices" if odd else said["parts"]
         return site.report_violation(
-            f"{effect}: dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}.",
+            f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
             help=f"pad the dimension to a multiple of {count}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
@@ -186,12 +187,16 @@ class IndivisibleConstraint(Rule):
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
             return "This raises ValueError"
-        silent = "The array is padded or replicated inside jit"
-        return silent if site.region.proven else f"{silent}, and this raises elsewhere"
+        return "The array is padded or replicated inside jit"
+
+    def _outside(self, site: Site) -> str:
+        """The effect where the code is not traced, if it may run there too."""
+        sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
+        return "" if sure else "; outside jit this raises ValueError"
 
 
 def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
-    return f"dimension {axis} has size {size}, which is not divisible by {split} ({names})"
+    return f"dimension {axis} has size {size}, not divisible by {split} ({names})"
 
 
 def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
@@ -228,5 +233,5 @@ def _undivided(
             continue
         split = math.prod(sizes[name] for name in entry.axes)
         if size % split:
-            return axis, size, split, " and ".join(repr(name) for name in entry.axes)
+            return axis, size, split, f"`{', '.join(entry.axes)}`"
     return None

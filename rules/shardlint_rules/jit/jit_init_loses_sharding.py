@@ -31,10 +31,11 @@ class JitInitLosesSharding(Rule):
     - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without
       `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments come
       back replicated.
-    - proven: such a call with arrays over Explicit axes, if no mesh is in context.
-    - `on-a-way` (likely): such a call that gets sharded arrays only if a certain branch runs or an option keeps its
-      default.
-    - `mesh-given` (likely): such a call with arrays over a mesh that is a parameter.
+    - proven: `jax.jit(optimizer.init)(params)` or the like with arrays over Explicit axes, if no mesh is in context.
+    - `on-a-way` (likely): a `jax.jit(optimizer.init)(params)` or the like that gets sharded arrays only if a certain
+      branch runs or an option keeps its default.
+    - `mesh-given` (likely): `jax.jit(optimizer.init)(params)` or the like with arrays over a mesh that is a
+      parameter.
     - `beside-split` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
       cache. Another jitted function takes them together with sharded arrays that are no larger.
 

@@ -54,9 +54,9 @@ class SpecNeedsMesh(Rule):
     ## Reports
     - proven: a `PartitionSpec` in a constraint, in `device_put` or in the shardings of a jit, if every call path is
       known and none enters a context that supplies the mesh. For a jit the calls of the jitted function count.
-    - `mesh-made` (likely): such a spec in a function that makes its own mesh and may have unknown callers. No code
+    - `mesh-made` (likely): a bare spec in a function that makes its own mesh and may have unknown callers. No code
       that runs with it sets a mesh.
-    - `outside-block` (likely): a call of a function with such a spec, outside of the `with` in which the calling
+    - `outside-block` (likely): a call of a function with a bare spec, outside of the `with` in which the calling
       function enters its mesh.
     - `on-a-way` (likely): a spec that lacks a mesh only if a certain branch runs or an option keeps its default.
 

@@ -44,10 +44,10 @@ class WholeOnOneDevice(Rule):
     ## Reports
     - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that splits an array from `jnp.tile`,
       `jnp.broadcast_to`, or `stack` or `concatenate` of repeated or computed parts: `jnp.stack([x] * n)`.
-    - `constant` (possible): such a placement of `jnp.zeros`, `ones`, `full` or `empty`, also in a `tree.map` of a
-      function that creates them.
-    - `random` (possible): such a placement of `jax.random.normal`, `uniform` or the like, also in a `tree.map` of a
-      function that creates them.
+    - `constant` (possible): `device_put(x, sharding)` or a constraint that splits a new `jnp.zeros`, `ones`, `full`
+      or `empty`, also in a `tree.map` of a function that creates them.
+    - `random` (possible): `device_put(x, sharding)` or a constraint that splits a new `jax.random.normal`, `uniform`
+      or the like, also in a `tree.map` of a function that creates them.
 
     ## Write instead
     - `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device

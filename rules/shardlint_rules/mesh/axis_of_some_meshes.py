@@ -26,8 +26,8 @@ class AxisOfSomeMeshes(Rule):
     ## Reports
     - `shape` (likely): `mesh.shape["expert"]` without a test for the axis. One file of the project makes a mesh with
       the axis, and another mesh without it.
-    - `named` (likely): such an axis in the tuple of a keyword or field whose name ends in sharding or spec:
-      `kernel_sharding=("expert", None)`.
+    - `named` (likely): an axis that some meshes lack, in the tuple of a keyword or field whose name ends in sharding
+      or spec: `kernel_sharding=("expert", None)`.
 
     ## Write instead
     `mesh.shape.get("expert", 1)`, and axis names from the code that knows which mesh is in use.

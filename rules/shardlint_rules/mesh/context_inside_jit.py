@@ -25,7 +25,7 @@ class ContextInsideJit(Rule):
     ## Reports
     - proven: `jax.set_mesh` in a function that jit, scan, shard_map or the like traces, also through its callers.
       Also `with jax.sharding.use_mesh(...)` on the releases that have it.
-    - proven: `jax.sharding.get_mesh` in such a function, from jax 0.8.1 on.
+    - proven: `jax.sharding.get_mesh` in a traced function, from jax 0.8.1 on.
 
     ## Limits
     Not reported: code that may also run untraced, and code that tests for tracing first.

@@ -34,7 +34,7 @@ class DevicesInDefault(Rule):
     ## Reports
     - proven: a parameter whose default calls `jax.devices()`, `jax.device_count()`, `jax.process_index()`,
       `jax.make_mesh(...)` or the like. The function is at module level or a method of a class there.
-    - proven: an attribute of a class at module level with such a value.
+    - proven: an attribute of a class at module level whose value calls one of these functions.
 
     ## Fix
     Writes `None` as the default and moves the call into the body. It needs a default on one line and a body below the

@@ -70,7 +70,7 @@ _TEXTS = {
 
 
 class ExplicitLayoutsConflict(Rule):
-    """An operation on arrays over Explicit axes cannot decide how its result is sharded.
+    """jax cannot decide how the result of an operation over Explicit axes is sharded.
 
     With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
     operands, and raises if they do not determine it.

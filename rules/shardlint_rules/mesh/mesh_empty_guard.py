@@ -34,8 +34,8 @@ class MeshEmptyGuard(Rule):
     ## Reports
     - proven: a test of `get_abstract_mesh().empty` in a function that places arrays, if every call runs under
       `with mesh:`.
-    - proven: a test of `thread_resources.env.physical_mesh.empty` in such a function, if every call runs under
-      `jax.set_mesh`.
+    - proven: a test of `thread_resources.env.physical_mesh.empty` in a function that places arrays, if every call
+      runs under `jax.set_mesh`.
 
     ## Fix
     Writes `jax.set_mesh` for a `with mesh:` in the same file that nothing else reads, or `get_abstract_mesh()` for

@@ -52,10 +52,10 @@ class OptionalSpec(Rule):
     ## Reports
     - proven: `NamedSharding`, `with_sharding_constraint`, `reshard` or a conversion of `multihost_utils` with a spec
       that is `None`, or with a tree of specs that contains `None`.
-    - proven: such a call with a parameter as the spec, if the parameter is `None` by default and a call leaves it
-      out.
-    - `left-out` (likely): such a call with a field as the spec, if the field is `None` by default and the project
-      creates an object without it.
+    - proven: one of these functions with a parameter as the spec, if the parameter is `None` by default and a call
+      leaves it out.
+    - `left-out` (likely): one of these functions with a field as the spec, if the field is `None` by default and the
+      project creates an object without it.
 
     ## Limits
     Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and

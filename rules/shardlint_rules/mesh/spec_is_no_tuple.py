@@ -44,7 +44,7 @@ class SpecIsNoTuple(Rule):
       `x.sharding.spec` or one made in the program.
     - proven: a comparison of a spec with a list, on every release.
     - proven: `isinstance(spec, tuple)` from jax 0.6.1 on, unless it tests for `PartitionSpec` too.
-    - `annotated` (possible): such a comparison or test of a parameter that is annotated as a spec.
+    - `annotated` (possible): a comparison or `isinstance` test of a parameter that is annotated as a spec.
 
     ## Fix
     Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or

@@ -35,7 +35,7 @@ class SpecLongerThanArray(Rule):
       a scalar has no dimension.
     - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
       has dimensions.
-    - proven: a flax variable with more names than dimensions that is unboxed under a mesh.
+    - proven: a flax variable with more names than dimensions, if `nn.unbox` gets it under a mesh.
     - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
     - `on-a-way` (likely): a spec that is too long only if a certain branch runs or an option keeps its default.
 
