@@ -63,8 +63,8 @@ _WHY = {
 class RestoredNotPlaced(Rule):
     """A restored tree stays on the host, though a freshly initialized one is placed with a sharding.
 
-    A run that resumes from a checkpoint has its arrays on no device. The jitted step receives them replicated on
-    every device. In a fresh run each device has one shard.
+    A run that resumes from a checkpoint has its arrays on the host. The jitted step receives them replicated on every
+    device. In a fresh run each device has one shard.
 
     ## Reports
     - proven: `params = pickle.load(file)`, if another branch or an earlier statement places `params` with a sharding

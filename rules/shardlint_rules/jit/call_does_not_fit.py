@@ -23,8 +23,8 @@ class CallDoesNotFit(Rule):
     The call raises TypeError, usually in a script or branch that nobody ran since the signature changed.
 
     ## Reports
-    - proven: a call of a project function without a required argument, or with too many positional ones. Its name
-      must mention mesh, shard, spec, partition, jit or the like.
+    - proven: a call of a project function without a required argument, or with too many positional ones. The function
+      name mentions mesh, shard, spec, partition, jit or the like.
     - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` or the like without a
       required argument, or with a keyword that no release takes: `device_put(x, sharding=s)`.
 

@@ -25,8 +25,8 @@ _ASKING = ("platform", "default_backend", "cpu", "CPU")
 class ConstraintSkipped(Rule):
     """A wrapper skips a sharding constraint: on CPU, for traced arrays, or for a missing rule.
 
-    The array stays unsharded and nothing raises. If it is skipped on CPU, tests on simulated CPU devices show neither
-    the memory and collectives of the real program nor a wrong spec.
+    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, tests on simulated CPU devices
+    show neither the memory and collectives of the real program nor a wrong spec.
 
     ## Reports
     - `platform` (likely): a branch on `jax.devices()[0].platform == "cpu"` or `jax.default_backend()` that skips a

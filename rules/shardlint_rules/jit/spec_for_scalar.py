@@ -30,8 +30,8 @@ _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
 class SpecForScalar(Rule):
     """One spec with a mesh axis is applied to a tree that contains a scalar.
 
-    jax raises `ValueError: ... is only valid for values of rank at least 1, but was applied to a value of rank
-    0`. The step count of an optimizer is such a scalar: `optax.adam` has one, `optax.sgd` does not.
+    jax raises `ValueError: ... is only valid for values of rank at least 1`. The step count of an optimizer is such a
+    scalar: `optax.adam` has one, `optax.sgd` does not.
 
     ## Reports
     - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of a tree with a scalar leaf and one

@@ -46,8 +46,8 @@ class MakeMeshAxisTypes(Rule):
       axes nowhere.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map` and for the forms with a name:
-    you may want Explicit axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `meets-constraints` and
+    `never-explicit`: you may want Explicit axes.
     """
 
     code = "SL307"

@@ -26,8 +26,8 @@ _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray"
 class MeshSizeHardCoded(Rule):
     """The sizes of a mesh don't fit the number of simulated devices that the same file sets.
 
-    The file sets a literal number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`. A mesh of
-    another size raises `ValueError`.
+    The file sets a literal number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`. A mesh that
+    does not fit this number raises `ValueError`.
 
     ## Reports
     - proven: a mesh with literal sizes whose product is larger than the number of simulated devices.

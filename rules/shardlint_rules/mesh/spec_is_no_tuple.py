@@ -48,8 +48,8 @@ class SpecIsNoTuple(Rule):
 
     ## Fix
     Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or
-    `isinstance(spec, (tuple, PartitionSpec))`. On every release each gives the result of the old comparison on an old
-    release.
+    `isinstance(spec, (tuple, PartitionSpec))`. On every release each gives the result that the comparison had on
+    older releases.
     """
 
     code = "SL339"

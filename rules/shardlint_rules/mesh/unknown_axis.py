@@ -24,8 +24,8 @@ class UnknownAxis(Rule):
     traced, after the data was loaded. SL406 reports collectives over an unknown axis.
 
     ## Reports
-    - proven: a `PartitionSpec` with an axis that its mesh lacks. The mesh is an argument of the same call, or every
-      mesh that can be in context there.
+    - proven: a `PartitionSpec` with an axis that the mesh argument of the same call lacks. Without a mesh argument:
+      an axis that every mesh in context lacks.
     - proven: a Variable of flax NNX with a name that is no axis of the mesh in context. Flax places it when it is
       created.
     - `on-a-way` (likely): an axis that is unknown only if a certain branch runs or an option keeps its default.
