@@ -20,8 +20,8 @@ _HANDING_ON = (
     "jax.tree.unflatten",
     "jax.tree_util.tree_unflatten",
 )
-_READ = "it is bound to none"
-_DEFAULT = "it lies on the default device alone, unbound"
+_READ = "nothing places it"
+_DEFAULT = "it is on the default device, uncommitted"
 _DEPTH = 3
 
 

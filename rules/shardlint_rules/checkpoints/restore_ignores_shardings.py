@@ -22,17 +22,17 @@ _SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
 class RestoreIgnoresShardings(Rule):
     """orbax's PyTree handler ignores the shardings of the restore target.
 
-    Arrays come back as they were saved, on the mesh of the program that saved them. On another number of devices
-    the restore raises.
+    Arrays come back as they were saved, on the mesh of the program that saved them. On another number of devices the
+    restore raises.
 
     ## Reports
-    - `target-alone` (likely): `PyTreeCheckpointer().restore(path, item=target)`, the same with
-      `Checkpointer(PyTreeCheckpointHandler())` or a `CheckpointManager` of one, and
-      `args.PyTreeRestore(item=target)`, each without `restore_args`.
+    - `target-alone` (likely): `PyTreeCheckpointer().restore(path, item=target)` or `args.PyTreeRestore(item=target)`
+      without `restore_args`. Also a `restore` of a `Checkpointer(PyTreeCheckpointHandler())`, or of a
+      `CheckpointManager` with one.
 
     ## Write instead
-    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or `StandardCheckpointer().restore(path,
-    target)`, which reads the shardings of the target.
+    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`, or
+    `StandardCheckpointer().restore(path, target)`, which reads the shardings of the target.
 
     ## Limits
     Reported only if the program names a mesh or a `NamedSharding`.

@@ -63,16 +63,18 @@ _WHY = {
 class RestoredNotPlaced(Rule):
     """A restored tree stays on the host, though a freshly initialized one is placed with a sharding.
 
-    A run that resumes from a checkpoint has its arrays on no device. The jitted step receives them replicated on
-    every device, where a fresh run has one shard on each.
+    A run that resumes from a checkpoint has its arrays on the host. The jitted step receives them replicated on every
+    device. In a fresh run each device has one shard.
 
     ## Reports
-    - proven: `params = pickle.load(file)`, or a function of the project that reads with numpy, pickle, safetensors
-      or `flax.serialization`, if another branch or an earlier statement places `params` with a sharding that splits
-      it.
-    - `split-beside` (likely): the same, if the sharding splits some of the arrays.
+    - proven: `params = pickle.load(file)`, if another branch or an earlier statement places `params` with a sharding
+      that splits it. Other readers are numpy, safetensors, `flax.serialization`, and project functions that call
+      them.
+    - `split-beside` (likely): a restored tree, if the sharding on the other branch splits only some of its arrays.
+    - `beside-placed` (possible): a restored tree, if it is unknown what the sharding on the other branch splits.
     - `returned` (likely): a `return` of the restored tree, if another `return` of the function places its value.
-    - `derived` (likely): a name or attribute that gets a part of the restored tree, and that another branch places.
+    - `derived` (likely): a name or attribute that gets a part of the restored tree, if another branch places its
+      value.
 
     ## Write instead
     Place the tree on both branches, best after the branch.

@@ -43,9 +43,9 @@ class TargetWithoutShardings(Rule):
     On another mesh the step moves or replicates all weights. On other devices the restore raises.
 
     ## Reports
-    - `restored` (likely): `jax.eval_shape(init, key)`, or a mapped `jax.ShapeDtypeStruct` without `sharding=`, that
-      becomes the target of `StandardRestore` or `StandardCheckpointer().restore` in a program that shards its
-      state. Also reads of `.sharding` on such leaves next to a restore.
+    - `restored` (likely): `jax.eval_shape(init, key)`, or a `tree.map` to `jax.ShapeDtypeStruct` without `sharding=`,
+      as the target of `StandardRestore` or `StandardCheckpointer().restore`. The program shards its state. Also a
+      read of `.sharding` on such leaves next to a restore.
 
     ## Write instead
     `jax.tree.map(lambda s, sh: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sh), shapes, shardings)`.

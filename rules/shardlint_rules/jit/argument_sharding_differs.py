@@ -12,20 +12,23 @@ from shardlint.rules_api.site import Site
 class ArgumentShardingDiffers(Rule):
     """An argument is sharded differently from what the called function declares for it.
 
-    `jit` compares an array that was placed before with `in_shardings` and does not move it: `ValueError`. Only numpy
-    arrays and uncommitted arrays are moved. `shard_map` compares an array over Explicit axes with `in_specs`.
+    `jit` does not move a committed array to the sharding in `in_shardings`: the call raises `ValueError`. It moves
+    only numpy arrays and uncommitted arrays. `shard_map` compares an array over Explicit axes with `in_specs`.
 
     ## Reports
-    - proven: an argument of a jit with `in_shardings` that is placed with another sharding.
-    - proven: an argument over Explicit axes, for a `shard_map` whose `in_specs` split it differently.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: a call of a jit with `in_shardings` that passes an array committed to another sharding.
+    - proven: a call of a `shard_map` that passes an array over Explicit axes, sharded differently from its
+      `in_specs`.
+    - `on-a-way` (likely): an argument whose sharding differs only if a certain branch runs or an option keeps its
+      default.
 
     ## Write instead
-    `jax.device_put(x, sharding)` before the call. To place what a function returns, `out_shardings`.
+    `jax.device_put(x, sharding)` before the call. If a jitted function returns the array, give that function
+    `out_shardings`.
 
     ## Limits
-    Shapes and shardings are followed through calls as far as literals tell them. A mesh that got Explicit axes because
-    `make_mesh` has no `axis_types` is SL307.
+    Reported only if literals in the code give the shapes and shardings, also through calls. SL307 reports a
+    `make_mesh` without `axis_types`, whose axes became Explicit.
     """
 
     code = "SL213"

@@ -18,19 +18,19 @@ _KNOWN = "<0.13"
 
 
 class CallDoesNotFit(Rule):
-    """A function for meshes, shardings or placement is called with arguments that it does not take.
+    """The arguments of a call do not fit the parameters of a function for meshes, shardings or placement.
 
     The call raises TypeError, usually in a script or branch that nobody ran since the signature changed.
 
     ## Reports
-    - proven: a call of a function of the project whose name mentions mesh, shard, spec, partition, jit or the like,
-      without an argument that has no default, or with too many by position.
-    - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` and the like with a
-      keyword that no release takes (`device_put(x, sharding=s)`), or without a required argument.
+    - proven: a call of a project function without a required argument, or with too many positional ones. The function
+      name mentions mesh, shard, spec, partition, jit or the like.
+    - proven: a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` or the like without a
+      required argument, or with a keyword that no release takes: `device_put(x, sharding=s)`.
 
     ## Limits
-    Not reported: methods, decorated functions, calls with `*` or `**`, and names with several definitions. Parameters
-    that a release renamed are SL903.
+    Not reported: methods, decorated functions, calls with `*` or `**`, and functions with several definitions. SL903
+    reports parameters that a release renamed.
     """
 
     code = "SL236"

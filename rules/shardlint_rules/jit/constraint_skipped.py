@@ -25,15 +25,15 @@ _ASKING = ("platform", "default_backend", "cpu", "CPU")
 class ConstraintSkipped(Rule):
     """A wrapper skips a sharding constraint: on CPU, for traced arrays, or for a missing rule.
 
-    The array stays unsharded and nothing raises. On simulated CPU devices, where people test, the program then
-    differs from the one on the accelerator: its memory, collectives and wrong specs do not show.
+    The array stays unsharded and nothing raises. If the constraint is skipped on CPU, tests on simulated CPU devices
+    show neither the memory and collectives of the real program nor a wrong spec.
 
     ## Reports
     - `platform` (likely): a branch on `jax.devices()[0].platform == "cpu"` or `jax.default_backend()` that skips a
       sharding constraint. The first device need not be in the mesh.
     - `tracer` (likely): `if isinstance(x, jax.core.Tracer): return x` before the only constraint of a function.
-    - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`, which drops the
-      constraint if one of its names has no rule.
+    - `no-constraint` (likely): `with_logical_constraint(fallback=RulesFallback.NO_CONSTRAINT)`. It drops the
+      constraint if one of the names has no rule.
 
     ## Write instead
     `with_sharding_constraint(x, NamedSharding(mesh, spec))` whenever there is a mesh: it works on CPU too.

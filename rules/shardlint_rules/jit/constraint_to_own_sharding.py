@@ -20,19 +20,19 @@ _PLACING = tuple(name for name in PLACING if name != "jax.reshard")
 class ConstraintToOwnSharding(Rule):
     """Traced code reads the sharding of a tracer, which has none.
 
-    `x.sharding` raises `AttributeError` in traced code. `hasattr` returns False and `getattr` its default, so
-    a constraint behind such a guard never runs.
+    In traced code `x.sharding` raises `AttributeError`. `hasattr(x, "sharding")` returns False and `getattr` its
+    default, so a constraint behind such a guard never runs.
 
     ## Reports
-    - `in-sight` (likely): `with_sharding_constraint(y, x.sharding)`, and the guards `hasattr(x, "sharding")`
-      and `getattr(x, "sharding", None)` in traced code, if `x` is a tracer in every visible call, as an
-      argument, an item, a leaf or a parameter of a helper.
+    - `in-sight` (likely): `with_sharding_constraint(y, x.sharding)`, `hasattr(x, "sharding")` or
+      `getattr(x, "sharding", None)` in traced code. In every known call `x` is a tracer: an argument, a part of one,
+      or a parameter of a helper.
 
     ## Write instead
     Read the sharding outside of the traced function and pass it in.
 
     ## Limits
-    Not reported: arrays from a closure or `self`, which are constants with a sharding, static arguments, arguments of
+    Not reported: arrays from a closure or `self` (they are constants with a sharding), static arguments, arguments of
     `filter_jit`, and code that tests whether it is traced.
     """
 

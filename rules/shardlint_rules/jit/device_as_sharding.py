@@ -32,25 +32,25 @@ _TAKING = {
 
 
 class DeviceAsSharding(Rule):
-    """A device, a string, or a function that is not called, is passed as a sharding.
+    """A device, a string or an uncalled function is passed as a sharding.
 
-    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError` (`ValueError`
-    from ShapeDtypeStruct), a jit when it is created and a constraint when it is traced. A function raises
-    everywhere.
+    Only `device_put` and `eqx.filter_shard` take a device. Other functions raise `TypeError` for it, and
+    `ShapeDtypeStruct` raises `ValueError`. A jit raises when it is created, a constraint when it is traced. A
+    function as a sharding always raises.
 
     ## Reports
-    - proven: a `Device` in `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or
-      of `make_array_from_callback`.
-    - proven: a function or method of the project there, or in `device_put`, `NamedSharding` or `set_mesh`:
-      `device_put(x, batch_sharding)` for `batch_sharding()`.
-    - proven: `device_put(x, "cpu")`.
+    - proven: a `Device` as the sharding of `with_sharding_constraint`, a jit, a ShapeDtypeStruct or
+      `make_array_from_callback`.
+    - proven: a project function that is passed without a call: `device_put(x, batch_sharding)` for
+      `batch_sharding()`. It is passed to one of the functions above, `device_put`, `NamedSharding` or `set_mesh`.
+    - proven: a string as the device of `device_put`: `device_put(x, "cpu")`.
 
     ## Write instead
     `SingleDeviceSharding(device)`, or `jax.device_put(x, device)` outside of jit.
 
     ## Fix
-    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. No fix in traced
-    code, where a constraint to one device moves the compiled program to it.
+    Wraps the device in `SingleDeviceSharding`. It is safe: the code could not run before. A constraint in traced code
+    has no fix, because it would move the whole compiled program to one device.
     """
 
     code = "SL218"

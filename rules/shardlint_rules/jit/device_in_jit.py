@@ -17,19 +17,19 @@ _PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")
 class DeviceInJit(Rule):
     """`device_put` to one device inside traced code has no effect.
 
-    A compiled program runs on one set of devices, so no value inside can move to a single device.
-    Nothing is raised: the value stays where it is.
+    A compiled program runs on one set of devices, so no value inside can move to a single device. Nothing is raised:
+    the value stays where it is.
 
     ## Reports
     - proven: `jax.device_put(x, device)` in code traced by jit, filter_jit, scan and the like.
-    - `maybe-traced` (possible): the same in a function that is not always traced.
+    - `maybe-traced` (possible): `jax.device_put(x, device)` in a function that is not always traced.
 
     ## Write instead
-    Move the result at the call of the traced function: `jax.device_put(result, device)`.
+    Move the result after the call of the traced function: `jax.device_put(result, device)`.
 
     ## Limits
-    Bodies of `shard_map` and `pmap`, code that tests whether it is traced, and devices of a named platform
-    (`jax.devices("cpu")`) are not reported. A device in `with_sharding_constraint` raises: SL218.
+    Not reported: bodies of `shard_map` and `pmap`, code that tests whether it is traced, and devices of a named
+    platform (`jax.devices("cpu")[0]`). SL218 reports a device in `with_sharding_constraint`, which raises.
     """
 
     code = "SL202"

@@ -39,33 +39,44 @@ _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "
 class DevicePutInJit(Rule):
     """`device_put` with a sharding inside traced code has no effect.
 
-    Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the
-    compiled program: a committed value keeps its sharding, and an uncommitted one ends up replicated.
+    Inside a trace there is no array to move. On a mesh with Auto axes the call adds no operation to the compiled
+    program. A committed value keeps its sharding, an uncommitted one ends up replicated.
 
     ## Reports
-    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like,
-      also through other functions and files, functions in a dict or list, the rules of a custom derivative
-      (`f.defvjp`), decorators of the project, `jax.tree.map`, `map`, `functools.partial` and `device_put(x,
-      *where)` with a literal tuple.
-    - `in-sight` (likely): the same in a function that unseen callers may call outside jit.
-    - `spec` (likely): `device_put(x, P("data"))`.
-    - `annotated` and `named-sharding` (possible): a target that an annotation or a name calls a sharding.
-    - `mesh` (possible): a sharding whose mesh may have Explicit axes.
+    - proven: `jax.device_put(x, sharding)` in code traced by jit, filter_jit, scan, shard_map and the like. The
+      traced function may come from another file, a dict or list, a project decorator or `f.defvjp`.
+    - proven: `jax.tree.map`, `map` or `functools.partial` with `device_put`, and `device_put(x, *where)` with a
+      literal tuple, in traced code.
+    - `in-sight` (likely): `jax.device_put(x, sharding)` in a function whose known calls are traced, if unknown code
+      may call it outside jit.
+    - `spec` (likely): `device_put(x, P("data"))` in traced code, if every mesh of the project has Auto axes.
+    - `annotated` (possible): `device_put(x, target)` in traced code, if `target` is annotated as a sharding.
+    - `named-sharding` (possible): `device_put(x, target)` in traced code, if only the name of `target` suggests a
+      sharding.
+    - `mesh` (possible): `device_put(x, sharding)` in traced code, if the mesh may have Explicit axes.
+    - `maybe-traced` (possible): `device_put(x, sharding)` in a function that is probably traced.
 
     ## Write instead
-    `jax.lax.with_sharding_constraint`, in Equinox code `eqx.filter_shard`, which also takes Modules.
+    `jax.lax.with_sharding_constraint`. In Equinox code `eqx.filter_shard`, which also takes Modules.
 
     ## Fix
-    Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and
-    communication change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard`
-    ignores them. No fix in a `shard_map`, for a sharding that may be None unless it is tested, or for a value
-    that a caller passes to a function that runs, or with unseen callers may run, outside traced code too.
+    Replaces the call by the constraint. It is unsafe: the constraint takes effect, so memory and communication
+    change. Numbers and numpy arrays get `with_sharding_constraint`, because `filter_shard` ignores them. There is no
+    fix:
+
+    - in a `shard_map`
+    - for a sharding that may be None and is not tested
+    - for an argument of a function that also runs outside traced code, or that unknown code may call.
 
     ## Limits
-    Under `jax.set_mesh` with Explicit axes `device_put` reshards, and memory kinds always take effect: neither is
-    reported, nor is code that tests whether it is traced. In a `shard_map` body the harm is crash: `device_put` raises
-    ValueError from jax 0.8 on for a value that varies across devices. With `check_vma=False`, and on jax 0.6, it has
-    no effect there.
+    Not reported:
+
+    - `device_put` under `jax.set_mesh` with Explicit axes, which reshards
+    - memory kinds, which always take effect
+    - code that tests whether it is traced.
+
+    In a `shard_map` body the harm is crash: from jax 0.8 on `device_put` raises ValueError for a value that varies
+    across devices. With `check_vma=False`, and on jax 0.6, it has no effect there.
     """
 
     code = "SL201"

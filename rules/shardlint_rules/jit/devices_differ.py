@@ -10,23 +10,26 @@ from shardlint.rules_api.site import Site
 
 
 class DevicesDiffer(Rule):
-    """An array meets one that is committed to other devices, or a mesh of other devices in context.
+    """An operation gets arrays, or an array and a mesh in context, that are on different devices.
 
     `device_put` with a device or a sharding commits an array: jax does not move it again. An operation on arrays that
-    are committed to different devices raises ValueError, and so does one under `jax.set_mesh`.
+    are committed to different devices raises ValueError. It also raises if `jax.set_mesh` sets a mesh of other
+    devices.
 
     ## Reports
     - proven: an operation, or the call of a jitted function, on arrays that are committed to different devices.
-    - proven: the same for two meshes that have the devices in different orders.
-    - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device, or a jitted function
-      with `out_shardings` over a mesh that gets such an array.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: an operation, or the call of a jitted function, on arrays over two meshes that order the devices
+      differently.
+    - proven: an operation under `jax.set_mesh(mesh)` on an array that is committed to one device.
+    - proven: a call of a jitted function with `out_shardings` over a mesh, on an array that is committed to one
+      device.
+    - `on-a-way` (likely): devices that differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `jax.device_put(x, NamedSharding(mesh, P()))` before the operation, or no `device_put` to one device at all.
 
     ## Limits
-    How `jax.make_mesh` orders the devices is not assumed.
+    The order of the devices in a mesh from `jax.make_mesh` counts as unknown.
     """
 
     code = "SL251"

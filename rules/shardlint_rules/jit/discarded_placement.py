@@ -45,30 +45,35 @@ _NOT_ENTERED = "it is unknown which statements belong in the block"
 class DiscardedPlacement(Rule):
     """The result of a placement or constraint is thrown away.
 
-    Arrays are immutable: each of these calls returns a new array. A dropped constraint leaves no operation in
-    the compiled program, so the array keeps its placement, and nothing is raised.
+    Arrays are immutable: each of these calls returns a new array. If the result is dropped, the array keeps its
+    placement and nothing is raised. In traced code a dropped constraint leaves no operation in the compiled program.
 
     ## Reports
-    - proven: `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` or `einshard`
-      whose result is dropped, or bound to a name that nothing reads, directly or as part of a tree.
+    - proven: `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` or `einshard` as a
+      statement, or bound to a name that nothing reads. Also inside a tree that nothing reads.
     - proven: a mesh context manager called as a statement (`use_mesh(mesh)`), which enters nothing.
-    - proven: as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`,
-      `jax.make_array_from_process_local_data`, `optax.apply_updates`, a device count in `if n is None:
-      jax.local_device_count()`, and functions of the project that only return another array.
-    - `computed` (likely): as statements, `x.at[i].set(y)`, and tree maps of a lambda that only computes.
-    - `synced` (likely): `state = sync(state)` that nothing reads afterwards.
+    - proven: a collective (`jax.lax.pmean(grads, "batch")`), `replicate`, `unreplicate`,
+      `jax.make_array_from_process_local_data` or `optax.apply_updates` as a statement.
+    - proven: `if n is None: jax.local_device_count()`, which leaves `n` None.
+    - proven: a project function as a statement, if it only returns another array.
+    - `computed` (likely): `x.at[i].set(y)` or a `jax.tree.map` as a statement, if nothing in it has a side effect.
+    - `synced` (likely): `grads = sync(grads)`, `pmean` or the like, if nothing reads the name afterwards.
 
     ## Write instead
     Bind the result to the name that is used afterwards.
 
     ## Fix
-    Binds the result to the placed name, if that is a local variable that is read again. It is unsafe: the
-    placement takes effect, so memory and communication change.
+    Binds the result to the placed variable, if the code below reads it. It is unsafe: the placement takes effect, so
+    memory and communication change.
 
     ## Limits
-    `jax.set_mesh(mesh)`, which works as a statement, `device_put(x)` without a target, tests and benchmarks,
-    probes in a `try`, the last expression of a notebook cell, and names that begin with an underscore are not
-    reported.
+    Not reported:
+
+    - `jax.set_mesh(mesh)`, which works as a statement
+    - `device_put(x)` without a target
+    - tests, benchmarks and calls in a `try`
+    - code at the top level of a notebook
+    - names that begin with an underscore.
     """
 
     code = "SL203"

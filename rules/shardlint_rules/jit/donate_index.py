@@ -27,30 +27,30 @@ from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
 
 class DonateIndex(Rule):
-    """`donate_argnums` or `donate_argnames` means no argument, or a static one.
+    """`donate_argnums` or `donate_argnames` names a static argument, or one that the function does not have.
 
-    Wrapping the function raises ValueError. Positions count positional arguments: keyword-only arguments,
-    those that `functools.partial` fills, and the self of a bound method do not count, static arguments do. A
-    negative position is accepted and donates nothing. `pmap` donates no keyword argument (`jax.jit` does):
-    the old state stays in memory.
+    Wrapping the function raises ValueError. Positions count positional arguments, static ones included. Keyword-only
+    arguments, arguments that `functools.partial` fills, and the self of a bound method do not count.
+
+    Two mistakes raise nothing and donate nothing, so the old state stays in memory: a negative position, and a
+    keyword argument of `pmap` (`jax.jit` does donate those).
 
     ## Reports
-    - proven: positions in `donate_argnums` that the function does not have, names in `donate_argnames` that
-      it does not take, and arguments that are donated and static, of `jax.jit`, `pjit` and (static ones)
-      `pmap`.
-    - proven: negative positions, of `pmap`, and before jax 0.12 of all three.
-    - proven: calls of a pmapped function that pass a donated argument by keyword.
-    - `counts-bound` (likely): a position that counts what `functools.partial` or a method has bound: every
-      visible call rebinds another argument.
+    - proven: a position in `donate_argnums`, or a name in `donate_argnames`, that the function of a `jax.jit` or
+      `pjit` does not have.
+    - proven: an argument that is both donated and static, for `jax.jit`, `pjit` and `pmap`.
+    - proven: a negative position for `pmap`, and before jax 0.12 for `jax.jit` and `pjit` too.
+    - proven: a call of a pmapped function that passes a donated argument by keyword.
+    - `counts-bound` (likely): a position that counts arguments bound by `functools.partial` or a method. Every known
+      call rebinds another argument than the donated one.
 
     ## Fix
-    Drops static arguments from the donated ones, which is safe. Counts a negative position from the front, or
-    passes a keyword argument by position, which is unsafe: the argument is donated from then on. Other wrong
-    positions and names are not rewritten.
+    Drops static arguments from the donated ones, which is safe. Counts a negative position from the front, or passes
+    a keyword argument by position, which is unsafe: the argument is donated from then on. Other wrong positions and
+    names have no fix.
 
     ## Limits
-    Functions with `*args` take any position and those with `**kwargs` any name. `pmap` does not check
-    positions.
+    Functions with `*args` take any position and those with `**kwargs` any name. `pmap` does not check positions.
     """
 
     code = "SL222"
@@ -188,7 +188,8 @@ def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> 
     where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
     yield site.finding(
         keyword,
-        f"`{found.meant}` is not donated: {found.bound} binds arguments, so {found.number} is `{found.donated}`.",
+        f"`{found.meant}` is not donated: {found.bound} binds arguments, so position {found.number} is "
+        f"`{found.donated}`.",
         help=f"write donate_argnums={found.position}",
         harm=Harm.COST,
         certainty=Certainty.POSSIBLE,

@@ -30,31 +30,32 @@ from shardlint_rules.jit.donated import (
 class DonatedTwice(Rule):
     """A donated buffer is passed twice to the same call.
 
-    The buffer would become the memory of two outputs, or of one while it is still read as the other argument.
-    XLA raises `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or `to use a buffer that was
-    previously donated in the same call`. On jax 0.10.2 the process dies if the array is sharded.
+    One buffer cannot become two outputs, nor become an output while another argument still reads it. XLA raises
+    `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or
+    `to use a buffer that was previously donated in the same call`. On jax 0.10.2 the process dies if the array is
+    sharded.
 
     ## Reports
-    - proven: a call of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that gets one buffer
-      twice, at least once donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
-      (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
-    - proven: an object with one value in two fields (`State(params=params, average=params)`) that a call
-      donates, also if a helper makes the object.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - possible: the same, if jax may copy an argument first, or may find no output for the buffer.
-    - `kept-by-init` (likely): the `init` of an optimizer whose state holds the parameters themselves, or a
-      random key of the function around it.
+    - proven: a call of a `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` function with one buffer twice, at least once
+      donated: `step(x, x)`. Aliases count: `step(params, ema)` after `ema = params`, `step(x, jnp.asarray(x))`, tied
+      leaves (`{"embed": w, "head": w}`).
+    - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
+      creates it.
+    - `on-a-way` (likely): a buffer that is donated twice only if a certain branch runs or an option keeps its
+      default.
+    - possible: a call with one buffer twice, if jax may copy an argument first, or may find no output for the buffer.
+    - `kept-by-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
+      random key of the enclosing function. Steps that donate the state then raise or delete the key.
 
     ## Write instead
-    `jnp.copy(x)`, for a tree `jax.tree.map(jnp.copy, params)`. `jnp.asarray` and `device_put` may return the
-    same buffer.
+    `jnp.copy(x)`, for a tree `jax.tree.map(jnp.copy, params)`. `jnp.asarray` and `device_put` may return the same
+    buffer.
 
     ## Fix
-    Writes `jnp.copy(x)` for the second argument, if that surely is one array. It is unsafe: the copy takes
-    memory.
+    Writes `jnp.copy(x)` for the second argument, if it certainly is one array. It is unsafe: the copy takes memory.
 
     ## Limits
-    numpy arrays, and buffers that no output can take or that the function does not use, are not reported.
+    Not reported: numpy arrays, buffers that no output can reuse, and arguments that the function does not use.
     """
 
     code = "SL221"

@@ -20,23 +20,26 @@ from shardlint_rules.jit.results import returned_by
 
 
 class DonationNotUsed(Rule):
-    """A donated buffer that no output can reuse.
+    """No output can reuse a donated buffer.
 
-    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed. jax
-    warns of it ("Some donated buffers were not usable") on one device, and on a mesh with Auto axes often not at all.
+    XLA reuses a donated buffer only for an output of the same shape, type and sharding. Otherwise the donation frees
+    nothing. On one device jax warns "Some donated buffers were not usable". On a mesh with Auto axes it often does
+    not warn.
 
     ## Reports
-    - proven: the function returns only slices of an argument that a call passes with a known shape.
-    - proven: a call whose donated arguments fit no result, next to one that fits and is not donated.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - `weights` (likely): donated weights or state, if every result has another shape (sums, means, comparisons,
-      slices, the output of a model) or the function does not use the argument.
-    - `count` (likely): more donated arguments than results. One `jax.tree.map(f, caches, slices)` returns one array
-      for each cache, so none is left for the slices.
-    - `named` (likely): data, a random key or a learning rate, by its name, if the function returns no new one. Also if
-      a decorator of the project takes `donate_argnums`.
-    - `shape` (possible): another argument, if every result has another shape. `shardlint verify` reads it from the
-      compiled program.
+    - proven: donation of an argument of which the function returns only slices, if a call passes it with a known
+      shape.
+    - proven: a call whose donated arguments fit no result, although an argument that is not donated fits one.
+    - `on-a-way` (likely): donated arguments that fit no result only if a certain branch runs or an option keeps its
+      default.
+    - `weights` (likely): donated weights or state that the function does not use, or that have another shape than
+      every result. Such results are sums, means, comparisons, slices or the output of a model.
+    - `count` (likely): more donated arguments than results. `jax.tree.map(f, caches, slices)` returns one array for
+      each cache, so no result is left for the slices.
+    - `named` (likely): donated data, a random key or a learning rate, recognized by name, if the function returns no
+      new one. Also if a project decorator takes `donate_argnums`.
+    - `shape` (possible): any other donated argument, if every result has another shape. `shardlint verify` checks it
+      in the compiled program.
 
     ## Write instead
     `del x` when the array is no longer needed, or donate an argument that has the shape of a result.

@@ -23,31 +23,31 @@ _OUTPUTS = "give one entry per result, or one sharding for all"
 class InShardingsArity(Rule):
     """`in_shardings` or `out_shardings` has another structure than the arguments or results of the function.
 
-    The call raises ValueError. A tuple has one entry per positional argument, without static ones, and with
-    defaults only if they are passed; `out_shardings` has the structure of the results. A single sharding is
-    for all of them.
+    The call raises ValueError. A tuple for `in_shardings` has one entry per positional argument of the call. Static
+    arguments have no entry. `out_shardings` has the structure of the results. A single sharding applies to all of
+    them.
 
     ## Reports
-    - proven: a tuple or list for `in_shardings` of `jax.jit` or `pjit` whose length no call can have, or that
-      one of its calls does not have.
-    - proven: a tuple or list for `out_shardings` whose length or kind differs from every `return` of the
-      function.
-    - proven: what `nnx.get_named_sharding` gives, as `in_shardings` or `out_shardings` of `nnx.jit`.
-    - proven: the same, if the specs are passed to a function of the project that makes the jit.
-    - proven: a dict for `in_shardings`.
-    - `tree` (likely): a tree of shardings from `jax.tree.map` or flax, passed for a function of one argument.
+    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit`, if its length fits no call, or does not fit
+      one of the known calls.
+    - proven: a dict as `in_shardings`.
+    - proven: a tuple or list as `out_shardings`, if its length or type differs from every `return` of the function.
+    - proven: specs of the wrong structure that are passed to a project function which creates the jit.
+    - proven: the result of `nnx.get_named_sharding` as `in_shardings` or `out_shardings` of `nnx.jit`.
+    - `tree` (likely): a tree of shardings from `jax.tree.map` or flax as `in_shardings` of a function with one
+      argument.
 
     ## Write instead
-    Shardings of one argument that is itself a tuple or a dict go in a tuple of one: `in_shardings=((a, b),)`,
+    If the only argument is a tuple or a dict, put its shardings in a tuple of one: `in_shardings=((a, b),)`,
     `in_shardings=({"tokens": a},)`.
 
     ## Fix
-    Puts a dict for a function of one argument in a tuple of one. It is safe, because every call raised; for
-    the form `tree` it is unsafe: a tuple that already has one entry would no longer fit.
+    Puts a dict for a function of one argument in a tuple of one. It is safe, because every call raised. For the form
+    `tree` it is unsafe: a tuple that already has one entry would no longer fit.
 
     ## Limits
-    Arguments that `functools.partial` or a bound method fills do not count. Functions with `*args` and unseen
-    functions are judged by their calls alone. The keys of a dict of shardings are not compared.
+    Arguments that `functools.partial` or a bound method fills have no entry. A function with `*args`, or one that is
+    defined elsewhere, is compared only with its calls. The keys of a dict of shardings are not compared.
     """
 
     code = "SL210"

@@ -16,18 +16,18 @@ from shardlint_rules.jit.sharded import count_of, counts, named
 class InShardingsCountsStatic(Rule):
     """`in_shardings` has entries for static arguments.
 
-    Static arguments have no entry (though `donate_argnums` and `static_argnums` count them), so every call
-    raises ValueError. With defaults the entries may fit by chance, and each is for the argument after the
-    intended one.
+    Static arguments have no entry in `in_shardings`, although `donate_argnums` and `static_argnums` count them. Every
+    call raises ValueError. If a parameter has a default, the length may fit by chance: each entry then applies to the
+    argument after the intended one.
 
     ## Reports
-    - proven: a tuple or list for `in_shardings` of `jax.jit` or `pjit` that fits the function only if its
-      static arguments are counted.
+    - proven: a tuple or list as `in_shardings` of `jax.jit` or `pjit` whose length fits the function only if static
+      arguments count.
 
     ## Fix
-    Drops the entries of static arguments. It is safe if these are None and the others are equal or named for
-    their arguments (`params_sharding` for `params`), else unsafe. No fix if an entry is named for another
-    argument.
+    Drops the entries of static arguments. It is safe if these entries are None and the others are equal or named
+    after their arguments (`params_sharding` for `params`). Otherwise it is unsafe. There is no fix if an entry is
+    named after another argument.
     """
 
     code = "SL212"

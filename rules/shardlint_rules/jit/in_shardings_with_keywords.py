@@ -13,21 +13,21 @@ from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_o
 class InShardingsWithKeywords(Rule):
     """A function with `in_shardings` is called with keyword arguments.
 
-    jax matches `in_shardings` with positions only, and raises ValueError for any keyword argument, a static
-    one too: "pjit does not support kwargs when in_shardings is specified".
+    jax matches `in_shardings` with positional arguments only. It raises ValueError for any keyword argument, even a
+    static one: "pjit does not support kwargs when in_shardings is specified".
 
     ## Reports
-    - proven: calls with keyword arguments of a function that `jax.jit` or `pjit` wraps with `in_shardings`,
-      in this file, and at the wrapper for calls in other files.
-    - possible: the same, if `in_shardings` may be None.
+    - proven: a call with a keyword argument of a function that `jax.jit` or `pjit` wraps with `in_shardings`. A call
+      in another file is reported at the wrapper.
+    - possible: a call with a keyword argument, if `in_shardings` may be None.
 
     ## Fix
-    Passes the arguments by position, if the definition is visible and no parameter is skipped. It is unsafe:
-    it relies on the present order of the parameters.
+    Passes the arguments by position, if the definition is known and no parameter is skipped. It is unsafe: it relies
+    on the present order of the parameters.
 
     ## Limits
-    `in_shardings=None` takes keywords; `in_shardings=(None, None)` does not. `**kwargs`, which may be empty,
-    are not reported.
+    `in_shardings=None` allows keywords; `in_shardings=(None, None)` does not. Calls with `**kwargs`, which may be
+    empty, are not reported.
     """
 
     code = "SL211"

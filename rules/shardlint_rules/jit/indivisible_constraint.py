@@ -25,24 +25,25 @@ _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 
 
 class IndivisibleConstraint(Rule):
-    """The mesh axes of a dimension do not divide its size.
+    """The mesh axes that shard a dimension do not divide its size.
 
-    In jit nothing checks a constraint. In the middle of a program the array is padded on every device; a
-    result comes back replicated, and nothing is raised (jax 0.12 raises an `IndivisibleError` for some sizes,
-    2 and 6 over 4 for example). Outside of jit, and with `device_put` anywhere, it raises.
+    Inside jit a constraint on such a dimension raises nothing. An intermediate array is padded on every device, and a
+    result comes back replicated. (jax 0.12 raises `IndivisibleError` for some sizes, such as 2 and 6 over 4.)
+    `device_put`, and a constraint outside jit, always raise.
 
     ## Reports
-    - proven: a placement or constraint of an array, or of the leaves of a tree, whose shape and mesh sizes
-      the text tells, also through functions of the project and `vmap`, which adds a dimension in front.
-    - proven: `out_shardings` of a jitted function whose result has such a shape.
-    - `in-calls` (likely): the same with the shapes that the visible calls pass.
-    - `odd` (likely): an odd size over a mesh axis with all devices.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - `divided-already` (likely): an array that is created with the size of one shard (`experts_per_device =
-      experts // size`) and a sharding that splits this dimension again.
+    - proven: a placement or constraint that splits a dimension which the axes do not divide, if the shape and the
+      mesh sizes follow from the code. Shapes are followed through project functions and `vmap`, which adds a leading
+      dimension.
+    - proven: `out_shardings` that split a dimension of a result which the axes do not divide.
+    - `in-calls` (likely): a placement or constraint of an argument that has an indivisible size in a known call.
+    - `odd` (likely): a placement or constraint that splits an odd size over a mesh axis with all devices.
+    - `on-a-way` (likely): a size that is not divisible only if a certain branch runs or an option keeps its default.
+    - `divided-already` (likely): an array created with the size of one shard
+      (`experts_per_device = experts // size`), if its sharding splits this dimension again.
 
     ## Write instead
-    A size that the axes divide, or another dimension: `P(None, "data")`.
+    A size that the axes divide, or a spec for another dimension: `P(None, "data")`.
 
     ## Limits
     Not reported: sizes that the code does not show, and constraints on Explicit axes, which raise.
@@ -105,8 +106,8 @@ class IndivisibleConstraint(Rule):
         axis, size, split, names = problem
         yield site.finding(
             target,
-            f"{_undividable(axis, size, split, names)}: {self._effect(site)}.",
-            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`",
+            f"{self._effect(site)}: {_not_divisible(axis, size, split, names)}.",
+            why=f"on {site.release('jax')}, the array is `{site.shown(array)}`{self._outside(site)}",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
@@ -116,11 +117,11 @@ class IndivisibleConstraint(Rule):
         raises = site.violation.kind == "spec.indivisible" or bool(said.get("raises"))
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
         odd = site.violation.kind == "spec.odd"
-        axes = f"all devices by `{said['axes']}`" if odd else f"`{said['axes']}`, which makes {said['parts']} parts"
-        effect = "this raises ValueError" if raises else "the array is padded or replicated"
+        suffix = "split over all devices" if odd else f"not divisible by {said['parts']}"
+        effect = "This raises ValueError" if raises else "The array is padded or replicated"
         count = "the number of devices" if odd else said["parts"]
         return site.report_violation(
-            f"Dimension {said['dimension']} of {array}, of size {said['size']}, is split over {axes}: {effect}.",
+            f"{effect}: dimension {said['dimension']} of {array} has size {said['size']}, {suffix} (`{said['axes']}`).",
             help=f"pad the dimension to a multiple of {count}, or split another one",
             why=f"on {site.release('jax')}, the array is `{said['shape']}`",
             harm=Harm.CRASH if raises else Harm.SILENT,
@@ -134,7 +135,8 @@ class IndivisibleConstraint(Rule):
         for size, axis, division in divided_already(site):
             yield site.finding(
                 size,
-                f"`{site.text(size)}` is the size of one shard, and the spec splits it again over {site.text(axis)}.",
+                f"The array is too small: the spec splits `{site.text(size)}`, the size of one shard, again over "
+                f"{site.text(axis)}.",
                 help=f"pass the global size, {site.text(division.left) if isinstance(division, ast.BinOp) else ''}",
                 certainty=Certainty.POSSIBLE,
                 form="divided-already",
@@ -173,8 +175,8 @@ class IndivisibleConstraint(Rule):
         stacked = axis < len(one.stacked) and len(parts[1].entries) <= len(shape) - len(one.stacked)
         return site.finding(
             shardings,
-            f"{_undividable(axis, size, split, names)}: {'this' if site.api == _PUT else 'the call'} raises "
-            "ValueError.",
+            f"{'This' if site.api == _PUT else 'The call'} raises ValueError: "
+            f"{_not_divisible(axis, size, split, names)}.",
             why=f"vmap adds this dimension in front of `{text}`" if stacked else f"the array is `{text}`",
             help="begin the spec with None for the dimension that vmap adds"
             if stacked
@@ -184,13 +186,17 @@ class IndivisibleConstraint(Rule):
 
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
-            return "this raises ValueError"
-        silent = "jit pads or replicates it"
-        return silent if site.region.proven else f"{silent}; elsewhere it raises"
+            return "This raises ValueError"
+        return "The array is padded or replicated inside jit"
+
+    def _outside(self, site: Site) -> str:
+        """The effect where the code is not traced, if it may run there too."""
+        sure = site.api == _PUT or site.region.proven or site.region.traced == "never"
+        return "" if sure else "; outside jit this raises ValueError"
 
 
-def _undividable(axis: int, size: int, split: int, names: str) -> str:
-    return f"Dimension {axis} has size {size}, which {names} ({split} devices) does not divide"
+def _not_divisible(axis: int, size: int, split: int, names: str) -> str:
+    return f"dimension {axis} has size {size}, not divisible by {split} ({names})"
 
 
 def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
@@ -227,5 +233,5 @@ def _undivided(
             continue
         split = math.prod(sizes[name] for name in entry.axes)
         if size % split:
-            return axis, size, split, " and ".join(repr(name) for name in entry.axes)
+            return axis, size, split, f"`{', '.join(entry.axes)}`"
     return None

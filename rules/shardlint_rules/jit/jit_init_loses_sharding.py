@@ -23,30 +23,32 @@ _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 class JitInitLosesSharding(Rule):
     """`zeros_like` inside jit drops the sharding of its argument.
 
-    The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer
-    moments, twice the size of the model, come back on the first device (replicated under `jax.set_mesh` with
-    Auto axes). Over Explicit axes without `jax.set_mesh` they do so since jax 0.12; before, the call raises.
+    The zeros depend on shapes only, so the compiled program reads no array and sees no sharding. Optimizer moments,
+    twice the size of the model, come back on the first device (replicated under `jax.set_mesh` with Auto axes). Over
+    Explicit axes without `jax.set_mesh` this happens since jax 0.12; before, the call raises.
 
     ## Reports
-    - proven: `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that only call
-      these, without `out_shardings`, called with sharded arrays; also `TrainState.create`, whose moments come
+    - proven: `jax.jit(optimizer.init)(params)` or `jax.jit(jnp.zeros_like)(x)` with sharded arrays and without
+      `out_shardings`. Also a jit of a function that only calls these, and `TrainState.create`, whose moments come
       back replicated.
-    - proven: the same over Explicit axes, where no mesh is in context.
-    - `on-a-way` (likely): that on a branch that may not run, or if an option keeps its default.
-    - `mesh-given` (likely): the same, if a parameter brings the mesh of the arrays.
-    - `beside-split` (likely): zeros that a jit without arguments makes without `out_shardings`, such as a cache, that
-      another jitted function takes with arrays that are split and no larger.
+    - proven: `jax.jit(optimizer.init)(params)` or the like with arrays over Explicit axes, if no mesh is in context.
+    - `on-a-way` (likely): a `jax.jit(optimizer.init)(params)` or the like that gets sharded arrays only if a certain
+      branch runs or an option keeps its default.
+    - `mesh-given` (likely): `jax.jit(optimizer.init)(params)` or the like with arrays over a mesh that is a
+      parameter.
+    - `beside-split` (likely): a jit without arguments and without `out_shardings` that creates zeros, such as a
+      cache. Another jitted function takes them together with sharded arrays that are no larger.
 
     ## Write instead
     Call it outside jit, where `zeros_like` keeps the sharding, or pass `out_shardings` to the jit.
 
     ## Fix
-    Removes the jit, if the jit and its call are one expression. It is unsafe: without jit the state is
-    created array by array, and small counters stay on one device.
+    Removes the jit, if the jit and its call are one expression. It is unsafe: without jit the state is created array
+    by array, and small counters stay on one device.
 
     ## Limits
-    Under `jax.set_mesh` with Explicit axes the sharding survives. Optimizers without moments (plain `sgd`)
-    and results placed at once are not reported.
+    Not reported: arrays over Explicit axes under `jax.set_mesh`, which keep their sharding, optimizers without
+    moments (plain `sgd`), and results that are placed at once.
     """
 
     code = "SL204"

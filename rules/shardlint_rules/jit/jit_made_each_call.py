@@ -58,19 +58,22 @@ class JitMadeEachCall(Rule):
     takes seconds, on every device and process.
 
     ## Reports
-    All are about `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another
-    transform (`jax.jit(jax.grad(f))`), created and called in the same place.
-    - `in-a-loop` (likely): in a loop, or in a function that is called in a loop.
-    - `each-call` (likely): in a function whose name does not say that it runs once (`init`, `train`, `make_*`).
-    - `each-step` (likely): in a function with the name of a step (`update_params`, `train_step`).
-    - `closure` (possible): in a function that is called in a loop, if the jitted function reads its variables.
+    Each form is a `jax.jit`, `pjit` or `pmap` of a lambda, nested function, partial, bound method or other transform
+    (`jax.jit(jax.grad(f))`). One function creates it and calls it.
+
+    - `in-a-loop` (likely): a jit created in a loop, or in a function that is called in a loop.
+    - `each-call` (likely): a jit that is created and called in one expression, in a function that may run often. A
+      function with a name such as `init`, `train` or `make_*` counts as run once.
+    - `each-step` (likely): a jit created in a function with the name of a step (`update_params`, `train_step`).
+    - `closure` (possible): a jit created in a function that is called in a loop, if the jitted function reads
+      variables of that function.
 
     ## Write instead
     Create it once: above the loop, at module level or in `__init__`. Pass what it closes over as arguments.
 
     ## Limits
-    Not reported: functions that are cached in an attribute or table, tests, and functions that depend on what the
-    loop creates. `eqx.filter_jit` caches bound methods of Modules and filtered transforms.
+    Not reported: tests, jitted functions that are cached in an attribute or table, and functions that depend on what
+    the loop creates. `eqx.filter_jit` of a bound method or a filtered transform is cached, and not reported either.
     """
 
     code = "SL234"

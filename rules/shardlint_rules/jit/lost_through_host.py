@@ -57,21 +57,21 @@ _DEPTH = 4
 class LostThroughHost(Rule):
     """A sharded array is copied to the host and back, and comes back on one device.
 
-    A numpy array has no sharding. The result needs the memory of the full array on one device, and a step compiled
-    for sharded weights is compiled again for unsharded ones. Nothing raises.
+    A numpy array has no sharding. The result needs the memory of the full array on one device. A step compiled for
+    sharded weights is compiled again for unsharded ones. Nothing raises.
 
     ## Reports
-    - `placed` (likely): `jnp.asarray(np.asarray(x))`, `jnp.array(jax.device_get(x).astype(dtype))`,
-      `jax.device_put(np.array(x))` and `jax.tree.map(jnp.asarray, jax.device_get(params))` of an array that is
-      sharded over a mesh, also if a name or attribute stores the host copy.
+    - `placed` (likely): a numpy copy of a sharded array that becomes a jax array again: `jnp.asarray(np.asarray(x))`,
+      `jax.device_put(np.array(x))`, `jax.tree.map(jnp.asarray, jax.device_get(params))`. Also if a name or attribute
+      stores the copy.
 
     ## Write instead
-    What jax does on the devices: `x.astype(dtype)`, `jnp.copy(x)`. For a copy that was stored on the host,
+    Compute on the devices: `x.astype(dtype)`, `jnp.copy(x)`. For a copy that is stored on the host write
     `jax.device_put(copy, shardings)`.
 
     ## Limits
-    Not reported: functions that gather by their name, arrays that the surrounding code or a caller places again, and
-    copies that are joined or computed with on the host.
+    Not reported: functions whose name says that they gather, arrays that the surrounding code or a caller places
+    again, and copies that numpy joins or computes with.
     """
 
     code = "SL243"

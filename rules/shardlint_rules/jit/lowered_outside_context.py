@@ -22,10 +22,10 @@ _RULES = ("axis_rules", "axis_mapping")
 
 
 class LoweredOutsideContext(Rule):
-    """A jitted function is lowered outside the mesh or axis rules under which it is called.
+    """A jitted function is lowered outside the mesh context or axis rules under which it is called.
 
-    The mesh and rules in context are part of the trace. The lowered program is another one: bare specs raise, logical
-    constraints are dropped, and its memory and cost are not those of the step that runs.
+    The mesh and rules in context are part of the trace, so the lowered program differs from the one that runs. Bare
+    specs raise, logical constraints are dropped, and memory and cost are not those of the real step.
 
     ## Reports
     - `lowered` (likely): `step.lower(...)` outside every `with` of a mesh or axis rules, if every call of `step` in
@@ -35,8 +35,8 @@ class LoweredOutsideContext(Rule):
     Lower in the same `with` as the calls.
 
     ## Limits
-    Not reported: files that call `set_mesh`, and functions whose shardings name their mesh and whose body reads no mesh
-    from the context.
+    Not reported: files that call `set_mesh` as a statement, and functions whose shardings name their mesh and whose
+    body reads no mesh from the context.
     """
 
     code = "SL233"

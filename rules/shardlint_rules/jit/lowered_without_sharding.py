@@ -19,15 +19,18 @@ _SIGNATURE = ("shape", "dtype")
 class LoweredWithoutSharding(Rule):
     """A function is lowered with a sharding for one argument and without one for another.
 
-    The compiler chooses the sharding of this argument: that of another argument which it meets, or else replicated.
+    The compiler chooses the missing sharding: that of another argument in the same operation, or else replicated.
     Calling the compiled function with an array of a different sharding raises ValueError.
 
     ## Reports
-    - `unsharded-argument` (likely): `jax.ShapeDtypeStruct(shape, dtype)` in `jitted.lower(...)` if another argument
-      has `sharding=`, and the jit has no `in_shardings`. Scalars are not reported.
+    - `unsharded-argument` (likely): `jitted.lower(...)` with a `jax.ShapeDtypeStruct(shape, dtype)` without
+      `sharding=`, if another argument has one. The jit has no `in_shardings`.
 
     ## Write instead
     `jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding)`, or `in_shardings` for all arguments.
+
+    ## Limits
+    Scalars are not reported.
     """
 
     code = "SL247"

@@ -10,19 +10,19 @@ from shardlint.rules_api.site import Site
 
 
 class MemoryKindsDiffer(Rule):
-    """An array in host memory meets an array in device memory.
+    """An operation combines an array in host memory with one in device memory.
 
-    An operation on arrays of different memory kinds raises ValueError: jax does not copy between memories by itself.
+    The operation raises ValueError: jax does not copy between memories by itself.
 
     ## Reports
     - proven: an operation on an array in `pinned_host` memory and another one in `device` memory.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - `on-a-way` (likely): arrays whose memories differ only if a certain branch runs or an option keeps its default.
 
     ## Write instead
-    `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves inside jit.
+    `jax.device_put(x, sharding.with_memory_kind("device"))` before the operation. It also moves the array inside jit.
 
     ## Limits
-    The memory of arrays is followed from `device_put` and `with_memory_kind`.
+    The memory of an array is known only from `device_put` and `with_memory_kind`.
     """
 
     code = "SL252"

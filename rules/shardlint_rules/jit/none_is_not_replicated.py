@@ -19,12 +19,13 @@ _SPLITS = regex(r"(?i)(?:^|_)(?:scatter|shard(?:ed)?|and|or|not)(?:_|$)")
 class NoneIsNotReplicated(Rule):
     """`out_shardings=None` leaves the choice to the compiler; it does not replicate.
 
-    In a PartitionSpec `None` says "not split". In the place of a sharding it says "any": the result takes the
-    sharding of the argument, and with several processes `jax.device_get` of it raises.
+    In a PartitionSpec `None` means that a dimension is not split. As a sharding, `None` means that the compiler
+    chooses: the result takes the sharding of the argument. With several processes `jax.device_get` of such a result
+    raises.
 
     ## Reports
-    - `gather` (likely): `out_shardings=None` next to `in_shardings` that split, in a function, or for a name,
-      that says it gathers or replicates.
+    - `gather` (likely): a jit with `in_shardings` and `out_shardings=None`, if its name or that of the enclosing
+      function says gather or replicate.
 
     ## Write instead
     `out_shardings=NamedSharding(mesh, P())`.

@@ -18,20 +18,20 @@ from shardlint_rules.jit.reads import name_of, reads
 class OptimizerBeforeSharding(Rule):
     """The optimizer state is created before the parameters are sharded.
 
-    The moments, twice the size of the model, are created on one device. The first training step moves them to
-    the devices of the gradients, and the step compiles twice. If the parameters were committed to a device,
-    the step raises `Received incompatible devices`.
+    The moments, twice the size of the model, are created on one device. The first training step moves them to the
+    devices of the gradients, and the step compiles twice. If the parameters were committed to a device, the step
+    raises `Received incompatible devices`.
 
     ## Reports
-    - proven: `state = optimizer.init(params)`, if `params` is placed on a mesh only afterwards and the state
-      never.
+    - proven: `state = optimizer.init(params)` above `params = jax.device_put(params, sharding)`, if nothing places
+      `state`.
 
     ## Write instead
     `optimizer.init(params)` after the placement.
 
     ## Limits
-    Not reported: optimizers without moments, a state that is placed too, and a state that is passed to a function
-    which does not also take the parameters.
+    Not reported: optimizers without moments, and a state that is passed to a function which does not also take the
+    parameters.
     """
 
     code = "SL205"

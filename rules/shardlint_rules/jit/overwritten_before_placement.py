@@ -26,21 +26,21 @@ _LINE = rf"\w+(?:\s*:[^=\n]*)? = [\w.]*(?:{'|'.join(_CONVERTING)})\w*\("
 
 
 class OverwrittenBeforePlacement(Rule):
-    """A computed array is overwritten by the placement of another one.
+    """The placement of one array overwrites another array that was just computed.
 
-    The computed value is lost, and the program goes on with the other one. Their shapes and shardings are often the
+    The computed value is lost, and the program goes on with the other array. Their shapes and shardings are often the
     same, so nothing raises.
 
     ## Reports
-    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` just before and nothing
-      read it. The same for sharding constraints, conversions between host-local and global arrays, collectives,
-      `replicate`, `np.array_split`, and helpers with such names.
+    - `overwritten` (likely): `x = device_put(y, sharding)` if the same block computed `x` before and nothing has read
+      it. Also sharding constraints, conversions between host-local and global arrays, collectives, `replicate`,
+      `np.array_split`, and helpers with similar names.
 
     ## Write instead
     Pass the computed value to the call, or give its result another name.
 
     ## Limits
-    Not reported if both statements compute the same. An `assert` does not count as a read.
+    Not reported if both statements have the same right-hand side. An `assert` does not count as a read.
     """
 
     code = "SL246"

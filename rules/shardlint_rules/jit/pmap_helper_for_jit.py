@@ -17,19 +17,19 @@ _MESHES = ("NamedSharding", "in_shardings", "out_shardings", "make_mesh", "set_m
 class PmapHelperForJit(Rule):
     """A helper for `pmap` prepares arrays in a program that has no `pmap`.
 
-    These helpers add a leading device axis that `pmap` removes and `jit` does not. The jitted function computes with
-    it. Weights become one array of all copies, and if the shapes broadcast nothing raises.
+    These helpers add a leading device axis. `pmap` removes it, `jit` computes with it. Each weight becomes one array
+    of all copies, and nothing raises if the shapes broadcast.
 
     ## Reports
-    - `no-pmap` (likely): `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` and
-      `jax.device_put_replicated` in a file that runs `jax.jit` over a mesh, if no file of the program mentions `pmap`
-      or `shard_map`.
+    - `no-pmap` (likely): `flax.jax_utils.replicate(state)`, `common_utils.shard(batch)`, `shard_prng_key` or
+      `jax.device_put_replicated` in a file that runs `jax.jit` over a mesh. No file of the program mentions `pmap` or
+      `shard_map`.
 
     ## Write instead
     `jax.device_put(state, NamedSharding(mesh, P()))` and `jax.device_put(batch, NamedSharding(mesh, P("data")))`.
 
     ## Limits
-    Not reported if any file mentions `pmap` or `unreplicate`, also in a comment.
+    Not reported if any file of the program mentions `pmap`, `shard_map` or `unreplicate`, even in a comment.
     """
 
     code = "SL250"

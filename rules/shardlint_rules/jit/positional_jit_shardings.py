@@ -36,8 +36,8 @@ class PositionalJitShardings(Rule):
     - proven: a call of `jax.jit` with more than one positional argument.
 
     ## Fix
-    Safe: each argument gets the name of its position. Not offered if a star hides the order, or if a number or
-    string is in the place of the shardings: it may have been meant for `static_argnums`.
+    Safe: each argument gets the name of its position. There is no fix for a call with `**kwargs`, or if a number or
+    string is in the place of the shardings: it may be meant for `static_argnums`.
     """
 
     code = "SL228"

@@ -21,14 +21,14 @@ _WHERE = ("device", "out_sharding", "sharding")
 class ShardingLostByShape(Rule):
     """An array created from the shape of a sharded array is not sharded.
 
-    A shape has no sharding: the new array is on the first device (replicated under `jax.set_mesh`).
-    Accumulators and moments created this way need the memory of the full array on one device.
+    A shape has no sharding: the new array is on the first device (replicated under `jax.set_mesh`). Accumulators and
+    moments created this way need the memory of the full array on one device.
 
     ## Reports
-    - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full`, outside of jit, if the text proves that `x` is
-      sharded; also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
-    - `placed` (likely): the same, if callers pass an array with a sharding that may split it, or for
-      parameters of an NNX module whose variables name axes, in a program that sets a mesh.
+    - proven: `jnp.zeros(x.shape)`, `ones`, `empty` or `full` outside of jit, if the code proves that `x` is sharded.
+      Also per leaf: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
+    - `placed` (likely): `jnp.zeros(x.shape)` or the like, if callers pass `x` with a sharding that may split it. Also
+      for parameters of an NNX module whose variables name axes, in a program that sets a mesh.
 
     ## Write instead
     `jnp.zeros_like(x)`, `ones_like` and `full_like` keep the sharding of `x`.
@@ -37,7 +37,7 @@ class ShardingLostByShape(Rule):
     Writes the `_like` function. It is safe: the numbers and the dtype are the same.
 
     ## Limits
-    Arrays that are placed, created with `device=`, compared or printed, and traced code are not reported.
+    Not reported: traced code, and arrays that are placed, created with `device=`, compared or printed.
     """
 
     code = "SL207"

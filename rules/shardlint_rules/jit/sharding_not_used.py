@@ -56,21 +56,21 @@ class ShardingNotUsed(Rule):
     Its caller believes that the arrays are placed. They stay on the default device or replicated, and nothing raises.
 
     ## Reports
-    - proven: a parameter such as `mesh`, `shardings`, `specs` or `rules` that is never read, if the function calls
-      another one that takes a parameter of the same name, with None as default, and does not pass it.
-    - proven: a `sharding` that is never read in a function that returns what `numpy.load`, `pickle.load` or
+    - proven: a function that never reads its `mesh`, `shardings`, `specs`, `rules` or the like, and calls a function
+      with an optional parameter of the same name. The call leaves that parameter at None.
+    - proven: a function that never reads its `sharding` and returns what `numpy.load`, `pickle.load` or
       `flax.serialization` loads.
-    - `unplaced` (likely): a `sharding` that is never read, also one stored in an attribute, next to
-      `jax.device_put(x)` without a sharding or a returned `jnp.asarray(x)`.
-    - `created` (likely): a `mesh` that is never read, though a caller passes one, in a function that returns
+    - `unplaced` (likely): a function or class that never reads its `sharding`, and calls `jax.device_put(x)` without
+      a sharding or returns `jnp.asarray(x)`.
+    - `created` (likely): a function that never reads its `mesh`, though a caller passes one, and returns
       `jnp.zeros(shape)` or the like.
 
     ## Write instead
     Pass the parameter on, or place the arrays with it.
 
     ## Limits
-    Not reported: functions without a body, overrides of a method of a base class, functions that are passed as values,
-    `del sharding`, and functions that read `locals()`.
+    Not reported: functions without a body, overrides of a method of a base class, functions that are passed as
+    values, `del sharding`, and functions that read `locals()`.
     """
 
     code = "SL231"

@@ -28,16 +28,17 @@ _RANK = ("ndim", "shape", "size", "isscalar", "is_scalar", "rank")
 
 
 class SpecForScalar(Rule):
-    """A tree that contains a scalar gets one spec with an axis.
+    """One spec with a mesh axis is applied to a tree that contains a scalar.
 
-    jax raises `ValueError: ... is only valid for values of rank at least 1, but was applied to a value of rank 0`, for
-    example with an optimizer that counts its steps: `optax.adam`, but not `optax.sgd`.
+    jax raises `ValueError: ... is only valid for values of rank at least 1`. The step count of an optimizer is such a
+    scalar: `optax.adam` has one, `optax.sgd` does not.
 
     ## Reports
-    - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with one such sharding for a tree with a
-      scalar leaf, directly or in `tree.map`.
-    - proven: the same for what the known calls pass, and for the `out_shardings` of a `jit`.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `device_put`, `with_sharding_constraint` or `eqx.filter_shard` of a tree with a scalar leaf and one
+      sharding that names an axis. Also in `tree.map`, and for a parameter that gets such a tree in a known call.
+    - proven: `out_shardings` of a jit with one sharding that names an axis, if a result has a scalar leaf.
+    - `on-a-way` (likely): a scalar leaf that gets a spec with an axis only if a certain branch runs or an option
+      keeps its default.
 
     ## Write instead
     `PartitionSpec()` for scalars: choose the spec by `leaf.ndim`.

@@ -39,38 +39,37 @@ _HELP = "pass a NamedSharding, or call it under jax.set_mesh(mesh)"
 class SpecNeedsMesh(Rule):
     """A bare `PartitionSpec` is used where no mesh is in context.
 
-    A spec names the axes of a mesh but has no mesh, so the call raises `RuntimeError: ... requires a
-    non-empty mesh in context` or `ValueError: Please set a mesh via jax.set_mesh`, for `P()` too. These
-    contexts supply the mesh:
+    A spec names mesh axes but holds no mesh. Without one the call raises
+    `RuntimeError: ... requires a non-empty mesh in context` or `ValueError: Please set a mesh via jax.set_mesh`, even
+    for `P()`. These contexts supply the mesh:
 
     | call | `with mesh:` | `jax.set_mesh` |
     |---|---|---|
     | `jax.jit(in_shardings=P)` | never | yes |
     | `jax.device_put(x, P)` | never | yes |
     | `with_sharding_constraint`, `filter_shard` in a jit | yes | yes |
-    | the same outside a jit | yes | not for an array on one device |
+    | `with_sharding_constraint`, `filter_shard` outside a jit | yes | not for an array on one device |
     | `pjit(in_shardings=P)` | yes | never |
 
     ## Reports
-    - proven: a `PartitionSpec` without a mesh in a constraint, in `device_put` or in the shardings of a jit,
-      if every call path is known and none has a mesh context that the call reads. For a jit the calls of its
-      result count.
-    - `mesh-made` (likely): the same on unknown call paths, if the function makes its mesh itself and no code
-      that runs with it sets one.
-    - `outside-block` (likely): a call that leads to a spec, outside of the `with` in which the same function
-      enters its mesh.
-    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
+    - proven: a `PartitionSpec` in a constraint, in `device_put` or in the shardings of a jit, if every call path is
+      known and none enters a context that supplies the mesh. For a jit the calls of the jitted function count.
+    - `mesh-made` (likely): a bare spec in a function that makes its own mesh and may have unknown callers. No code
+      that runs with it sets a mesh.
+    - `outside-block` (likely): a call of a function with a bare spec, outside of the `with` in which the calling
+      function enters its mesh.
+    - `on-a-way` (likely): a spec that lacks a mesh only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     A `NamedSharding(mesh, spec)`, or the call inside `with jax.set_mesh(mesh):`.
 
     ## Fix
-    Writes the `NamedSharding` with the one mesh that has a name in the innermost scope. It is unsafe: you may
-    want another mesh of the context.
+    Writes the `NamedSharding` with the mesh variable of the innermost scope, if there is exactly one. It is unsafe:
+    you may want another mesh of the context.
 
     ## Limits
-    Functions that unseen code may call, code that tests for a mesh first, a mesh set by a helper or fixture,
-    and bodies of `shard_map` are not reported as proven.
+    Not reported as proven: functions that unknown code may call, code that tests for a mesh first, a mesh set by a
+    helper or fixture, and bodies of `shard_map`.
     """
 
     code = "SL214"
@@ -152,7 +151,7 @@ class SpecNeedsMesh(Rule):
         name = last_name(found.call.node.func) if isinstance(found.call.node, ast.Call) else "the call"
         return site.finding(
             found.call.node if here else nodes[0],
-            f"`{name}` raises {error} unless its caller has entered a mesh: a spec in it has none.",
+            f"`{name}` raises {error} unless its caller has entered a mesh: a bare spec in it has no mesh.",
             label=f"after the `with` of line {line}" if here and found.ended else "",
             why=f"{site.where(found.call)} is outside the `with` at line {line}, in which the same function enters "
             "its mesh",
@@ -184,7 +183,7 @@ class SpecNeedsMesh(Rule):
         name, error = site.api.rpartition(".")[2], _name_error(site.api)
         return site.finding(
             nodes[0],
-            f"`{name}` raises {error} unless a caller has set a mesh: a spec has none.",
+            f"`{name}` raises {error} unless a caller has set a mesh: a bare spec has none.",
             help=_HELP,
             fix=self._fix(site, nodes, site.context.contexts)[0],
             certainty=Certainty.POSSIBLE,

@@ -10,20 +10,24 @@ from shardlint.rules_api.site import Site
 
 
 class StateLosesLayout(Rule):
-    """A training loop passes on its state replicated, or on the device, though the step got it split or in host memory.
+    """A training step returns a sharded state replicated, or a state from host memory in device memory.
 
-    The loop runs, and each device holds the whole state from the second step on. jax compiles the step twice.
+    Nothing raises. From the second step on each device holds the whole state, or the state stays in device memory.
+    jax compiles the step twice.
 
     ## Reports
-    - proven: `state = step(state)` in a loop, if `step` gets an array split and returns it replicated.
-    - proven: the same, if `step` gets an array in `pinned_host` memory and returns it in device memory.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `state = step(state)` in a loop, if `step` gets a sharded array and returns it replicated.
+    - proven: `state = step(state)` in a loop, if `step` gets an array in `pinned_host` memory and returns it in
+      device memory.
+    - `on-a-way` (likely): a state that loses its sharding or memory only if a certain branch runs or an option keeps
+      its default.
 
     ## Write instead
     `out_shardings` with the shardings of the state, memory kinds included.
 
     ## Limits
-    Over Auto axes the compiler chooses the sharding of a result without `out_shardings`; nothing is reported there.
+    Over Auto axes the compiler chooses the sharding of a result without `out_shardings`. Such a result is not
+    reported.
     """
 
     code = "SL253"

@@ -9,21 +9,22 @@ from shardlint.model.signatures import JITS, STATIC_SETTINGS, wrappings
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
+from shardlint_rules.jit.sharded import named
 
 
 class StaticArgumentNotTaken(Rule):
     """`static_argnames` or `static_argnums` names an argument that the function does not have.
 
-    Wrapping the function raises ValueError: for a decorator, importing the module does. Usually a parameter was
+    Wrapping the function raises ValueError. With a decorator, importing the module raises. Usually a parameter was
     renamed or removed.
 
     ## Reports
-    - proven: a name in `static_argnames` that the wrapped function does not take.
-    - proven: a position in `static_argnums` that it does not have.
+    - proven: a name in `static_argnames` that the wrapped function does not have.
+    - proven: a position in `static_argnums` that the wrapped function does not have.
 
     ## Write instead
-    The current name of the parameter. Positions count positional arguments only: keyword-only arguments, those that a
-    `functools.partial` fills and the self of a bound method do not count.
+    The current name of the parameter. Positions count positional arguments only: keyword-only arguments, arguments
+    that a `functools.partial` fills and the self of a bound method do not count.
 
     ## Limits
     Functions with `**kwargs` take any name, and functions with `*args` any position.
@@ -57,7 +58,7 @@ class StaticArgumentNotTaken(Rule):
             if keyword is not None and wrong is not None:
                 yield site.finding(
                     keyword,
-                    f"Wrapping the function raises ValueError ({wrong[0]}).",
+                    f"Wrapping {named(functions[0])} raises ValueError: {wrong[0]}.",
                     help=wrong[1],
                     why=f"{site.release('jax')} checks `{name}` against the signature",
                 )

@@ -38,18 +38,20 @@ class _Update:
 
 
 class UpdateNotDonated(Rule):
-    """A jitted training step returns an update of its state, and the old state is not donated.
+    """A jitted training step returns an update of its state without donating the old state.
 
-    During the call, parameters and optimizer state are in memory twice, though nothing reads the old ones afterwards.
-    Models that would fit run out of memory.
+    During the call the old and the new parameters and optimizer state are in memory together, though nothing reads
+    the old ones afterwards. Models that would fit run out of memory.
 
     ## Reports
-    All are about functions that use an optimizer, not in tests and benchmarks.
-    - `partly-donated` (likely): a step that donates one argument and not another, though its calls rebind both to the
-      result: `params, opt_state = step(params, opt_state, batch)` with `donate_argnums=(0,)`. Also
+    Each form is a function that uses an optimizer, outside tests and benchmarks.
+
+    - `partly-donated` (likely): a step that donates one argument and not another, though its calls rebind both:
+      `params, opt_state = step(params, opt_state, batch)` with `donate_argnums=(0,)`. Also
       `eqx.filter_jit(donate="all-except-first")` if the calls rebind the first argument.
-    - `in-a-loop` (possible): `jax.jit`, `pjit` or `pmap` without donation, if a loop rebinds an argument to the result.
-    - `once` (possible): the same outside a loop.
+    - `in-a-loop` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a loop rebinds an argument to the
+      result.
+    - `once` (possible): a `jax.jit`, `pjit` or `pmap` without donation, if a call outside a loop rebinds an argument.
 
     ## Write instead
     `donate_argnums` with the arguments that the call rebinds. A donated array is deleted: no other name may read it.

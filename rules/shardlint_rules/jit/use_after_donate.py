@@ -41,26 +41,25 @@ class UseAfterDonate(Rule):
     `RuntimeError: Array has been deleted`.
 
     ## Reports
-    - proven: a read of a name, attribute or alias whose buffer was passed as a donated argument of `jax.jit`,
-      `pjit`, `pmap` or `eqx.filter_jit` and not rebound since, if the text shows an output that takes the
-      buffer: the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`,
-      `jax.tree.map`), or the result is bound to a name that says so (`new_state = step(state)`).
-    - proven: an attribute that aliases what another method donates: after `self.best = self.params`, the next
-      `self.params = self._step(self.params)` deletes the array under both names.
-    - `given-again` (likely): the donating call, if a loop runs it again with the same arrays.
-    - `given-twice` (likely): a warm-up call that donates before `state = step(state)`.
-    - `kept-in-loop` (likely): `best = state` in a loop whose next turn donates `state`.
+    - proven: a read of a name, attribute or alias after `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` donated its
+      buffer. An output must take the buffer: the function returns an update of the argument (`params - rate * grads`,
+      `state.replace(...)`), or the result has a name that says so (`new_state = step(state)`).
+    - proven: a read of an attribute that shares a buffer with a donated one. After `self.best = self.params`, the
+      next `self.params = self._step(self.params)` deletes the array of both.
+    - `given-again` (likely): a donating call in a loop that passes the same array in the next iteration.
+    - `given-twice` (likely): a warm-up call that donates `state`, before `state = step(state)`.
+    - `kept-in-loop` (likely): `best = state` in a loop whose next iteration donates `state`.
 
     ## Write instead
-    `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the
-    same buffer. Or do not donate the argument.
+    `jnp.copy(state)` or `state.copy()`, before the call: `before = state` and `jnp.asarray(state)` are the same
+    buffer. Or do not donate the argument.
 
     ## Limits
     Not reported:
 
     - `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted` and `zeros_like`, which work on a deleted array
     - numpy arrays, and `nnx.jit`, which updates its modules in place
-    - donations in traced code, which have no effect
+    - donations in traced code, which have no effect.
 
     If no output can reuse the buffer, nothing is deleted: SL223.
     """

@@ -42,17 +42,20 @@ class WholeOnOneDevice(Rule):
     or starts slowly.
 
     ## Reports
-    - `joined` (likely): `device_put(x, sharding)`, or an eager constraint, if `x` comes from `jnp.stack`,
-      `concatenate`, `tile` or `broadcast_to` and the sharding splits it: `jnp.stack([x] * n)`.
-    - `constant`, `random` (possible): the same for `jnp.zeros`, `jax.random.normal` and the like, also in a
-      `tree.map` of a function that creates them.
+    - `joined` (likely): `device_put(x, sharding)`, or a constraint outside jit, that splits an array from `jnp.tile`,
+      `jnp.broadcast_to`, or `stack` or `concatenate` of repeated or computed parts: `jnp.stack([x] * n)`.
+    - `constant` (possible): `device_put(x, sharding)` or a constraint that splits a new `jnp.zeros`, `ones`, `full`
+      or `empty`, also in a `tree.map` of a function that creates them.
+    - `random` (possible): `device_put(x, sharding)` or a constraint that splits a new `jax.random.normal`, `uniform`
+      or the like, also in a `tree.map` of a function that creates them.
 
     ## Write instead
-    `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device; a function under
-    `jax.jit(make, out_shardings=sharding)`; `np.stack`, which stays on the host.
+    - `jnp.zeros(shape, dtype, device=sharding)`, which creates each shard on its device
+    - a function under `jax.jit(make, out_shardings=sharding)`
+    - `np.stack`, which stays on the host.
 
     ## Fix
-    Safe: the array has the same values and sharding.
+    Writes a constant with `device=sharding`. It is safe: the array has the same values and sharding.
 
     ## Limits
     Small arrays and tests are not reported.

@@ -36,19 +36,19 @@ _NEAR = 0.7
 class AxisOfNoMesh(Rule):
     """A spec names a mesh axis that no mesh of the program has.
 
-    Making a sharding from it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`,
-    often in one configuration only.
+    Making a sharding from it raises `ValueError: Resource axis: expert of PartitionSpec(...) is not found in mesh`.
+    Often only one configuration runs this code.
 
     ## Reports
-    - `beside` (likely): an axis that no mesh of the program has. The same spec, or another one in the same table,
-      names an axis of a mesh. The code must show the axes of all meshes.
+    - `beside` (likely): a spec with an axis that no mesh of the program has, though the code shows the axes of all
+      meshes. The spec, or another one in the same table, also names an axis of a mesh.
 
     ## Write instead
     An axis of the mesh, or None where the dimension is replicated.
 
     ## Limits
-    Not reported: programs that use logical names or ask a mesh for its axes, test files, and axes of `pmap` and
-    `vmap`. SL301 reports an axis that one known mesh lacks, SL340 one that the settings don't list.
+    Not reported: programs that use logical names or test whether a mesh has an axis, test files, and axes of `pmap`
+    and `vmap`. SL301 reports an axis that one known mesh lacks, SL340 one that the settings don't list.
     """
 
     code = "SL351"

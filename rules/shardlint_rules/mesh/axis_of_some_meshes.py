@@ -24,16 +24,17 @@ class AxisOfSomeMeshes(Rule):
     `ValueError: Resource axis: expert is not found in mesh`.
 
     ## Reports
-    - `shape` (likely): `mesh.shape["expert"]` without a test, where one file of the project makes a mesh with the axis
-      and another one that has only the other axes.
-    - `named` (likely): the axis in the tuple of a keyword or field, such as `kernel_sharding=("expert", None)`.
+    - `shape` (likely): `mesh.shape["expert"]` without a test for the axis. One file of the project makes a mesh with
+      the axis, and another mesh without it.
+    - `named` (likely): an axis that some meshes lack, in the tuple of a keyword or field whose name ends in sharding
+      or spec: `kernel_sharding=("expert", None)`.
 
     ## Write instead
     `mesh.shape.get("expert", 1)`, and axis names from the code that knows which mesh is in use.
 
     ## Limits
-    Functions that test for the axis or have it in their name, axis names from constants, and meshes of tests are not
-    reported.
+    Not reported: functions that test for the axis or have it in their name, axis names from constants, and meshes of
+    tests.
     """
 
     code = "SL316"

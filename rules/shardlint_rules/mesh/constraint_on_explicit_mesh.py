@@ -32,23 +32,28 @@ _ASSERTS = "on {} a constraint over Explicit axes only checks that the array has
 class ConstraintOnExplicitMesh(Rule):
     """A constraint over Explicit axes raises, and so does `reshard` over Auto axes.
 
+    Over Explicit axes the sharding is a part of the array's type: `reshard` and `out_sharding=` change it. Over Auto
+    axes the compiler chooses the sharding, and a constraint tells it which one.
+
     ## Reports
-    - proven: `with_sharding_constraint` or `eqx.filter_shard` by a sharding over a mesh with `AxisType.Explicit`.
-    - proven: `jax.reshard` by a sharding over a mesh with Auto axes, and a function with `out_sharding=` over one.
-    - `project-mesh` (likely): a constraint over a mesh that is a parameter or field, where every mesh that the program
+    - proven: `with_sharding_constraint` or `eqx.filter_shard` with a sharding over a mesh with `AxisType.Explicit`.
+    - proven: `jax.reshard` with a sharding over a mesh with Auto axes.
+    - proven: a function with `out_sharding=` over a mesh with Auto axes.
+    - `project-mesh` (likely): a constraint over a mesh from a parameter or field, if every mesh that the program
       makes and passes on is Explicit.
-    - `on-a-way` (likely): such an `out_sharding=` on a branch that may not run, or if an option keeps its default.
+    - `on-a-way` (likely): an `out_sharding=` that is over Auto axes only if a certain branch runs or an option keeps
+      its default.
 
     ## Write instead
-    Or a mesh with Auto axes.
+    Or make the mesh with Auto axes.
 
     ## Fix
-    Unsafe: replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. Which one you mean is
-    yours to say. `filter_shard` is not rewritten, since `reshard` takes only arrays.
+    Replaces the constraint by `reshard`, or `reshard` by a constraint or `device_put`. It is unsafe: you may want
+    other axis types instead. `filter_shard` has no fix, since `reshard` takes only arrays.
 
     ## Limits
-    A mesh without `axis_types` is SL307. Not reported: a mesh with axes of several types, and a constraint that may
-    run under `jax.set_mesh`. There it is an assertion, which passes if the array already has this sharding.
+    Not reported: a mesh with axes of several types, and a constraint that may run under `jax.set_mesh`. There it is
+    an assertion, which passes if the array already has this sharding. SL307 reports a mesh without `axis_types`.
     """
 
     code = "SL313"

@@ -23,12 +23,12 @@ class ContextInsideJit(Rule):
     `jax.sharding.use_abstract_mesh` and `jax.sharding.get_abstract_mesh` are allowed inside.
 
     ## Reports
-    - proven: `jax.set_mesh` (`jax.sharding.use_mesh` on the releases that have it) in a function that jit, scan,
-      shard_map or the like traces, also through its callers.
-    - proven: `jax.sharding.get_mesh` there, from jax 0.8.1 on.
+    - proven: `jax.set_mesh` in a function that jit, scan, shard_map or the like traces, also through its callers.
+      Also `with jax.sharding.use_mesh(...)` on the releases that have it.
+    - proven: `jax.sharding.get_mesh` in a traced function, from jax 0.8.1 on.
 
     ## Limits
-    Code that may also run untraced, or tests for tracing first, is not reported.
+    Not reported: code that may also run untraced, and code that tests for tracing first.
     """
 
     code = "SL310"

@@ -27,17 +27,18 @@ _ASKING = (
 class DevicesInDefault(Rule):
     """A default argument or class attribute initializes the backend when the module is imported.
 
-    Python computes defaults when it runs the `def`. After the import `jax.distributed.initialize()` raises,
-    `XLA_FLAGS` and `jax_platforms` have no effect, and on a machine without such a device (`jax.devices("gpu")`)
-    the import itself raises.
+    Python computes defaults when it runs the `def`. After the import `jax.distributed.initialize()` raises, and
+    `XLA_FLAGS` and `jax_platforms` have no effect. On a machine without such a device (`jax.devices("gpu")`) the
+    import itself raises.
 
     ## Reports
-    - proven: `jax.devices()`, `jax.device_count()`, `jax.process_index()`, `jax.make_mesh(...)` and the like in the
-      default of a parameter, or as the value of a class attribute, of a function or class at module level.
+    - proven: a parameter whose default calls `jax.devices()`, `jax.device_count()`, `jax.process_index()`,
+      `jax.make_mesh(...)` or the like. The function is at module level or a method of a class there.
+    - proven: an attribute of a class at module level whose value calls one of these functions.
 
     ## Fix
-    Writes `None` as the default and moves the call into the body. It is offered for parameters that the function may
-    rebind. For the fields of a class use `default_factory`.
+    Writes `None` as the default and moves the call into the body. It needs a default on one line and a body below the
+    `def`. Class attributes have no fix: for fields use `default_factory`.
 
     ## Limits
     Tests and code under `if __name__ == "__main__":` are not reported.

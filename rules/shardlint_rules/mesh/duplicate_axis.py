@@ -25,17 +25,17 @@ class DuplicateAxis(Rule):
     to jax 0.4.38).
 
     ## Reports
-    - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the shardings
-      of a jit or the specs of `shard_map`.
-    - proven: the names of a Variable of flax NNX, which flax places when it makes it.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`) that have the same
-      mesh axis for a value.
+    - proven: a `PartitionSpec` with the same axis twice, in `NamedSharding`, a constraint, `device_put`, the
+      shardings of a jit or the specs of `shard_map`.
+    - proven: a Variable of flax NNX with the same axis twice. Flax places it when it is created.
+    - `on-a-way` (likely): an axis that repeats only if a certain branch runs or an option keeps its default.
+    - `by-name` (likely): a spec of constants or fields (`P(config.batch_axis, config.length_axis)`), two of which
+      have the same mesh axis for a value.
     - `handed-on` (likely): a spec with an axis twice as an argument of an unknown function, or next to a pattern in a
       table of partition rules.
 
     ## Limits
-    A spec of logical names may repeat a name, and `P.UNCONSTRAINED` may repeat. Neither is reported.
+    Not reported: specs of logical names, which may repeat a name, and a repeated `P.UNCONSTRAINED`.
     """
 
     code = "SL302"
@@ -93,8 +93,8 @@ class DuplicateAxis(Rule):
             return
         yield site.finding(
             _source(site, one),
-            f'`{site.shown(one)}` and `{site.shown(before)}` are both "{axis}": a sharding of this spec raises '
-            "DuplicateSpecError.",
+            "A sharding of this spec raises DuplicateSpecError: "
+            f'`{site.shown(before)}` and `{site.shown(one)}` are both "{axis}".',
             label=f'"{axis}" again',
             help="use another axis, or None, for one of them",
             certainty=Certainty.POSSIBLE,

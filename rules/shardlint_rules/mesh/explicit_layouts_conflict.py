@@ -12,7 +12,7 @@ from shardlint.rules_api.site import Site
 _TEXTS = {
     "closure.explicit": (
         "This `shard_map` raises NotImplementedError: its body uses an array from outside that is over Explicit axes.",
-        "pass the array as an argument with a spec of its own",
+        "pass the array as an argument, with its spec in `in_specs`",
     ),
     "contraction.ambiguous": (
         "This contraction raises ShardingTypeError: both operands split the summed dimension over {axes}.",
@@ -70,27 +70,28 @@ _TEXTS = {
 
 
 class ExplicitLayoutsConflict(Rule):
-    """An operation on arrays over Explicit axes cannot decide how its result is sharded.
+    """jax cannot decide how the result of an operation over Explicit axes is sharded.
 
     With Explicit axes the sharding is part of an array's type. jax derives the sharding of each result from the
     operands, and raises if they do not determine it.
 
     ## Reports
-    - proven: a contraction whose operands are both sharded along the summed dimension, or whose result would have one
-      axis twice.
-    - proven: elementwise operands, concatenated arrays or arguments of `vmap` that are sharded differently.
+    - proven: a contraction whose operands are both sharded along the summed dimension, or over different axes along
+      another one. Also a contraction whose result would have one axis twice.
+    - proven: an elementwise operation, a concatenation or a `vmap` of arrays that are sharded differently.
     - proven: a reshape that splits or merges a sharded dimension.
     - proven: `x.at[...].set` of a sharded array without `out_sharding`.
     - proven: an index, a slice, `sort`, `top_k`, `cumsum`, `roll`, `scan` or `lax.map` along a sharded dimension.
-    - proven: an index that is sharded, and `dynamic_update_slice` with an update that is sharded differently.
-    - proven: a `shard_map` whose body closes over an array with Explicit axes.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: an index that is itself a sharded array.
+    - proven: `dynamic_update_slice` with an update that is sharded differently from the array.
+    - proven: a `shard_map` whose body uses an array over Explicit axes from outside.
+    - `on-a-way` (likely): a conflict that occurs only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Give the sharding of the result, or reshard one operand first with `jax.reshard`.
 
     ## Limits
-    Reported only if the shapes and shardings of the operands follow from literals in the code.
+    Reported only if literals in the code give the shapes and shardings of the operands.
     """
 
     code = "SL353"

@@ -27,14 +27,14 @@ from shardlint_rules.upgrade.readers import file_imports, readers
 class LegacyMeshContext(Rule):
     """`with mesh:` is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`.
 
-    `jax.set_mesh` changes what the program does, so move the code that reads the mesh together with it:
+    `jax.set_mesh` behaves differently, so change the code that reads the mesh together with the context:
 
     | | `with mesh:` | `with jax.set_mesh(mesh):` |
     |---|---|---|
     | `jax.jit(in_shardings=P(...))`, `device_put(x, P(...))` | raise | work |
     | `pjit(in_shardings=P(...))` | works | raises |
-    | a constraint by a bare spec inside jit | works | works |
-    | the same outside jit, of an array on one device | works | raises |
+    | a constraint with a bare spec, inside jit | works | works |
+    | a constraint with a bare spec, outside jit, array on one device | works | raises |
     | `get_abstract_mesh()` | empty | the mesh |
     | `thread_resources` | the mesh | empty |
     | haliax; flax before 0.12.2 | read it | don't |
@@ -46,25 +46,26 @@ class LegacyMeshContext(Rule):
     | coroutines that await in the block | each has the mesh | the first that leaves unsets it for all |
 
     ## Reports
-    - proven: `with mesh:` of a mesh that the project makes, that is annotated as a `Mesh`, or that is a parameter
-      called mesh to which all known calls pass one.
+    - proven: `with mesh:` of a mesh that the project makes or annotates as a `Mesh`. Also of a parameter called mesh
+      to which all known calls pass one.
     - proven: `stack.enter_context(mesh)` and `mesh.__enter__()`.
 
     ## Fix
-    Unsafe: new arrays are then replicated over the mesh. The fix is refused, with the line of the obstacle:
+    Writes `jax.set_mesh(mesh)`. It is unsafe: new arrays are then replicated over the mesh. There is no fix in these
+    cases, and the finding names the line of the obstacle:
 
-    - for a mesh with Explicit axes, or of unknown axis types in a project that has Explicit axes
-    - in code that may be traced, unless a test runner or a script calls it, or it does what only host code does
-    - in a project with haliax or a flax before 0.12.2
-    - if a constraint outside jit has a bare spec, or pmap runs
-    - if the program commits an array to one device or to another mesh, or `jax.default_device` applies
-    - if a coroutine awaits or yields in the block.
+    - a mesh with Explicit axes, or with unknown axis types in a project that uses Explicit axes
+    - code that may be traced, unless a test runner or a script calls it, or it does what only host code does
+    - a project with haliax or a flax before 0.12.2
+    - a constraint with a bare spec outside jit, or a pmap
+    - an array that is committed to one device or to another mesh, or a `jax.default_device`
+    - a coroutine that awaits or yields in the block.
 
-    `pjit` and `thread_resources` move together with the context, in all files, or nothing moves. `with Mesh(...) as
-    mesh:` becomes two lines. `mesh.__enter__()` has no fix.
+    Code with `pjit` and `thread_resources` is changed together with the context, in all files or in none.
+    `with Mesh(...) as mesh:` becomes two lines. `mesh.__enter__()` has no fix.
 
     ## Limits
-    Files that use haliax, which needs the old context, and contexts behind a test of the release are not reported.
+    Not reported: files that use haliax, which needs the old context, and contexts behind a test of the release.
     """
 
     code = "SL315"

@@ -30,23 +30,24 @@ _KEPT = "the number of axes is not a literal"
 class MakeMeshAxisTypes(Rule):
     """A mesh without `axis_types` has Explicit axes, and constraints over it raise.
 
-    The default of `jax.make_mesh` became Explicit with jax 0.9, that of `AbstractMesh` with 0.12. `jax.sharding.Mesh`
-    stays Auto. With Explicit axes a constraint that names an axis raises `ValueError`, many operations need an
-    `out_sharding`, and `shard_map` takes only arrays that are sharded as its `in_specs`.
+    `jax.make_mesh` makes Explicit axes since jax 0.9, `AbstractMesh` since 0.12. `jax.sharding.Mesh` still makes Auto
+    axes. Over Explicit axes a constraint that names an axis raises `ValueError`, and many operations need an
+    `out_sharding`. `shard_map` takes only arrays that are sharded as its `in_specs`.
 
     ## Reports
     - proven: a mesh without `axis_types` that a `with_sharding_constraint` or `eqx.filter_shard` of the project uses.
     - proven: a mesh without `axis_types` in a project that pins a jax with Auto axes and is checked for a newer one
       (`--target`).
     - proven: a mesh without `axis_types` that a `shard_map` maps over, in a project that places no array.
-    - `meets-constraints` (likely): a mesh without `axis_types` where a file of the same program constrains arrays by
-      specs or logical names, and no file mentions Explicit axes.
-    - `never-explicit` (possible): the same without a constraint.
-    - proven: on jax 0.8.1 to 0.8.3, the warning of `make_mesh` about the coming change.
+    - proven: a `make_mesh` without `axis_types` on jax 0.8.1 to 0.8.3, which warns that the default will change.
+    - `meets-constraints` (likely): a mesh without `axis_types` in a program that constrains arrays by specs or
+      logical names in some file, and mentions Explicit axes in none.
+    - `never-explicit` (possible): a mesh without `axis_types` in a program without constraints that mentions Explicit
+      axes nowhere.
 
     ## Fix
-    Adds `axis_types=(AxisType.Auto,) * n`. Unsafe if no constraint surely uses this mesh: you may have meant Explicit
-    axes.
+    Adds `axis_types=(AxisType.Auto,) * n`. It is unsafe for the mesh of a `shard_map`, `meets-constraints` and
+    `never-explicit`: you may want Explicit axes.
     """
 
     code = "SL307"

@@ -14,14 +14,14 @@ from shardlint.syntax.nodes import walk
 
 
 class MeshCopyDropsTypes(Rule):
-    """A mesh built from the devices and names of another one loses its axis types.
+    """A mesh built from the devices and names of another mesh loses its axis types.
 
-    `Mesh` makes Auto axes by default. Nothing is raised: arrays on the copy have no sharding in their type, the
-    compiler chooses one, and together with arrays on the first mesh they raise `ValueError`.
+    `Mesh` makes Auto axes by default. Nothing is raised, but arrays on the copy have no sharding in their type, and
+    the compiler chooses one. Together with arrays on the first mesh they raise `ValueError`.
 
     ## Reports
-    - proven: `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, where `other` has Explicit
-      axes or axes of several types.
+    - proven: `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, if `other` has Explicit axes
+      or axes of several types.
 
     ## Fix
     Adds `axis_types=other.axis_types`.

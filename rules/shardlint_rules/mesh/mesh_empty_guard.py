@@ -26,22 +26,23 @@ _SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
 
 class MeshEmptyGuard(Rule):
-    """A guard tests a mesh context that its callers don't set: the mesh is always empty.
+    """A guard looks for the mesh in another context than its callers set, and always finds it empty.
 
     `with mesh:` and `jax.set_mesh` don't see each other. The helper returns early as if there was no mesh: the array
     stays on one device or replicated, and nothing is raised.
 
     ## Reports
-    - proven: `get_abstract_mesh().empty` as a condition in a function that places arrays, where every call runs under
+    - proven: a test of `get_abstract_mesh().empty` in a function that places arrays, if every call runs under
       `with mesh:`.
-    - proven: `thread_resources.env.physical_mesh.empty` where every call runs under `jax.set_mesh`.
+    - proven: a test of `thread_resources.env.physical_mesh.empty` in a function that places arrays, if every call
+      runs under `jax.set_mesh`.
 
     ## Fix
-    Unsafe, since the code after the guard takes effect. `with mesh:` becomes `jax.set_mesh` if it is in the same file
-    and nothing else reads it, and `thread_resources` becomes `get_abstract_mesh()`.
+    Writes `jax.set_mesh` for a `with mesh:` in the same file that nothing else reads, or `get_abstract_mesh()` for
+    `thread_resources`. It is unsafe: the code after the guard takes effect.
 
     ## Limits
-    A function that tests both, and one with unknown callers, are not reported.
+    Not reported: functions that test both contexts, and functions with unknown callers.
     """
 
     code = "SL312"

@@ -31,15 +31,15 @@ _LOOKING = (
 
 
 class MeshLeftOut(Rule):
-    """A parameter that may be `None` is passed on above the statement that replaces the None.
+    """A function passes on a parameter that may be `None` before it replaces the None.
 
     The callee gets None and makes a mesh or sharding of its own, or none at all. The rest of the function uses the
     default, so weights and batches are sharded over different meshes. Nothing is raised if the devices are the same.
 
     ## Reports
-    - `before-default` (likely): a mesh, devices, sharding, spec or rules parameter that is None by default and is
-      passed to a call (`specs = build(mesh=mesh)`) above the statement that replaces the None (`if mesh is None: mesh
-      = default_mesh()`).
+    - `before-default` (likely): a call such as `specs = build(mesh=mesh)` above
+      `if mesh is None: mesh = default_mesh()`. The parameter is a mesh, devices, a sharding, a spec or rules, and
+      None by default.
 
     ## Write instead
     The default first, then the call.
@@ -67,7 +67,7 @@ class MeshLeftOut(Rule):
         line = site.syntax.lineno
         yield site.finding(
             node,
-            f"`{last_name(call.func)}` gets None where `{name}` is left out: its default comes at line {line}.",
+            f"`{last_name(call.func)}` gets None if a caller omits `{name}`: line {line} sets the default too late.",
             label="may still be None",
             help=f"move the default of `{name}` above this call",
             certainty=Certainty.POSSIBLE,

@@ -24,18 +24,19 @@ class MeshReadAtImport(Rule):
     and nothing is raised.
 
     ## Reports
-    - `copied` (likely): `from state import _MESH` of a module's mesh that is None until a function sets it (`global
-      _MESH`).
-    - `read` (likely): a getter of such a mesh, or `jax.sharding.get_abstract_mesh()`, in the default of a parameter,
-      in a class body, at module level, or in a decorator that decorates a module's functions.
+    - `copied` (likely): `from state import _MESH`, if `_MESH` is None until a function of that module sets it
+      (`global _MESH`).
+    - `read` (likely): a function that returns such a global, or `jax.sharding.get_abstract_mesh()`, called at import.
+      The call is in the default of a parameter, a class body, at module level, or in a decorator of a module's
+      functions.
 
     ## Write instead
     Read the mesh when the function is called: in its body, inside the wrapper that a decorator returns, or as
     `state.MESH` through the module.
 
     ## Limits
-    Getters that create the mesh or raise, meshes that are set during an import, and modules that functions import are
-    not reported.
+    Not reported: functions that create the mesh or raise, meshes that are set during an import, and modules that
+    functions import.
     """
 
     code = "SL346"

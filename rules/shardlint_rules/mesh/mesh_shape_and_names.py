@@ -20,12 +20,13 @@ class MeshShapeAndNames(Rule):
     """The axis names of a mesh don't fit its devices or its shape.
 
     `Mesh` raises `ValueError`: it requires one axis name per dimension of the device array. A repeated name is
-    accepted, and arrays sharded over it raise `INVALID_ARGUMENT` in the compiler.
+    accepted, but arrays sharded over it raise `INVALID_ARGUMENT` in the compiler.
 
     ## Reports
-    - proven: more or fewer axis names than the devices or the shape have dimensions. `("data")` is a string and names
-      one axis.
-    - proven: `axis_types` of another length than the names, a repeated name, or `None` as a name.
+    - proven: a mesh with more or fewer axis names than its devices or its shape have dimensions. `("data")` is a
+      string and names one axis.
+    - proven: `axis_types` of another length than the names.
+    - proven: a repeated axis name, or `None` as a name.
     - proven: a number, or a shape with -1, as the shape for `jax.make_mesh`.
 
     ## Limits

@@ -26,15 +26,18 @@ _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray"
 class MeshSizeHardCoded(Rule):
     """The sizes of a mesh don't fit the number of simulated devices that the same file sets.
 
+    The file sets a literal number with `--xla_force_host_platform_device_count` or `jax_num_cpu_devices`. A mesh that
+    does not fit this number raises `ValueError`.
+
     ## Reports
-    - proven: a mesh with literal sizes whose product is larger than the literal number of simulated devices
-      (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`), or smaller where all devices are reshaped and
-      for `create_device_mesh`. It raises `ValueError`.
+    - proven: a mesh with literal sizes whose product is larger than the number of simulated devices.
+    - proven: `create_device_mesh`, or a reshape of all devices, with literal sizes whose product is smaller than that
+      number.
 
     ## Limits
-    A mesh over given devices, a number of devices that may be set elsewhere (`setdefault`, a function, two numbers in
-    one file) and computed sizes are not reported. `jax.make_mesh` for fewer devices than there are takes the first
-    ones.
+    Not reported: a mesh over given devices, computed sizes, and a number of devices that may be set elsewhere
+    (`setdefault`, a function, two numbers in one file). A `jax.make_mesh` for fewer devices than there are takes the
+    first ones, and is not reported either.
     """
 
     code = "SL308"

@@ -27,23 +27,24 @@ _MEMORIES = ("device", "pinned_host", "unpinned_host")
 class NamedShardingArguments(Rule):
     """`NamedSharding` gets something other than a mesh and a spec.
 
-    It raises where the sharding is made, with an error from inside jax, for example `'str' object has no attribute
-    'partitions'`.
+    It raises where the sharding is made, with an error from inside jax, for example
+    `'str' object has no attribute 'partitions'`.
 
     ## Reports
-    - proven: a string, `None`, or a tuple or list of axis names as the spec. `spec[1:]`, `tuple(spec)` and `(*spec,
-      None)` are tuples.
-    - proven: axis names as separate arguments, and mesh and spec in the wrong order.
+    - proven: a string, `None`, or a tuple or list of axis names as the spec. `spec[1:]`, `tuple(spec)` and
+      `(*spec, None)` are tuples.
+    - proven: axis names as separate arguments: `NamedSharding(mesh, "data", None)`.
+    - proven: the spec first and the mesh second.
     - proven: devices, or an array of devices, as the mesh.
-    - `devices` (likely): a variable as the mesh, if another line makes a `Mesh` from it, or if it is a parameter
-      called `devices` of a function that also takes `mesh`.
+    - `devices` (likely): a variable as the mesh, if another line makes a `Mesh` from it. Also a parameter called
+      `devices` of a function that takes `mesh` too.
 
     ## Fix
-    Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh are left to you.
+    Wraps the names in `PartitionSpec`, or swaps mesh and spec. Devices as the mesh have no fix.
 
     ## Limits
-    `None` and an empty tuple are accepted up to jax 0.4.38, and tuples on jax 0.5. A sum with a spec on either side
-    (`spec[1:] + P(None)`) is a spec since jax 0.6.
+    `NamedSharding` accepts `None` and an empty tuple up to jax 0.4.38, and tuples on jax 0.5. Since jax 0.6
+    `spec[1:] + P(None)` is a spec.
     """
 
     code = "SL305"
@@ -52,7 +53,7 @@ class NamedShardingArguments(Rule):
     assumes = True
     likely = ("devices",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "devices": "The variable holds devices, as its other uses say."
+        "devices": "The variable holds devices, as its other uses suggest."
     }
     triggers = (Calls("jax.sharding.NamedSharding"),)
     forms = ("call",)

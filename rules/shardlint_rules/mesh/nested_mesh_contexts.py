@@ -21,17 +21,17 @@ _READERS = ("pjit", "thread_resources", "haliax", "flax")
 class NestedMeshContexts(Rule):
     """jit and placements ignore `with mesh:` where `jax.set_mesh` has set another mesh.
 
-    Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over the axes
-    of the outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources`
-    read the inner one.
+    Specs in jit, constraints and `device_put` use the mesh of `jax.set_mesh`. The program shards over the axes of the
+    outer mesh, or raises because that mesh lacks an axis of the inner one. Only `pjit` and `thread_resources` read
+    the inner one.
 
     ## Reports
-    - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same function,
-      where the two meshes have different axes or sizes.
+    - proven: `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same block, if
+      the two meshes have different axes or sizes.
 
     ## Limits
-    `jax.set_mesh` inside `with mesh:` takes effect. Not reported: meshes that may be equal, and files with code
-    that reads the inner mesh.
+    Not reported: meshes that may be equal, and files with code that reads the inner mesh. `jax.set_mesh` inside
+    `with mesh:` takes effect.
     """
 
     code = "SL311"

@@ -35,24 +35,24 @@ _KEEPS_NONE = regex(
 
 
 class NoneLeaf(Rule):
-    """A function that is mapped over a tree to give specs gives `None` for some leaves.
+    """A function that maps the leaves of a tree to specs returns `None` for some leaves.
 
     `None` is not a leaf but an empty subtree. Mapping over the tree of specs and the tree of arrays raises
-    `ValueError: pytree structure error`, and `NamedSharding` raises for `None`. `jit` and `device_put` take it and
-    choose a placement.
+    `ValueError: pytree structure error`, and `NamedSharding` raises for `None`. `jit` and `device_put` accept `None`
+    and choose a placement.
 
     ## Reports
-    - `scalar` (likely): `None` for a scalar, by a test of the rank, shape or size, in a function that gives a spec
-      otherwise and is mapped over a tree (`tree_map`, `tree.map`, `named_tree_map`).
-    - `unboxed` (likely): `None` for an array that is in no box (`x.get_partition_spec() if isinstance(x,
-      nn.Partitioned) else None`).
+    - `scalar` (likely): a function that is mapped over a tree (`tree_map`, `tree.map`, `named_tree_map`) and returns
+      `None` for scalars and a spec otherwise. It tests the rank, shape or size.
+    - `unboxed` (likely): a mapped function that returns `None` for an array without flax metadata:
+      `x.get_partition_spec() if isinstance(x, nn.Partitioned) else None`.
 
     ## Write instead
     `PartitionSpec()` for replicated.
 
     ## Limits
-    Files that treat `None` as a leaf (`is_leaf=lambda x: x is None`), functions annotated to return `None`, and tests
-    of whether the leaf is an array are not reported.
+    Not reported: files that treat `None` as a leaf (`is_leaf=lambda x: x is None`), functions annotated to return
+    `None`, and tests of whether the leaf is an array.
     """
 
     code = "SL320"
@@ -85,7 +85,7 @@ class NoneLeaf(Rule):
         node, where, form = found
         yield site.finding(
             node,
-            f"None is not a leaf: the tree of specs from {where} does not match the tree of arrays.",
+            f"The tree of specs from {where} does not match the tree of arrays: None is not a leaf.",
             label="None, not a leaf",
             help="write PartitionSpec() for replicated",
             certainty=Certainty.POSSIBLE,

@@ -46,13 +46,16 @@ _NONE = Constant(None)
 class OptionalSpec(Rule):
     """A spec that is `None` is passed to a function that doesn't take `None`.
 
-    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the others
-    raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
+    `None` doesn't mean replicated: that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the
+    others raise ValueError. Under `jax.set_mesh`, `with_sharding_constraint` takes `None` as `PartitionSpec()`.
 
     ## Reports
     - proven: `NamedSharding`, `with_sharding_constraint`, `reshard` or a conversion of `multihost_utils` with a spec
-      that is `None`, with `None` in a tree of specs, or with a parameter that a call leaves `None`.
-    - `left-out` (likely): a field whose default is `None`, of a class that the project instantiates without the field.
+      that is `None`, or with a tree of specs that contains `None`.
+    - proven: one of these functions with a parameter as the spec, if the parameter is `None` by default and a call
+      leaves it out.
+    - `left-out` (likely): one of these functions with a field as the spec, if the field is `None` by default and the
+      project creates an object without it.
 
     ## Limits
     Functions that test the spec are not reported. `jit` takes `None` in its shardings, `device_put` as its target and
@@ -66,7 +69,7 @@ class OptionalSpec(Rule):
     assumes = True
     likely = ("left-out",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "left-out": "The object that is made without the field comes here."
+        "left-out": "This call gets the object that lacks the field."
     }
     triggers = (Calls(*_TAKING),)
     forms = ("call",)

@@ -29,17 +29,17 @@ class RuleMatchesNothing(Rule):
     Its weights or activations get another rule, often `(".*", P())`, and are replicated. Nothing is raised.
 
     ## Reports
-    - `before` (likely): a pair of a regular expression and a spec that matches everything a later pair matches, such
-      as `("kernel", P())` before `("mlp/kernel", P("model"))`, where the loops of the project stop at the first match.
-    - `hidden` (likely): two rules for one logical name that are passed to a function of Linen, such as `("mlp", None)`
+    - `before` (likely): a rule with a regular expression that matches everything a later rule matches, such as
+      `("kernel", P())` before `("mlp/kernel", P("model"))`. The loops of the project stop at the first match.
+    - `hidden` (likely): two rules for one logical name in a table that is passed to Linen, such as `("mlp", None)`
       before `("mlp", "model")`.
-    - proven: `re.match` with a pattern that matches none of the paths it gets, but would match inside one of them.
+    - proven: `re.match` with a pattern that matches none of its paths, but would match inside one of them.
 
     ## Write instead
     Put the more specific rule first. Use `re.search` for patterns that may match inside a path.
 
     ## Limits
-    NNX takes the last rule of a logical name, so files of projects that use NNX are not reported.
+    `hidden` is not reported in projects that use NNX, which takes the last rule of a logical name.
     """
 
     code = "SL330"

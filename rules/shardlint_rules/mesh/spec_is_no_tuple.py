@@ -37,18 +37,19 @@ class SpecIsNoTuple(Rule):
     """A `PartitionSpec` is compared with a tuple, or tested for being one.
 
     Since jax 0.10 a spec is equal to no tuple, and since 0.6.1 it is not an instance of `tuple`. Tests fail after an
-    upgrade, and a program that branches on the comparison reshards at every step, or never.
+    upgrade. A program that branches on the comparison reshards at every step, or never.
 
     ## Reports
     - proven: `spec == (...)`, `spec != (...)` and `assertEqual(spec, (...))` from jax 0.10 on. The spec is
       `x.sharding.spec` or one made in the program.
-    - proven: a comparison with a list, on every release.
+    - proven: a comparison of a spec with a list, on every release.
     - proven: `isinstance(spec, tuple)` from jax 0.6.1 on, unless it tests for `PartitionSpec` too.
-    - `annotated` (possible): the same for a parameter that is annotated as a spec.
+    - `annotated` (possible): a comparison or `isinstance` test of a parameter that is annotated as a spec.
 
     ## Fix
-    Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or `isinstance(spec, (tuple,
-    PartitionSpec))`. Each gives on every release the answer of the older ones.
+    Writes `spec == PartitionSpec(...)`, `tuple(spec) == names` if the tuple is a name, or
+    `isinstance(spec, (tuple, PartitionSpec))`. On every release each gives the result that the comparison had on
+    older releases.
     """
 
     code = "SL339"

@@ -26,23 +26,24 @@ _HELP = "write at most one entry per dimension"
 class SpecLongerThanArray(Rule):
     """A spec has more entries than its array has dimensions.
 
-    The sharding itself is accepted. The call that applies it to the array raises `ValueError: ... is only valid for
-    values of rank at least 3`.
+    The sharding itself is accepted. The call that applies it to the array raises
+    `ValueError: ... is only valid for values of rank at least 3`.
 
     ## Reports
-    - proven: the spec in `device_put`, `with_sharding_constraint`, `eqx.filter_shard`, `in_shardings`, `out_shardings`
-      and `shard_map` of an array whose rank is known. A `None` at the end of the spec counts, and a scalar has no
-      dimension.
-    - proven: the names of `with_partitioning` or `nn.with_logical_partitioning` around an initializer that makes an
-      array of fewer dimensions, and those of a variable that is unboxed under a mesh.
-    - `in-calls` (likely): the same for a shape that one of the callers passes.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: a spec that is too long for an array of known rank, in `device_put`, `with_sharding_constraint`,
+      `eqx.filter_shard`, `in_shardings`, `out_shardings` or `shard_map`. A `None` at the end counts as an entry, and
+      a scalar has no dimension.
+    - proven: `with_partitioning` or `nn.with_logical_partitioning` with more names than the array of the initializer
+      has dimensions.
+    - proven: a flax variable with more names than dimensions, if `nn.unbox` gets it under a mesh.
+    - `in-calls` (likely): a spec that is too long for the array that one of the callers passes.
+    - `on-a-way` (likely): a spec that is too long only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     `P()`, which is replicated for every rank.
 
     ## Fix
-    Removes the `None`s that are too many. An axis that is too many is left to you.
+    Removes the `None`s that are too many. A spec with too many axes has no fix.
 
     ## Limits
     `jax.reshard` takes such a spec on a mesh with Auto axes and is not reported.

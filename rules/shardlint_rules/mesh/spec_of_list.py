@@ -42,22 +42,21 @@ class SpecOfList(Rule):
     """`PartitionSpec(names)` with a list of names shards only the first dimension.
 
     A list or tuple is one entry: all of its axes shard the first dimension, and the other dimensions are replicated.
-    Nothing is raised while the first dimension is divisible by them all.
+    Nothing is raised if the axes divide the first dimension.
 
     ## Reports
-    - `by-dimension` (likely): `P(x)` of a list that the function fills with `None` for some dimensions (`[None] *
-      x.ndim`).
-    - `by-name` (likely): `P(x)` of several axes where `x` is called a spec or sharding, or has a batch axis and a
-      model axis and the name of an activation or weight. The values are read from constants, fields, and the Python
-      and YAML files of the project.
-    - `list` (likely): `P(x)` of another list with several axes.
+    - `by-dimension` (likely): `P(x)` of a list that starts as `[None] * x.ndim` and gets axes for some dimensions.
+    - `by-name` (likely): `P(x)` of several axes, if `x` is called a spec or sharding. Also if `x` is called like an
+      activation or weight, and has a batch axis and a model axis.
+    - `list` (likely): `P(x)` of any other list with several axes.
 
     ## Fix
-    Writes `PartitionSpec(*x)`. Unsafe, since the array is sharded differently.
+    Writes `PartitionSpec(*x)`. It is unsafe: the array is sharded differently.
 
     ## Limits
-    Axes of a batch or of the mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry and not reported. Neither are
-    more names than the array has dimensions, and a tuple of unclear rank.
+    Axes are read from constants, fields, and the Python and YAML files of the project. Not reported: axes of a batch
+    or of the mesh (`P(batch_axes)`, `P(mesh.axis_names)`), more names than the array has dimensions, and a tuple if
+    the rank of the array is unclear.
     """
 
     code = "SL318"
@@ -127,8 +126,8 @@ class SpecOfList(Rule):
         shown = "its axes" if not held.items or len(axes.split()) > 4 else axes
         return site.finding(
             node,
-            f"`{callee}({text if len(text.split()) < 4 else '...'})` is one entry: {shown} shard the first dimension, "
-            "the others are replicated.",
+            f"`{callee}({text if len(text.split()) < 4 else '...'})` shards only the first dimension, over {shown}: a "
+            "list or tuple is one entry.",
             label="one entry",
             help=f"write {whole} for one axis per dimension",
             certainty=Certainty.POSSIBLE,

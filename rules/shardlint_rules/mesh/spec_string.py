@@ -20,15 +20,16 @@ class SpecString(Rule):
 
     ## Reports
     - proven: an empty string. Since jax 0.5.3 it means `None`, so the dimension is replicated.
-    - proven: several axes in one string, such as `P("data, model")`. They are looked up as one axis, which no mesh
-      has.
+    - proven: several axes in one string, such as `P("data, model")`. jax looks for one axis with this name, which no
+      mesh has.
     - proven: a set as an entry, which raises `TypeError`.
-    - proven: `None` inside a tuple or list, which is looked up as an axis and raises `ValueError`.
+    - proven: `None` inside a tuple or list. jax looks for an axis `None` and raises `ValueError`.
 
     ## Fix
-    An empty string becomes `None`. A tuple or list with `None` inside that is the only entry becomes the entries of
-    the spec. Several axes in one string become a tuple if the spec has other entries (unsafe). If the string is the
-    only entry, the dimension of each axis is left to you.
+    - An empty string becomes `None`.
+    - A tuple or list that contains `None` and is the only entry becomes the entries of the spec.
+    - Several axes in one string become a tuple (unsafe). If the string is the only entry there is no fix: each axis
+      may be meant for another dimension.
     """
 
     code = "SL306"

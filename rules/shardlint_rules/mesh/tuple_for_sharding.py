@@ -24,13 +24,14 @@ _RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
 class TupleForSharding(Rule):
     """A tuple of axis names is passed where jax takes a sharding.
 
-    A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's `with_sharding_constraint`
-    functions take such tuples, jax's don't.
+    jax reads a tuple as a tree, here of strings, and raises `TypeError` because a string is not a sharding. Flax's
+    `with_sharding_constraint` functions take such tuples, jax's don't.
 
     ## Reports
-    - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`, also through a name or a field.
-    - proven: a part of a spec as the sharding: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Also in
-      `in_shardings` and `out_shardings`, if it names an axis.
+    - proven: `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard` with a tuple of axis names, also
+      through a name or a field.
+    - proven: a part of a spec as the sharding: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. In
+      `in_shardings` and `out_shardings` it must name an axis.
     - `wrapper` (likely): a part of a spec as the argument of a project function that passes it to jax's constraint.
 
     ## Limits

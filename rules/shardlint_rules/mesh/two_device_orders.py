@@ -34,11 +34,11 @@ class TwoDeviceOrders(Rule):
     with the other mesh moves the whole array.
 
     ## Reports
-    - `turned` (likely): a `Mesh` whose devices are reordered (`.T`, `transpose`, `swapaxes`, `[::-1]`, `reversed`),
-      if another mesh with the same axis names in the program takes them in their own order.
+    - `turned` (likely): a `Mesh` with reordered devices (`.T`, `transpose`, `swapaxes`, `[::-1]`, `reversed`), if
+      another mesh of the program has the same axis names and the devices in their own order.
 
     ## Write instead
-    Make the mesh once and pass it on; `x.sharding.mesh` of an array has it too.
+    Make the mesh once and pass it on. An array has it too: `x.sharding.mesh`.
 
     ## Limits
     Not reported: tests, and programs that reorder the devices of all their meshes.

@@ -43,23 +43,25 @@ class _Named:
 
 
 class UndeclaredAxis(Rule):
-    """A mesh axis is not among the axes of the project.
+    """Code names a mesh axis that the setting `axis-names` does not list.
 
-    The setting `axis-names` lists the mesh axes of the project. On a mesh with these axes, a sharding with another
-    name raises `ValueError: Resource axis ... is not found in mesh`, and a collective raises when it is traced.
+    The setting lists the mesh axes of the project. On a mesh with these axes, a sharding with another name raises
+    `ValueError: Resource axis ... is not found in mesh`. A collective with another name raises when it is traced.
 
     ## Reports
-    - proven: every other name in a `PartitionSpec`, in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`, in
-      `axis_names` and `auto` of `shard_map`, and in a collective that runs under `shard_map`.
-    - possible: a spec that is passed to no known function and has neither an axis of the project nor a similar name.
+    - proven: an unlisted axis in a `PartitionSpec`, or in the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`.
+    - proven: an unlisted axis in `axis_names` or `auto` of `shard_map`, or in a collective that runs under
+      `shard_map`.
+    - possible: an unlisted axis in a spec that is passed to no known function and has neither a listed axis nor a
+      similar one.
 
     ## Fix
-    Replaces a literal name by the only similar axis of the project. Unsafe, since another axis may be meant.
+    Replaces a literal name by the only similar axis of the project. It is unsafe: another axis may be meant.
 
     ## Limits
-    Logical names and the axes of `pmap` and `vmap` are not reported. In tests, and in a collective outside a known
-    `shard_map`, only a name that is similar to an axis of the project is. SL301 and SL406 report an axis of a known
-    mesh.
+    Not reported: logical names, and the axes of `pmap` and `vmap`. In tests, and in a collective outside a known
+    `shard_map`, only a name that is similar to a listed axis is reported. SL301 and SL406 report an axis that a known
+    mesh lacks.
     """
 
     code = "SL340"

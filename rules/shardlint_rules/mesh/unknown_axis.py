@@ -20,22 +20,23 @@ from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, nam
 class UnknownAxis(Rule):
     """A spec names an axis that its mesh does not have.
 
-    It raises `ValueError: Resource axis ... is not found in mesh` where the sharding is made, which can be late: when
-    a step is traced after the data was loaded. SL406 reports collectives over an unknown axis.
+    The sharding raises `ValueError: Resource axis ... is not found in mesh`. This can come late: when a step is
+    traced, after the data was loaded. SL406 reports collectives over an unknown axis.
 
     ## Reports
-    - proven: an axis in a `PartitionSpec` that is in none of the meshes it can meet: the mesh argument of the same
-      call, or the meshes in context where it is used.
-    - proven: the names of a Variable of flax NNX, which flax places over the mesh in context when it makes it.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - `configured` (likely): where a configuration names the axes of the mesh (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`),
-      an axis that no YAML or TOML file of the project and no default of the flag has.
+    - proven: a `PartitionSpec` with an axis that the mesh argument of the same call lacks. Without a mesh argument:
+      an axis that every mesh in context lacks.
+    - proven: a Variable of flax NNX with a name that is no axis of the mesh in context. Flax places it when it is
+      created.
+    - `on-a-way` (likely): an axis that is unknown only if a certain branch runs or an option keeps its default.
+    - `configured` (likely): an axis that no YAML or TOML file of the project and no default of a flag contains, if
+      the mesh takes its axes from there (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`).
 
     ## Fix
-    Writes the one axis of the mesh with a similar name, for a literal name.
+    Replaces a literal name by the only similar axis of the mesh.
 
     ## Limits
-    A mesh from an unknown caller and logical names are not reported.
+    Not reported: meshes from unknown callers, and logical names.
     """
 
     code = "SL301"

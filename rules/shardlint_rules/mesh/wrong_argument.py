@@ -26,8 +26,8 @@ class WrongArgument(Rule):
     """A function that makes meshes or arrays gets a number for a shape, or a tuple for an array.
 
     ## Reports
-    - proven: a number as the shape of a mesh: `create_device_mesh(len(jax.devices()))`, `jax.make_mesh(8, ("data",))`.
-      It raises `TypeError: 'int' object is not iterable`.
+    - proven: a number as the shape of a mesh: `create_device_mesh(len(jax.devices()))`,
+      `jax.make_mesh(8, ("data",))`. It raises `TypeError: 'int' object is not iterable`.
     - `star-args` (likely): `make_array_from_process_local_data(sharding, args)` in a function that takes `*args`. It
       returns a tuple of arrays.
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: Dimension 1 of .* of size 3, is split over `model`
+# says: dimension 1 of .* has size 3, not divisible by 2 \(`model`\)
 def attention(params):
     return params["q"] * 2
 

@@ -11,7 +11,7 @@ def put(x, *spec):
     return jax.device_put(x, NamedSharding(mesh, P(*spec)))
 
 
-# says: Dimension 0 of .* of size 10, is split over `data`, which makes 4 parts
+# says: dimension 0 of .* has size 10, not divisible by 4 \(`data`\)
 def grads(batch):
     return jax.lax.pmean(batch.mean(0), "data")
 
