@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 from shardlint.config.certainty import Certainty
 from shardlint.config.own_names import OwnNames
@@ -363,14 +363,17 @@ Trigger = (
 )
 
 
-Detector = Callable[[Any, "Site"], Iterator[Finding]]
+Detector = Callable[[Any, "Site"], Finding | Iterator[Finding] | None]
 _DetectorType = TypeVar("_DetectorType", bound=Detector)
 CONDITIONAL = "on-a-way"
 """The form of a broken contract whose place may not run (see `Site.report_violation`)."""
 
 
 def detector(*forms: Form) -> Callable[[_DetectorType], _DetectorType]:
-    """Mark a method of a rule that finds mistakes: it is called for sites of these forms alone."""
+    """Mark a method of a rule that finds mistakes: it is called for sites of these forms alone.
+
+    Without forms it is called for those that no other detector of the rule is for.
+    """
 
     def mark(method: _DetectorType) -> _DetectorType:
         method.detects = forms  # type: ignore[attr-defined]
@@ -442,20 +445,21 @@ class Rule:
     behind: ClassVar[tuple[str, ...]] = ()
     """Codes of rules that say more of a place: where one of them is as sure of something there, this one is silent."""
 
-    detectors: ClassVar[Mapping[Form, tuple[str, ...]]] = {}
-    """The names of its detectors, by the forms of the sites that they are called for."""
+    detectors: ClassVar[Mapping[str, str]] = {}
+    """The names of its detectors, by the forms of the sites that they are called for; "" for all other forms."""
 
     def __init_subclass__(cls) -> None:
         """Collect the detectors, and name the form that every rule about a contract has."""
-        found: dict[Form, tuple[str, ...]] = {}
+        found: dict[str, str] = {}
         for name, method in vars(cls).items():
-            for form in getattr(method, "detects", ()):
-                found[form] = (*found.get(form, ()), name)
+            if hasattr(method, "detects"):
+                found |= dict.fromkeys(method.detects or ("",), name)
         if found:
-            cls.detectors, cls.forms = found, tuple(found)
+            cls.detectors = found
+            cls.forms = () if "" in found else tuple(form for form in get_args(Form) if form in found)
         if any(isinstance(one, Violates) for one in cls.triggers) and CONDITIONAL not in cls.likely:
             cls.likely = (*cls.likely, CONDITIONAL)
-            cls.assumptions = {**cls.assumptions, CONDITIONAL: "The branch runs, and options keep their defaults."}
+            cls.assumptions = {CONDITIONAL: "The branch runs, and options keep their defaults.", **cls.assumptions}
 
     def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
         """What triggers it in a project whose settings say this."""
@@ -479,6 +483,10 @@ class Rule:
         return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at a site that triggered the rule: those of its detectors."""
-        for name in self.detectors.get(site.form, ()):
-            yield from getattr(self, name)(site)
+        """Findings at a site that triggered the rule: those of its detector for the site's form."""
+        name = self.detectors.get(site.form) or self.detectors.get("")
+        found = getattr(self, name)(site) if name else None
+        if isinstance(found, Finding):
+            yield found
+        elif found is not None:
+            yield from found

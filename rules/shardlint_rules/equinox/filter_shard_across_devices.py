@@ -36,8 +36,6 @@ class FilterShardAcrossDevices(Rule):
     code = "SL109"
     name = "filter-shard-across-devices"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     triggers = (Violates("constraint.devices"),)
     fixes = "unsafe"

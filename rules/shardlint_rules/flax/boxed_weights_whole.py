@@ -32,8 +32,6 @@ class BoxedWeightsWhole(Rule):
     code = "SL521"
     name = "boxed-weights-whole"
     harm = Harm.SILENT
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.7", "jax": ">=0.6.2"}
     triggers = (Violates("box.unplaced"),)
     fixes = "none"

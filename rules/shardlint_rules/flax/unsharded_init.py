@@ -37,8 +37,6 @@ class UnshardedInit(Rule):
     code = "SL502"
     name = "unsharded-init"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12"}
     triggers = (Violates("variable.meshless"),)
     fixes = "unsafe"

@@ -37,8 +37,6 @@ class ValueAssignmentDropsSharding(Rule):
     code = "SL508"
     name = "value-assignment-drops-sharding"
     harm = Harm.SILENT
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12"}
     triggers = (Violates("variable.whole"),)
     in_version_checks = False

@@ -39,8 +39,6 @@ class VmappedLayersShiftAxes(Rule):
     name = "vmapped-layers-shift-axes"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Calls("flax.nnx.vmap"), Violates("scan.partition-name"))
     closed = ("positional", "keywords")
     in_version_checks = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
@@ -34,8 +33,6 @@ class ArgumentShardingDiffers(Rule):
     code = "SL213"
     name = "argument-sharding-differs"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("argument.sharding"),)
     in_version_checks = False
     fixes = "none"

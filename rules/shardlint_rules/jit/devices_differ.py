@@ -35,8 +35,6 @@ class DevicesDiffer(Rule):
     code = "SL251"
     name = "devices-differ"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("devices.differ", "devices.context"),)
     fixes = "none"

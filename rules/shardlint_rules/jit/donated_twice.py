@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Twice
@@ -62,8 +61,7 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    likely = ("kept-by-init", "on-a-way")
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
+    likely = ("kept-by-init",)
     triggers = (
         Calls(*DONATING, file_says=("donate",)),
         Keywords(*COPIES, file_says=(GIVEN_TWICE,)),

@@ -53,9 +53,8 @@ class DonationNotUsed(Rule):
     name = "donation-not-used"
     bound = True
     harm = Harm.COST
-    likely = ("count", "named", "on-a-way", "weights")
+    likely = ("count", "named", "weights")
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The branch runs, and options keep their defaults.",
         "count": "Each donated argument has at least one array.",
         "weights": "The argument has an array of another shape than every result.",
     }

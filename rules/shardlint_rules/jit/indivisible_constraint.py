@@ -54,11 +54,10 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    likely = ("in-calls", "divided-already", "odd", "on-a-way")
+    likely = ("in-calls", "divided-already", "odd")
     assumptions: ClassVar[Mapping[str, str]] = {
         "in-calls": "The sizes of the visible calls are those of the real run.",
         "odd": "The program runs on an even number of devices.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
         "divided-already": "The name `..._per_device` means the size of one shard.",
     }
     triggers = (

@@ -55,10 +55,9 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    likely = ("mesh-given", "beside-split", "on-a-way")
+    likely = ("mesh-given", "beside-split")
     assumptions: ClassVar[Mapping[str, str]] = {
         "mesh-given": "The mesh of the caller has Auto axes.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
         "beside-split": "An array that is as large as those that are split should be split too.",
     }
     assumes = True

@@ -28,8 +28,6 @@ class MemoryKindsDiffer(Rule):
     code = "SL252"
     name = "memory-kinds-differ"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("memory.differ"),)
     fixes = "none"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.reach import lookup
@@ -50,8 +49,6 @@ class SpecForScalar(Rule):
     code = "SL229"
     name = "spec-for-scalar"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     assumes = True
     triggers = (
         Calls(*_ARGUMENTS),

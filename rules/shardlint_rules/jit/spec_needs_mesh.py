@@ -75,11 +75,10 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("mesh-made", "outside-block", "on-a-way")
+    likely = ("mesh-made", "outside-block")
     assumptions: ClassVar[Mapping[str, str]] = {
         "mesh-made": "No unseen caller sets a mesh.",
         "outside-block": "No caller of that function has entered a mesh.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("mesh.missing"), SHARDED_JITS, Calls(_PUT, *CONSTRAINTS))
     in_version_checks = False

@@ -33,8 +33,6 @@ class StateLosesLayout(Rule):
     code = "SL253"
     name = "state-loses-layout"
     harm = Harm.SILENT
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("carried.memory", "carried.whole"),)
     fixes = "none"

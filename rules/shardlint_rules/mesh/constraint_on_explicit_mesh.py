@@ -81,10 +81,10 @@ class ConstraintOnExplicitMesh(Rule):
                 return
 
     @detector("violation")
-    def report_output(self, site: Site) -> Iterator[Finding]:
+    def report_output(self, site: Site) -> Finding:
         """An `out_sharding` over Auto axes."""
         said = site.violation.said
-        yield site.report_violation(
+        return site.report_violation(
             f"`{said['operation']}` raises ValueError: its `out_sharding` names the Auto axis `{said['axes']}`.",
             help="leave it out and use `jax.lax.with_sharding_constraint`, or make the mesh with AxisType.Explicit",
             why=f"the mesh made at line {said['line']} has Auto axes, over which the compiler chooses shardings",

@@ -42,11 +42,10 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name", "handed-on", "on-a-way")
+    likely = ("by-name", "handed-on")
     assumptions: ClassVar[Mapping[str, str]] = {
         "by-name": "The fields keep the values that the text gives them.",
         "handed-on": "The names in the spec are mesh axes, not logical names.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (*WAKES, Calls(_SPEC), Violates("axis.twice"))
 

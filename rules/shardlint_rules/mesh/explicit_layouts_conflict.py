@@ -97,8 +97,6 @@ class ExplicitLayoutsConflict(Rule):
     code = "SL353"
     name = "explicit-layouts-conflict"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates(*_TEXTS),)
     fixes = "none"

@@ -62,11 +62,11 @@ class SpecLongerThanArray(Rule):
     fixes = "safe"
 
     @detector("violation")
-    def report_rank(self, site: Site) -> Iterator[Finding]:
+    def report_rank(self, site: Site) -> Finding:
         """A spec with more entries than its array has dimensions."""
         said = site.violation.said
         array = f"leaf `{said['array']}`" if said["array"] else f"`{said['shape']}`"
-        yield site.report_violation(
+        return site.report_violation(
             _say_too_many(array, int(said["rank"]), int(said["entries"])),
             help=_HELP,
             why=f"the array is `{said['shape']}`",

@@ -42,10 +42,9 @@ class UnknownAxis(Rule):
     code = "SL301"
     name = "unknown-axis"
     harm = Harm.CRASH
-    likely = ("configured", "on-a-way")
+    likely = ("configured",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "configured": "The axes come from a configuration of the project.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     assumes = True
     triggers = (*WAKES, Violates("axis.missing"))

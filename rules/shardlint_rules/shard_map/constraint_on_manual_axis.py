@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
@@ -27,8 +26,6 @@ class ConstraintOnManualAxis(Rule):
     code = "SL413"
     name = "constraint-on-manual-axis"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("constraint.manual"),)
     fixes = "none"
 

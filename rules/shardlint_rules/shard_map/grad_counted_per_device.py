@@ -35,10 +35,9 @@ class GradCountedPerDevice(Rule):
     name = "grad-counted-per-device"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
-    likely = ("unseen", "on-a-way")
+    likely = ("unseen",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "unseen": "The model in the loss does not reduce over the axis.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("gradient.summed"),)
     fixes = "none"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
@@ -29,8 +28,6 @@ class MetBySome(Rule):
     code = "SL429"
     name = "met-by-some"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("collective.some"),)
     fixes = "none"
     by_hand = "the code does not show which devices take part"

@@ -40,13 +40,12 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     behind = ("SL403",)
-    likely = ("pmap", "pmap-named", "gradients", "other-axis", "again", "on-a-way")
+    likely = ("pmap", "pmap-named", "gradients", "other-axis", "again")
     assumptions: ClassVar[Mapping[str, str]] = {
         "pmap-named": "The devices along an axis with this name train one model.",
         "gradients": "The model in the loss does not reduce gradients.",
         "other-axis": "The program calls the function as a call site shows.",
         "again": "The shards differ on the devices.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("result.differs", "gradient.own"),)
     fixes = "none"

@@ -44,9 +44,7 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = (
-        "reduced-later", "own-maximum", "features", "norm", "own-norm", "batch-stats", "shifted", "on-a-way"
-    )  # fmt: skip
+    likely = ("reduced-later", "own-maximum", "features", "norm", "own-norm", "batch-stats", "shifted")  # fmt: skip
     assumptions: ClassVar[Mapping[str, str]] = {
         "reduced-later": "The sums over the axis do not renormalize the softmax.",
         "own-maximum": "The shards have different maxima.",
@@ -54,7 +52,6 @@ class PerShardStatistics(Rule):
         "norm": "The norm is meant for the unsharded dimension.",
         "own-norm": "The norm is meant for all gradients.",
         "shifted": "The array is longer than one shard.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     assumes = True
     triggers = (

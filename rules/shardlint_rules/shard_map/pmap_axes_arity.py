@@ -33,10 +33,9 @@ class PmapAxesArity(Rule):
     code = "SL420"
     name = "pmap-axes-arity"
     harm = Harm.CRASH
-    likely = ("too-few", "on-a-way")
+    likely = ("too-few",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "too-few": "The callers pass all required arguments by position.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("axes.arguments", "axes.results"),)
     in_version_checks = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule, Violates
 from shardlint.rules_api.site import Site
@@ -26,8 +25,6 @@ class PmapOutNone(Rule):
     code = "SL414"
     name = "pmap-out-none"
     harm = Harm.SILENT
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     triggers = (Violates("result.first"),)
     fixes = "none"
 

@@ -37,9 +37,8 @@ class PmapUnmappedArgument(Rule):
     code = "SL419"
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
-    likely = ("unreplicated", "on-a-way")
+    likely = ("unreplicated",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The branch runs, and options keep their defaults.",
         "unreplicated": "The program runs on more than one device.",
     }
     triggers = (Violates("pmap.unmapped", "pmap.sizes", "rows.missing"),)

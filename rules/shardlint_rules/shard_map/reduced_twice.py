@@ -29,10 +29,9 @@ class ReducedTwice(Rule):
     name = "reduced-twice"
     harm = Harm.SILENT
     assumes = True
-    likely = ("on-host", "on-a-way")
+    likely = ("on-host",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "on-host": "The host has more than one device.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Violates("copies.summed", "rows.summed"),)
     fixes = "none"

@@ -36,9 +36,8 @@ class SameKeyOnEveryShard(Rule):
     code = "SL407"
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
-    likely = ("rngs", "on-a-way")
+    likely = ("rngs",)
     assumptions: ClassVar[Mapping[str, str]] = {
-        "on-a-way": "The branch runs, and options keep their defaults.",
         "rngs": "The model draws from the `rngs` that it is given.",
     }
     behind = ("SL402",)

@@ -58,7 +58,7 @@ class UnboundAxis(Rule):
     code = "SL406"
     name = "unbound-axis"
     harm = Harm.CRASH
-    likely = ("on-a-way", "nowhere")
+    likely = ("nowhere",)
     assumptions: ClassVar[Mapping[str, str]] = {
         "on-a-way": "The program takes the branch with this mesh or pmap.",
         "nowhere": "No code outside the program maps the function over the axis.",

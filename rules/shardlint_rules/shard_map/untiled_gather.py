@@ -43,11 +43,10 @@ class UntiledGather(Rule):
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
-    likely = ("scatter", "reshaped", "on-a-way")
+    likely = ("scatter", "reshaped")
     assumptions: ClassVar[Mapping[str, str]] = {
         "scatter": "The dimension is longer than the axis.",
         "reshaped": "The array is sharded along a dimension other than the first.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"), Violates("stack.product", "stack.reshaped"))
     fixes = "none"

@@ -28,8 +28,6 @@ class VaryingTypeDiffers(Rule):
     code = "SL430"
     name = "varying-type-differs"
     harm = Harm.CRASH
-    likely = ("on-a-way",)
-    assumptions: ClassVar[Mapping[str, str]] = {"on-a-way": "The branch runs, and options keep their defaults."}
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     triggers = (Violates("carry.varying", "branches.varying", "cast.varying", "varying.declared-equal"),)
     fixes = "none"

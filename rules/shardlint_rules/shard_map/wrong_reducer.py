@@ -62,7 +62,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices", "gradients", "curved", "own-sum", "own-count", "unseen", "on-a-way")
+    likely = ("masked", "by-devices", "gradients", "curved", "own-sum", "own-count", "unseen")
     assumptions: ClassVar[Mapping[str, str]] = {
         "masked": "The shards have different numbers of valid elements.",
         "curved": "The shards have different means.",
@@ -71,7 +71,6 @@ class WrongReducer(Rule):
         "own-sum": "No code outside the function adds the results of the devices.",
         "own-count": "No code outside the function divides the result again.",
         "unseen": "The model returns values of each example, not terms of a sum over the devices.",
-        "on-a-way": "The branch runs, and options keep their defaults.",
     }
     triggers = (
         Violates(
