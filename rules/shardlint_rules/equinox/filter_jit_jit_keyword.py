@@ -81,7 +81,7 @@ class FilterJitJitKeyword(Rule):
         if has_another_way(site):
             return
         fix, reason = self._fix(site)
-        advice = 'write donate="all" or "all-except-first"; arguments that are no arrays are static'
+        advice = 'write donate="all" or "all-except-first"; non-array arguments are static already'
         yield site.finding(
             node,
             refusal(site, places),
