@@ -37,8 +37,8 @@ class ModuleThroughJaxJit(Rule):
     - possible: one of these, if the class of the Module is not certain.
 
     ## Write instead
-    Use `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model,
-    eqx.is_array)`, pass the arrays as an argument and call `eqx.combine` inside.
+    Use `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with
+    `eqx.partition(model, eqx.is_array)`, pass the arrays as an argument and call `eqx.combine` inside.
 
     ## Fix
     Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number

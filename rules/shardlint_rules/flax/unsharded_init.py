@@ -27,8 +27,8 @@ class UnshardedInit(Rule):
       option.
 
     ## Fix
-    Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces `with
-    mesh:`. Unsafe: the model is then sharded.
+    Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces
+    `with mesh:`. Unsafe: the model is then sharded.
 
     ## Limits
     Not reported: annotations with `mesh=`, code with unknown callers, and projects that turn

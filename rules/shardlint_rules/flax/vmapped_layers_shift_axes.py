@@ -16,10 +16,10 @@ from shardlint_rules.flax._built import Annotated
 class VmappedLayersShiftAxes(Rule):
     """`nnx.vmap`, or linen's `nn.scan`, stacks annotated layers without a name for the new dimension.
 
-    The stacked variables get a leading dimension, but their annotation gets no entry for it. The annotation `(None,
-    "model")` of a kernel then applies to the dimensions (layers, in), so the wrong one is sharded. NNX raises nothing
-    if the sizes divide. Linen raises PartitioningUnspecifiedError in `init`, and in `apply` if the variables are still
-    boxed.
+    The stacked variables get a leading dimension, but their annotation gets no entry for it. The annotation
+    `(None, "model")` of a kernel then applies to the dimensions (layers, in), so the wrong one is sharded. NNX raises
+    nothing if the sizes divide. Linen raises PartitioningUnspecifiedError in `init`, and in `apply` if the variables
+    are still boxed.
 
     ## Reports
     - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that

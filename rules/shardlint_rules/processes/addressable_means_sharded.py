@@ -33,9 +33,9 @@ class AddressableMeansSharded(Rule):
     treats that array as unsharded: it is placed again, gathered, or saved and restored as one array.
 
     ## Reports
-    - `kept` (likely): `x.is_fully_addressable` as a condition for the sharding (`x.sharding if not
-      x.is_fully_addressable else None`) or for saving as one array (`SaveArgs(aggregate=x.is_fully_addressable)`). Also
-      as the result of a project function.
+    - `kept` (likely): `x.is_fully_addressable` as a condition for the sharding
+      (`x.sharding if not x.is_fully_addressable else None`) or for saving as one array
+      (`SaveArgs(aggregate=x.is_fully_addressable)`). Also as the result of a project function.
     - `named` (possible): `not x.is_fully_addressable` under a name such as `is_sharded`, or `x.is_fully_addressable`
       under a name such as `is_replicated`.
 

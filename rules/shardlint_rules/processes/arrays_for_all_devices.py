@@ -31,7 +31,7 @@ class ArraysForAllDevices(Rule):
     no symptom.
 
     ## Reports
-    Only in multi-process programs, which call `jax.distributed.initialize` or ask jax for the process.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
 
     - `each` (likely): `arrays` with one entry for each of `jax.devices()`, of the devices of a mesh of all of them, or
       of `sharding.devices_indices_map(shape)`. A loop, a comprehension or `jax.device_put(parts, devices)` creates it,

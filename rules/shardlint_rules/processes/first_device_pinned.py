@@ -43,8 +43,9 @@ class FirstDevicePinned(Rule):
     """An array is placed on a device of process 0, or `memory_stats()` is called on devices of other processes.
 
     `jax.devices()` lists the devices of all processes, and the first belongs to process 0. On every other process an
-    array on `jax.devices()[0]` can't be read (`RuntimeError: Fetching value for jax.Array that spans non-addressable
-    devices`), and `memory_stats()` raises. With one process there is no symptom.
+    array on `jax.devices()[0]` can't be read
+    (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`), and `memory_stats()` raises. With
+    one process there is no symptom.
 
     ## Reports
     Only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize` or asks jax

@@ -44,9 +44,9 @@ class HostReadOfGlobal(Rule):
     With one process there is no symptom.
 
     ## Reports
-    Only in multi-process programs, which call `jax.distributed.initialize` or ask jax for the process. The host reads
-    `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions, `np.save(path, x)`, `jax.device_get(x)`, `x.tolist()`
-    or `jax.tree.map(np.asarray, x)`.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. The
+    host reads `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions, `np.save(path, x)`, `jax.device_get(x)`,
+    `x.tolist()` or `jax.tree.map(np.asarray, x)`.
 
     - `split` (likely): a read of an array that its placement, `out_shardings` or `out_specs` shards over a mesh of all
       devices.

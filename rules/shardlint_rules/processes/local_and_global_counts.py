@@ -30,8 +30,8 @@ class LocalAndGlobalCounts(Rule):
     Each process then loads, reshapes or skips the wrong number of examples. With one process there is no symptom.
 
     ## Reports
-    All forms but `given` and `itself` only in multi-process programs, which call `jax.distributed.initialize` or ask
-    jax for the process.
+    All forms but `given` and `itself` only in multi-process programs: they call `jax.distributed.initialize`, or ask
+    for the process index or count.
 
     - `leading` (likely): `jax.device_count()` rows for `pmap`: `jax.random.split(key, jax.device_count())`,
       `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.

@@ -34,15 +34,15 @@ class NamesDifferByProcess(Rule):
     The processes then raise or hang.
 
     ## Reports
-    Only in multi-process programs, which call `jax.distributed.initialize` or ask jax for the process. shardlint
-    follows names, helpers, f-strings, arguments and fields.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
+    shardlint follows names, helpers, f-strings, arguments and fields.
 
     - proven: `sync_global_devices(name)` with a name made from the time, a random number, a uuid or the process index:
       `sync_global_devices(f"saved {time.time()}")`.
     - `folder` (likely): an Orbax `CheckpointManager` whose directory is made from the time, a random number or a uuid.
     - `program` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
-    - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait: `if
-      time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
+    - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait:
+      `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
 
     ## Write instead
     Take the value from process 0 with `multihost_utils.broadcast_one_to_all`, or from the configuration.

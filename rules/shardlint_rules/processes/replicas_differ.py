@@ -64,9 +64,9 @@ class ReplicasDiffer(Rule):
     and raises AssertionError.
 
     ## Reports
-    Only in multi-process programs, which call `jax.distributed.initialize` or ask jax for the process. Data differ by
-    process if they come from unseeded random numbers, the time or the process index. shardlint follows helpers,
-    properties and trees.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. Data
+    differ by process if they come from unseeded random numbers, the time or the process index. shardlint follows
+    helpers, properties and trees.
 
     - `own-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
       `host_local_array_to_global_array` of such data, with a replicated sharding.

@@ -19,7 +19,7 @@ class SameKeysInEachProcess(Rule):
     The dropout masks or the noise of one process are then those of every other process.
 
     ## Reports
-    Only in multi-process programs, which call `jax.distributed.initialize` or ask jax for the process.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
 
     - `same-keys` (likely): `jax.random.split(key, jax.local_device_count())`, or random numbers drawn for each local
       device, with a key that every process makes from the same seed.

@@ -22,7 +22,7 @@ class MissingReduction(Rule):
     ## Reports
     - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis missing in its out spec, without
       a collective over that axis. shardlint follows values through helpers, loops and tree maps.
-    - `again` (likely): such a result, if a collective runs but each device then computes with its own shard.
+    - `again` (likely): such a result, if each device computes with its own shard after the last collective.
     - `gradients` (likely): such a result made from gradients that each device took of a loss on its own data.
     - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that

@@ -20,8 +20,8 @@ class PerShardStatistics(Rule):
 
     - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` or a similar function along a sharded
       dimension in a `shard_map` body, if nothing in the body communicates over its axis.
-    - proven: a mean, variance or median along a first dimension of size 1, which `in_specs` leave of a stack with one
-      entry per device.
+    - proven: a mean, variance or median along the first dimension of a shard, if `in_specs` shard a stack with one
+      entry per device. That dimension has size 1.
     - `reduced-later` (likely): a `softmax` along a sharded dimension, if only its result is summed over the axis.
     - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
     - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, combined with that

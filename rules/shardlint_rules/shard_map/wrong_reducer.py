@@ -53,8 +53,8 @@ class WrongReducer(Rule):
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead
-    Use `jax.lax.pmean` for means of shards of equal size. Otherwise reduce the sum and the count: `psum(sum) /
-    psum(count)`.
+    Use `jax.lax.pmean` for means of shards of equal size. Otherwise reduce the sum and the count:
+    `psum(sum) / psum(count)`.
 
     ## Limits
     Not reported: means that may be one term of a sum over the devices, such as a product over a sharded dimension or a
