@@ -26,14 +26,14 @@ from shardlint_rules.equinox.placement import by_parts, two_arguments
 class DevicePutModule(Rule):
     """`jax.device_put` gets an Equinox Module that holds more than arrays.
 
-    `device_put` raises TypeError for leaves that are functions or strings. Numbers silently become arrays. Under
-    `eqx.filter_jit` an int or a bool is then traced, and code that uses it as a size or in an `if` raises. A float
+    `device_put` raises TypeError for a leaf that is a function or a string, and silently turns a number into an array.
+    Under `eqx.filter_jit` such an int or bool is traced, so code that uses it as a size or in an `if` raises. A float
     becomes a weight that `eqx.filter_grad` differentiates.
 
     ## Reports
-    - proven: `jax.device_put(module, ...)` if a field that is not static holds a function, a string or a number: an
-      `eqx.nn.MLP` with its activations, an `eqx.nn.Dropout`, a class of the project with such a field.
-    - possible: the same if shardlint does not know the class, or what the field holds.
+    - proven: `jax.device_put(module, ...)` of a Module with a function, a string or a number in a field that is not
+      static. Examples are `eqx.nn.MLP` (its activations), `eqx.nn.Dropout` and such classes of the project.
+    - possible: `jax.device_put` of a Module whose class or field value is not certain.
 
     ## Write instead
     `eqx.filter_shard` places only the arrays. It does not move arrays that are committed to other devices. For those
@@ -41,8 +41,8 @@ class DevicePutModule(Rule):
     with `eqx.combine`.
 
     ## Fix
-    Writes `filter_shard` if the code shows how the Module is made. Otherwise it splits the Module and places its
-    arrays. Unsafe: the placement takes effect. Numbers stay numbers, and jit compiles again for each value.
+    Writes `filter_shard` if the code shows how the Module is created. Otherwise the fix splits the Module and places
+    its arrays. Unsafe: the placement takes effect. Numbers stay numbers, so jit compiles again for each value.
     """
 
     code = "SL103"

@@ -39,21 +39,22 @@ class _Problem:
 class DonateTakesTheWeights(Rule):
     """`donate=` of `eqx.filter_jit` donates the weights of the Module that is compiled.
 
-    filter_jit takes the compiled function as one more tree of arrays and donates it with the arguments;
-    `"all-except-first"` keeps only the first argument. If a result has the shape of a weight it reuses its memory, and
-    the next call raises that the array was deleted or donated.
+    filter_jit donates the arrays of the compiled function with those of the arguments. `donate="all-except-first"`
+    keeps only the first argument. A result with the shape of a weight then reuses the memory of that weight, and the
+    next call raises that the array was deleted or donated.
 
     ## Reports
-    - proven: `donate=` given to `filter_jit` of a Module instance, of a method of one, or of `eqx.Partial` with one;
-      and `"all-except-first"` on a function that has only keyword arguments, which donates all of them.
-    - possible: the same if the Module may hold no arrays, or if the compiled function is called only once.
+    - proven: `eqx.filter_jit(..., donate=...)` of a Module instance, of a method of one, or of an `eqx.Partial` that
+      holds one.
+    - proven: `donate="all-except-first"` on a function that has only keyword arguments: all of them are donated.
+    - possible: `donate=` for a Module that may hold no arrays, or for a compiled function that is called only once.
 
     ## Write instead
     Make the model the first argument of a function, with `donate="all-except-first"`.
 
     ## Limits
-    A method that returns a new Module is not reported. `filter_jit(model.__call__)` and a `functools.partial` donate
-    no weights: they become constants (SL105).
+    Not reported: methods that return a new Module. `filter_jit(model.__call__)` and a `functools.partial` donate no
+    weights: the weights become constants (SL105).
     """
 
     code = "SL106"

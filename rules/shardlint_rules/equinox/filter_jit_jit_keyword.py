@@ -19,25 +19,27 @@ _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)
 class FilterJitJitKeyword(Rule):
     """`eqx.filter_jit` does not take `jax.jit`'s keywords for static and donated arguments.
 
-    Wrapping a function raises ValueError. filter_jit treats everything that is not an array as static. It compiles
-    an inner function with other parameters, to which argument numbers do not apply.
+    Wrapping a function with them raises ValueError. filter_jit treats every argument that is not an array as static. It
+    compiles an inner function with other parameters, so argument numbers would not match.
 
     ## Reports
-    - proven: `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to `eqx.filter_jit`: as
-      a decorator, a call, through `functools.partial`, or in a dict given as `**`.
-    - `sometimes` (likely): the same if a branch or a caller puts the keyword into the dict, or if the called name may
-      also be another jit.
+    - proven: `eqx.filter_jit` with `donate_argnums`, `donate_argnames`, `static_argnums` or `static_argnames`: as a
+      decorator, a call, through `functools.partial`, or in a `**` dict.
+    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a name that
+      may be another jit too.
 
     ## Write instead
     `donate="all-except-first"` keeps the first argument. For any other choice pack the arguments to keep into a tuple
     and pass it first.
 
     ## Fix
-    Safe if `donate=` donates exactly the same arguments. Dropping `static_argnums` or `static_argnames` is safe if the
-    parameter is annotated with a type that is no array, else unsafe. If no mode of `donate` matches, the fix
-    writes a jitted function that takes the kept arguments first, and a wrapper with the old name. Unsafe: the wrapper
-    has no `lower`.
-    Refused if `lower` is used, or if argument names are known only at run time.
+    Safe if a mode of `donate=` donates exactly the same arguments. If none does, the fix writes a jitted function that
+    takes the kept arguments first, and a wrapper with the old name. Unsafe: the wrapper has no `lower`.
+
+    The fix drops `static_argnums` and `static_argnames`. Safe if the parameter has a type hint that is not an array,
+    else unsafe.
+
+    Refused if the code uses `lower`, or if argument names are known only at run time.
     """
 
     code = "SL102"
@@ -79,7 +81,7 @@ class FilterJitJitKeyword(Rule):
         if has_another_way(site):
             return
         fix, reason = self._fix(site)
-        advice = 'write donate="all" or "all-except-first"; arguments that are no arrays are static'
+        advice = 'write donate="all" or "all-except-first"; non-array arguments are static already'
         yield site.finding(
             node,
             refusal(site, places),

@@ -25,38 +25,47 @@ _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 class FilterJitShardings(Rule):
     """`eqx.filter_jit` does not take `in_shardings` or `out_shardings`.
 
-    From equinox 0.13.1 wrapping a function raises ValueError. Up to 0.13.0 filter_jit passes them to an inner jit
-    whose two arguments are the donated arrays and the others. A pair of input shardings raises nothing and is applied
-    to other arrays: without `donate` every array gets the second, with `donate="all"` the first, with
-    `"all-except-first"` they are swapped. A single sharding applies to every array, weights too. `out_shardings` also
-    applies to an internal scalar, so any sharding that is not replicated raises.
+    From equinox 0.13.1, wrapping a function with them raises ValueError. Up to 0.13.0, filter_jit passes them to an
+    inner jit with two arguments: the donated arrays and all other arrays.
+
+    - `in_shardings=(a, b)` raises nothing. Without `donate` every array gets `b`, with `donate="all"` every array gets
+      `a`. With `donate="all-except-first"` the first argument gets `b` and the others get `a`.
+    - A single input sharding applies to every array, weights too.
+    - `out_shardings` also applies to an internal scalar, so a sharding that is not replicated raises ValueError.
 
     ## Reports
-    - proven: `in_shardings` and `out_shardings` given to `eqx.filter_jit`, with any value: as a decorator, a call,
-      through `functools.partial`, or in a dict given as `**`. Up to equinox 0.13.0 only if the result surely differs
-      from what is written.
-    - `sometimes` (likely): the same if an `if` or a caller puts the keyword into the dict, or if the called name may
-      also be another jit (`jit = eqx.filter_jit if filtered else jax.jit`).
-    - possible: up to equinox 0.13.0, shardings that may have the effect that is written.
+    - proven: `eqx.filter_jit` with `in_shardings` or `out_shardings`, even None: as a decorator, a call, through
+      `functools.partial`, or in a `**` dict. Up to equinox 0.13.0 only if the effect differs from what is written.
+    - `sometimes` (likely): a `**` dict that gets the keyword only on one branch or from one caller. Also a name that
+      may be another jit too (`jit = eqx.filter_jit if filtered else jax.jit`).
+    - possible: on equinox up to 0.13.0, a keyword whose effect may be the written one, such as None or one sharding for
+      all inputs.
 
     ## Write instead
-    `eqx.filter_shard` in the body constrains the arrays of a tree and leaves the rest. It does not move arguments
+    `eqx.filter_shard` in the body constrains the arrays of a tree and skips other leaves. It does not move arguments
     before the call: place large ones on the mesh first.
 
     ## Fix
     Unsafe: the constraints take effect, so memory and communication change. Dropping a keyword that is None is safe.
 
-    - Constraints go into the body of the function or lambda. If the body is not known
-      (`filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, other callers), a `def` is
-      written around it. Values that may hold arrays are passed to it by `eqx.Partial`, so they stay arguments.
-    - A name that has another meaning in the body, a call, or an attribute that may change before tracing gets a name
-      above the function. A name of the class body is written with its class.
-    - Shardings in a dict that is filled elsewhere are popped above the call (`kwargs.pop("in_shardings", None)`). A
-      value that may be None is applied only if it is not. A tree that holds None is applied with `jax.tree.map`.
+    - The fix writes constraints into the body of the function or lambda. It writes a `def` around the function if it
+      cannot edit the body: `filter_value_and_grad(loss)`, `self._step`, a function of another file, a parameter, a
+      function with other callers. The `def` gets values that may hold arrays through `eqx.Partial`, so they stay
+      arguments.
+    - The fix assigns the sharding to a variable above the function if the body gives its name another meaning, if it is
+      a call, or if it is an attribute that may change before tracing. It writes a name of the class body as
+      `Class.name`.
+    - The fix pops shardings from a dict that is filled elsewhere (`kwargs.pop("in_shardings", None)`), in a statement
+      above the call. It applies a value that may be None only if it is not None, and applies a tree that holds None
+      with `jax.tree.map`.
 
-    Refused in the body of a class, above a decorator that may change arguments or results, if the shardings of a
-    decorated function change in a loop, if the number of entries differs from the number of arguments, and for meshes
-    with Explicit axes. A mesh that is Explicit only by default becomes Auto (SL307).
+    Refused:
+
+    - in the body of a class
+    - above a decorator that may change arguments or results
+    - if the shardings of a decorated function change in a loop
+    - if the number of entries differs from the number of arguments
+    - for meshes with Explicit axes, unless the mesh is Explicit only by default: that mesh becomes Auto (SL307)
     """
 
     code = "SL101"

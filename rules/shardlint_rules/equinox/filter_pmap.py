@@ -15,14 +15,14 @@ from shardlint.syntax.nodes import walk
 class FilterPmap(Rule):
     """`eqx.filter_pmap` sends replicated arguments from one device to all others at every call.
 
-    An argument with `in_axes=None`, usually the weights, stays on one device. A leading axis shorter than the number
-    of devices leaves the rest idle.
+    An argument with `in_axes=None`, usually the weights, stays on one device between calls. If the mapped axis is
+    shorter than the number of devices, the remaining devices are idle.
 
     ## Reports
     - proven: `eqx.filter_pmap` with a None in `in_axes`, as a call or a decorator.
 
     ## Write instead
-    `eqx.filter_jit` with sharded inputs. Move named axes and collectives to `jax.shard_map`, or remove them: the
+    Use `eqx.filter_jit` with sharded inputs. Move named axes and collectives to `jax.shard_map`, or remove them: the
     compiler inserts the sums over a sharded axis.
     """
 

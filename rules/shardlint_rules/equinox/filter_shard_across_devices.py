@@ -16,21 +16,22 @@ _TAKEN = ("x", "device_or_shardings")
 class FilterShardAcrossDevices(Rule):
     """`eqx.filter_shard` outside jit gets an array that is committed to other devices.
 
-    `filter_shard` is a sharding constraint. Outside jit it compiles a separate program. A program runs on the
-    devices of its arguments, so it raises `ValueError: Received incompatible devices for jitted computation`. New
-    arrays are uncommitted, so they work.
+    `filter_shard` is a sharding constraint. Outside jit it compiles a program of its own, which runs on the devices of
+    its arguments. It raises `ValueError: Received incompatible devices for jitted computation`. A new array works,
+    because it is uncommitted.
 
     ## Reports
-    - proven: `eqx.filter_shard(x, ...)` in host code if `x` is committed to other devices than those of the target: one
-      device and a mesh, two devices, or two meshes that have the devices in different orders.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `eqx.filter_shard(x, ...)` in host code, if `x` is committed to other devices than the target: one device
+      and a mesh, two devices, or two meshes with a different device order.
+    - `on-a-way` (likely): such a call in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Write instead
-    `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
+    Use `jax.device_put`. For a Module, place only its arrays and combine them with the rest.
 
     ## Fix
-    Writes `jax.device_put` for an array that `device_put` made, and otherwise partitions the Module and places its
-    arrays. Unsafe: arrays move between devices.
+    Writes `jax.device_put` for an array that `device_put` returned. Otherwise the fix partitions the Module and places
+    its arrays. Unsafe: arrays move between devices.
     """
 
     code = "SL109"

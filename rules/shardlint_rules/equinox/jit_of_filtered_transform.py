@@ -22,22 +22,22 @@ _UNHASHABLE = {
 
 
 class JitOfFilteredTransform(Rule):
-    """`jax.jit` gets a function made by a filtered transform of Equinox.
+    """`jax.jit` gets a function that a filtered transform of Equinox returned.
 
-    The transforms return Modules, which are hashed by their fields from equinox 0.13.0 on. `jax.jit` hashes its
-    function, and a field that is a dict or list raises `TypeError: unhashable type` at the first call.
+    `jax.jit` hashes the function that it gets. The transforms return Modules, which from equinox 0.13.0 are hashed by
+    their fields. A field that is a dict or a list raises `TypeError: unhashable type` at the first call.
 
     ## Reports
     - proven: `jax.jit` of a result of `eqx.filter_vmap`, `eqx.filter_grad`, `eqx.filter_value_and_grad`,
       `eqx.filter_pmap`, `eqx.filter_closure_convert` or `eqx.Partial`, as a call or as stacked decorators.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe: it raised before. Numbers are static under filter_jit; make arrays of those to be
-    traced. Refused if `jax.jit` has other keywords.
+    Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
+    to an array if it must be traced. Refused if `jax.jit` has other keywords.
 
     ## Limits
-    `eqx.filter_jit`, `eqx.filter_checkpoint` and `eqx.filter_jacfwd` work under `jax.jit`, and so does a lambda that
-    calls any of these.
+    `jax.jit` of `eqx.filter_jit`, `eqx.filter_checkpoint` or `eqx.filter_jacfwd` works. So does `jax.jit` of a lambda
+    that calls any of the transforms above.
     """
 
     code = "SL108"

@@ -24,28 +24,29 @@ class _Problem:
 
 
 class ModuleThroughJaxJit(Rule):
-    """`jax.jit` raises: the function takes, or is, an Equinox Module with leaves that jit cannot trace or hash.
+    """`jax.jit` takes or compiles an Equinox Module with leaves that it cannot trace or hash.
 
-    `jax.jit` traces every leaf that is not static, and a function cannot be traced: the first call raises TypeError. It
-    hashes static arguments and the function itself, and arrays are not hashable: ValueError or TypeError.
+    `jax.jit` traces every argument leaf that is not static: a function or a string raises TypeError at the first call.
+    It hashes static arguments and the compiled function, and arrays are not hashable: ValueError or TypeError.
 
     ## Reports
-    - proven: `jax.jit` if a call passes a Module with a function or a string among its leaves, such as `eqx.nn.MLP`;
-      if a Module that holds arrays is a static argument; if the compiled function is itself a Module that holds
-      arrays, or a method of one. For a method decorated with `jax.jit`, `self` is the Module.
-    - possible: the same, if the class of the Module is not known for certain.
+    - proven: a call of a jitted function that passes a Module with a function or a string among its leaves, such as
+      `eqx.nn.MLP`. For a method decorated with `jax.jit`, `self` is such an argument.
+    - proven: a call that passes a Module with arrays as a static argument.
+    - proven: `jax.jit` of a Module with arrays, or of a method of one.
+    - possible: one of these, if the class of the Module is not certain.
 
     ## Write instead
     Use `eqx.filter_jit`. To keep `jax.jit` and its shardings, split the Module with
-    `eqx.partition(model, eqx.is_array)`, pass the arrays as an argument and `eqx.combine` inside.
+    `eqx.partition(model, eqx.is_array)`, pass the arrays as an argument and call `eqx.combine` inside.
 
     ## Fix
-    Writes `eqx.filter_jit`. Safe: it raised before. Python numbers are static under filter_jit: convert a number to
-    an array if it must be traced. No fix if `jax.jit` has keywords that filter_jit lacks.
+    Writes `eqx.filter_jit`. Safe, because the code raised before. Numbers are static under filter_jit: convert a number
+    to an array if it must be traced. Refused if `jax.jit` has keywords that filter_jit lacks.
 
     ## Limits
-    Modules that contain only arrays and static fields work under `jax.jit`. A dunder method such as `model.__call__` is
-    reported by SL105.
+    Not reported: Modules that hold only arrays and static fields, which work under `jax.jit`. SL105 reports dunder
+    methods such as `model.__call__`.
     """
 
     code = "SL110"

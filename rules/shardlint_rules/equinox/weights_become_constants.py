@@ -35,27 +35,27 @@ class _Baked:
 class WeightsBecomeConstants(Rule):
     """A jitted function closes over its weights instead of taking them as an argument.
 
-    Arrays that are no arguments become constants of the compiled program, replicated on every device that runs it.
-    Their sharding is lost, the weights are in memory twice, large ones make compilation slow, and every new model is
+    An array that is not an argument becomes a constant of the compiled program, replicated on every device that runs
+    it. It loses its sharding and is in memory twice. Large constants make compilation slow, and every new model is
     compiled again.
 
     ## Reports
-    - proven: `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls
-      `model`, if `model` is an Equinox Module with arrays; and jitted functions that use a variable from outside that
-      was placed on a mesh.
-    - possible: the same if the class of the Module is not sure.
+    - proven: `eqx.filter_jit` or `jax.jit` of `model.__call__`, of `jax.vmap(model)` or of a lambda that calls `model`,
+      an Equinox Module with arrays.
+    - proven: a jitted function that reads a variable defined outside of it, if that array was sharded over a mesh.
+    - possible: the first form, if the class of `model` is not certain.
 
     ## Write instead
-    `filter_jit(model)`, `filter_jit(model.method)` and `filter_jit(eqx.filter_vmap(model))`, or make the model an
-    argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
+    Jit the Module itself: `filter_jit(model)`, `filter_jit(model.method)` or `filter_jit(eqx.filter_vmap(model))`. Or
+    make the model an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
 
     ## Fix
-    Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`, which becomes `eqx.filter_jit`:
-    numbers are then static. Variables are not rewritten.
+    Safe for `eqx.filter_jit`: the weights become arguments. Unsafe for `jax.jit`: it becomes `eqx.filter_jit`, under
+    which numbers are static. Functions that read an outside variable are not rewritten.
 
     ## Limits
-    Not reported: meshes with Explicit axes, whose arrays keep their sharding, and arrays of which the function needs
-    only the shape or dtype.
+    Not reported: arrays on a mesh with Explicit axes, which keep their sharding, and arrays whose shape or dtype alone
+    the function uses.
     """
 
     code = "SL105"

@@ -23,11 +23,11 @@ from shardlint_rules.flax.annotations import (
 class AnnotationKeyDeprecated(Rule):
     """The sharding annotation of an NNX variable uses a key that flax has renamed.
 
-    The variable is sharded, and each such call warns: `'sharding' is deprecated, use 'out_sharding' instead.`
+    The variable is sharded, but each such call warns: `'sharding' is deprecated, use 'out_sharding' instead.`
 
     ## Reports
-    - proven: `sharding` and `sharding_names` on flax from 0.12.6, for `nnx.Param` and other variables,
-      `nnx.with_metadata` and the `kernel_metadata={...}` of layers.
+    - proven: `sharding` or `sharding_names` on flax from 0.12.6, as a keyword of a variable such as `nnx.Param` or of
+      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
 
     ## Fix
     Writes `out_sharding`. Unsafe: flax before 0.12.4 does not know that key.

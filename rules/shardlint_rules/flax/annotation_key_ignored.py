@@ -32,9 +32,9 @@ _IN_TEXT = (*KEYS, *_BEGINNINGS)
 class AnnotationKeyIgnored(Rule):
     """The sharding annotation of an NNX variable uses a key that this release of flax ignores.
 
-    The variable is replicated or on one device: flax stores an unknown keyword as plain metadata. Reading an annotation
-    under its old key raises `KeyError` or returns the default. Code that loads weights then leaves the variable
-    unsharded.
+    flax stores an unknown keyword as plain metadata, so the variable is replicated or on one device. Reading an
+    annotation under its old key raises `KeyError` or returns the default. Code that loads weights then leaves the
+    variable unsharded.
 
     | flax | reads | stores it as |
     |---|---|---|
@@ -43,13 +43,13 @@ class AnnotationKeyIgnored(Rule):
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
     ## Reports
-    - proven: axes under a key of another release, or under a key that resembles one of flax (`out_shardings`,
-      `sharding_metadata`, `partition_spec`). Keys are read in `nnx.Param` and other variables, `nnx.with_metadata`
-      and the `kernel_metadata={...}` of layers.
-    - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` and `get_metadata()["sharding"]`, if the
-      release stores the annotation as another key.
-    - `getattr` (likely): `getattr(param, "sharding", ())` if the type hint of `param` is an NNX variable, or if
-      the default is a tuple.
+    - proven: axis names under a key that only other releases read, or under a similar name (`out_shardings`,
+      `sharding_metadata`, `partition_spec`). The key is a keyword of a variable such as `nnx.Param` or of
+      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
+    - proven: `get_metadata("sharding")`, `get_metadata().get("sharding")` or `get_metadata()["sharding"]`, if the
+      release stores the annotation under another key.
+    - `getattr` (likely): `getattr(param, "sharding", ())` with that key, if the default is an empty tuple or the type
+      hint of `param` is an NNX variable.
 
     ## Fix
     Writes the key that the project's release of flax uses. Unsafe: the variable is then sharded, and other releases of
@@ -57,7 +57,7 @@ class AnnotationKeyIgnored(Rule):
 
     ## Limits
     Not reported: other unknown keys, values that are not axis names, and code that reads both keys. SL515 reports
-    keys that work and are deprecated.
+    deprecated keys, which still work.
     """
 
     code = "SL504"

@@ -26,18 +26,19 @@ _OWN_WAYS = ("flax_always_shard_variable", "use_eager_sharding")
 class AnnotationListOrString(Rule):
     """The sharding annotation of an NNX variable is a list or a string.
 
-    From flax 0.12.6 flax ignores both, and the variable is replicated: it takes only a tuple or a `PartitionSpec`.
-    Earlier releases accept a list, and read a string letter by letter, which raises once a mesh is used.
+    flax takes only a tuple or a `PartitionSpec`. From flax 0.12.6 it ignores a list or string, and the variable is
+    replicated. Earlier releases accept a list. They read a string letter by letter, which raises under a mesh.
 
     ## Reports
-    - proven: a string, or on flax from 0.12.6 a list, passed to `nnx.with_partitioning`, or as `out_sharding`,
-      `sharding` or `sharding_names` of a variable, of `nnx.with_metadata` or in `kernel_metadata={...}` of a layer.
+    - proven: a string, or on flax from 0.12.6 a list, as the annotation of a variable. It is passed to
+      `nnx.with_partitioning`, as `out_sharding`, `sharding` or `sharding_names` of a variable or of
+      `nnx.with_metadata`, or in the `kernel_metadata={...}` of a layer.
 
     ## Fix
-    Writes a tuple, for a list or string literal. Unsafe: the variable is then sharded.
+    Writes a tuple in place of a list or string literal. Unsafe: the variable is then sharded.
 
     ## Limits
-    Linen accepts lists. A project that turns `flax_always_shard_variable` off is not reported.
+    Not reported: linen, which accepts lists, and projects that turn `flax_always_shard_variable` off.
     """
 
     code = "SL505"

@@ -10,20 +10,21 @@ from shardlint.rules_api.site import Site
 
 
 class BoxedWeightsWhole(Rule):
-    """Weights leave their boxes where no mesh is in context, so the axes in the boxes have no effect.
+    """Weights are unboxed where no mesh is in context, so the axes of `nn.with_partitioning` have no effect.
 
-    `nn.with_partitioning` names axes for a weight in a box, and `init` does not shard by them, also under `jax.jit` and
-    in a mesh context. `unbox` does so if a mesh is in context, and otherwise gives the weights as they lie, on one
-    device. Each jitted step copies them to all devices. Nothing is raised.
+    `nn.with_partitioning` wraps a weight in an `nn.Partitioned` box with axis names. `init` does not shard by them, not
+    even under `jax.jit` in a mesh context. `unbox` shards by them only if a mesh is in context. Otherwise the weights
+    stay on one device, and each jitted step copies them to all devices. Nothing is raised.
 
     ## Reports
-    - proven: `nn.unbox` of variables that were made without shardings, outside of `jax.set_mesh`, whose weights a
-      jitted function then takes as they are. The program enters a mesh, or places an array on one, that has the axes.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `nn.unbox` outside of `jax.set_mesh`, of variables that were created without shardings, if a jitted
+      function takes the weights as they are. The program enters a mesh with these axes, or places an array on one.
+    - `on-a-way` (likely): such an `nn.unbox` in a branch that may not run, or if it depends on the default of a
+      command-line option.
 
     ## Write instead
-    `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`, or `nn.unbox` under
-    `jax.set_mesh(mesh)`.
+    Shard in `init`: `jax.jit(model.init, out_shardings=nn.get_sharding(jax.eval_shape(model.init, key, x), mesh))`. Or
+    call `nn.unbox` under `jax.set_mesh(mesh)`.
 
     ## Limits
     Not reported: logical names, and weights that are placed after they are unboxed.

@@ -35,19 +35,19 @@ _TAKES_STATE = (
 class ChangeLostInJit(Rule):
     """An NNX module is changed in place under `jax.jit`, and its state is not returned.
 
-    `jax.jit` traces a copy of its arguments and discards it after the call. Nothing is raised. Weights that were
-    placed or loaded this way are lost.
+    `jax.jit` traces a copy of its arguments and discards it after the call. Nothing is raised. Weights that were placed
+    or loaded this way are lost.
 
     ## Reports
-    - proven: `model.count[...] += 1`, `model.kernel = ...` and `nnx.update(model, state)` in a function that `jax.jit`
-      traces and that takes the module as an argument, if no `return` contains the module or its state.
+    - proven: `model.count[...] += 1`, `model.kernel = ...` or `nnx.update(model, state)` in a function that takes the
+      module as an argument. Only `jax.jit` traces the function, and no `return` contains the module or its state.
 
     ## Write instead
-    Trace it with `nnx.jit`, or return `nnx.state(model)` and call `nnx.update(model, ...)` outside.
+    Trace the function with `nnx.jit`. Or return `nnx.state(model)`, and call `nnx.update(model, ...)` outside.
 
     ## Limits
-    Parameters are not reported if no annotation or call shows that they are modules, nor functions that another
-    transform traces too.
+    Not reported: parameters that no type hint or call shows to be a module, and functions that another transform traces
+    too.
     """
 
     code = "SL516"

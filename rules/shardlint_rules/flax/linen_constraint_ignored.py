@@ -25,18 +25,19 @@ _WHY = "pjit and other code under it may need `with mesh:`"
 class LinenConstraintIgnored(Rule):
     """Linen's logical constraints are used under `with mesh:`, which they no longer read.
 
-    From flax 0.12.2 `with_logical_constraint` and `unbox` read the mesh of `jax.set_mesh`. Under `with mesh:` they do
-    nothing: the compiler chooses the layout of activations, and weights stay where they were made. Nothing is raised.
+    From flax 0.12.2, `with_logical_constraint` and `unbox` read only the mesh of `jax.set_mesh`. Under `with mesh:`
+    they do nothing: the compiler chooses the layout of activations, and weights stay where they were created. Nothing
+    is raised.
 
     ## Reports
-    - proven: `nn.logical_axis_rules(...)` entered together with `with mesh:`, in a project that has logical
-      constraints, and `nn.with_logical_constraint` if `with mesh:` is the only mesh in context.
-    - `never-entered` (likely): the same in a file that makes a mesh, in a project that sets logical axis rules, if
-      nothing in it enters a mesh.
-    - `callers-may-set` (possible): the same if callers that are not known may enter `jax.set_mesh`.
+    - proven: `nn.logical_axis_rules(...)` entered together with `with mesh:`, in a project with logical constraints.
+    - proven: `nn.with_logical_constraint` where `with mesh:` is the only mesh in context.
+    - `never-entered` (likely): `nn.with_logical_constraint` in a file that creates a mesh, if the project sets logical
+      axis rules but never enters a mesh.
+    - `callers-may-set` (possible): the first form, if an unknown caller may enter `jax.set_mesh`.
 
     ## Write instead
-    `with jax.set_mesh(mesh):`, or `nn.with_logical_constraint(x, names, mesh=mesh)`.
+    Enter the mesh by `with jax.set_mesh(mesh):`, or pass it: `nn.with_logical_constraint(x, names, mesh=mesh)`.
 
     ## Fix
     Writes `jax.set_mesh`. Unsafe: code in the block that needs `with mesh:` (`pjit` with bare specs, Haliax) fails.

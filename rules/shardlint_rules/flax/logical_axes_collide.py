@@ -16,20 +16,22 @@ _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_me
 class LogicalAxesCollide(Rule):
     """Two logical names of one weight map to the same mesh axis, so one dimension is replicated.
 
-    A mesh axis shards one dimension of an array. Linen gives it to the name whose rule comes first and replicates the
-    other dimension: the weight takes more memory than the rules suggest.
+    A mesh axis shards only one dimension of an array. Linen gives it to the name whose rule comes first and replicates
+    the other dimension. The weight takes more memory than the rules suggest.
 
     ## Reports
-    - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` whose rules all name a mesh axis
-      that another name of the same array has, if all rules are known (passed to the call, set in the project's code,
-      or listed in its YAML or TOML configs). Of lists in configs, every one with rules for these names must do so.
-    - possible: the same, if the rules come from a config file that the command line selects.
+    Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.
+
+    - proven: a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` whose rules all give it a mesh axis
+      of another name of the same array. If configs list several sets of rules, every set with rules for these names
+      must do that.
+    - possible: such a name, if the command line selects the config with the rules.
 
     ## Write instead
-    Another mesh axis for one of the names, or a last rule `("name", None)` if the dimension stays replicated.
+    Map one of the names to another mesh axis. Or add a last rule `("name", None)` if its dimension stays replicated.
 
     ## Limits
-    Activations are not reported: rules for weights and batches often meet there on purpose.
+    Not reported: activations, whose names often share a mesh axis on purpose.
     """
 
     code = "SL518"

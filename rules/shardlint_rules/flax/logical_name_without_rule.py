@@ -20,19 +20,22 @@ _ALIKE = 0.75
 class LogicalNameWithoutRule(Rule):
     """A logical axis name has no rule, so its dimension is not sharded.
 
-    Linen replicates a dimension whose name it does not know. A misspelt name replicates a weight or an activation.
-    Nothing is raised (NNX raises).
+    Linen replicates a dimension whose name has no rule. A misspelt name replicates a weight or an activation. Nothing
+    is raised (NNX raises).
 
     ## Reports
-    - proven: a name in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` that
-      no rule has, if all rules are known (passed to the call, set in the project's code, or listed in its YAML or TOML
-      configs) and either another name is nearly the same, or it belongs to a weight whose other names shard nothing
-      while the rules also list names that stay replicated.
-    - `assumed` (likely): the same, if the rules come from a config file that the command line selects.
+    Only if all rules are known: passed to the call, set in the project's code, or listed in its YAML or TOML configs.
+
+    - proven: a name without a rule in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or
+      `nn.logical_to_mesh_axes`, if a name with a rule is nearly the same.
+    - proven: a name without a rule in one of the last two calls, if the other names of the weight shard nothing and
+      some rule maps a name to None. Such rules list unsharded names too, so the missing one was forgotten.
+    - `assumed` (likely): such a name, if the command line selects the config with the rules and the project has only
+      one.
     - possible: any other name without a rule.
 
     ## Write instead
-    Add a rule for the name, also for a name that is a mesh axis.
+    Add a rule for the name. A name that is a mesh axis needs a rule too.
 
     ## Fix
     Writes the similar name, if exactly one is similar. Unsafe: the dimension is then sharded.

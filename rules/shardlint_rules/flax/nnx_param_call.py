@@ -26,18 +26,19 @@ class NnxParamCall(Rule):
     """An `nnx.Param` gets a name, a shape or an initializer instead of an array.
 
     An NNX variable holds the array itself. A second positional argument raises `TypeError`. A string or a function
-    becomes the value, and the first computation with it fails. `shape=` is stored as metadata: `jax.random.normal`,
-    called with a key alone, draws a scalar, which broadcasts, so the layer trains one number.
+    becomes the value, and the first computation with it fails. `shape=` is stored as metadata. `jax.random.normal` then
+    gets only a key and draws a scalar, which broadcasts, so the layer trains one number.
 
     ## Reports
-    - proven: `nnx.Param` (`Variable`, `BatchStat`, `Cache`, `Intermediate`) with a second positional argument;
-      `nnx.Param` and `nnx.BatchStat` with a string or an initializer as value, and the other variables if a method of
-      the class computes with that value; `nnx.with_metadata(..., shape=...)` and `with_partitioning(..., shape=...)`
-      whose result is called with a key alone.
+    - proven: `nnx.Param`, `Variable`, `BatchStat`, `Cache` or `Intermediate` with a second positional argument.
+    - proven: `nnx.Param` or `nnx.BatchStat` with a string or an initializer as value. For other variables only if a
+      method of the class computes with the value.
+    - proven: `nnx.with_metadata(..., shape=...)` or `nnx.with_partitioning(..., shape=...)`, if its result is called
+      with only a key.
 
     ## Fix
-    Calls the initializer with a key of `rngs` and the shape. Unsafe: later keys of `rngs` change. Needs an `rngs` in
-    the function and a known shape.
+    Calls the initializer with a key of `rngs` and the shape. Unsafe: later keys of `rngs` change. Refused if the
+    function has no `rngs` or the shape is not known.
     """
 
     code = "SL514"

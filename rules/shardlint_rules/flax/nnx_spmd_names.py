@@ -59,24 +59,26 @@ NAMES = {
 
 
 class NnxSpmdNames(Rule):
-    """A sharding name of `flax.nnx` that the project's flax does not have.
+    """A sharding name of `flax.nnx` does not exist in the project's release of flax.
 
-    Reading the name raises AttributeError and importing it ImportError, often only when a model is sharded or
-    restored. `nnx.VariableState` is now `nnx.Variable`, which takes no type.
+    Reading the name raises AttributeError and importing it ImportError, often only when a model is sharded or restored.
+    `nnx.VariableState` is now `nnx.Variable`, which takes no type.
 
     ## Reports
-    - proven: imports and uses of `nnx.with_sharding_constraint` (gone in 0.11), of names that no release has
-      (`nnx.sharding_hook`, `nnx.get_var_pspec`), of `nnx.VariableState` (since 0.12.4 an alias that warns), and of
-      newer names in a project that pins an older flax exactly (`nnx.use_eager_sharding`, `nnx.get_abstract_model`,
-      `nnx.as_abstract`).
-    - possible: the same if the release is not pinned exactly, or in an annotation that is never evaluated.
+    - proven: a use or import of `nnx.with_sharding_constraint` (removed in flax 0.11), or of a name that no release has
+      (`nnx.sharding_hook`, `nnx.get_var_pspec`).
+    - proven: a use or import of `nnx.VariableState`, since flax 0.12.4 a deprecated alias that warns.
+    - proven: a newer name in a project that pins an older flax exactly, such as `nnx.use_eager_sharding`,
+      `nnx.get_abstract_model` or `nnx.as_abstract`.
+    - possible: a newer name if flax is not pinned exactly, or any of these names in a type hint that is never
+      evaluated.
 
     ## Fix
-    Safe: writes the other name where it takes the same arguments.
+    Safe: writes the new name if it takes the same arguments.
 
     ## Limits
-    Not reported: code that asks first (`hasattr`, version tests, `try`), and a release between two tested releases that
-    differ.
+    Not reported: code under `hasattr`, a version check or `try`, and releases between the last tested one without the
+    name and the first one with it.
     """
 
     code = "SL513"

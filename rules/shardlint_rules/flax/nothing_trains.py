@@ -20,23 +20,22 @@ _MERGE = "flax.nnx.merge"
 class NothingTrains(Rule):
     """An NNX optimizer is updated under `jax.jit`, and its state is not returned.
 
-    `update` changes the model in place. `jax.jit` traces a copy of its arguments, which the call discards, so every
-    step starts from the same weights. Nothing is raised.
+    `update` changes the model in place. `jax.jit` traces a copy of its arguments and discards it after the call, so
+    every step starts from the same weights. Nothing is raised.
 
     ## Reports
-    - proven: `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that `jax.jit`
-      traces, if the optimizer is an argument or comes from `nnx.merge` and neither it nor the model is used
-      afterwards.
+    - proven: `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that only
+      `jax.jit` traces. The optimizer is an argument or comes from `nnx.merge`, and nothing below uses it or the model.
 
     ## Write instead
-    Trace it with `nnx.jit`, or return `nnx.state((model, optimizer))` and `nnx.update` them outside.
+    Trace the function with `nnx.jit`. Or return `nnx.state((model, optimizer))`, and call `nnx.update` on it outside.
 
     ## Fix
-    Writes `@nnx.jit` for a plain `@jax.jit` over a model that is an argument. Unsafe: the program begins to train.
+    Writes `@nnx.jit` for a plain `@jax.jit` if the optimizer is an argument. Unsafe: the program begins to train.
 
     ## Limits
-    Not reported: a model that is used after the update, and `update(grads)` without `nnx.ModelAndOptimizer`, which
-    raises.
+    Not reported: a model that is used after the update, and `update(grads)` in a project without
+    `nnx.ModelAndOptimizer`, which raises.
     """
 
     code = "SL507"

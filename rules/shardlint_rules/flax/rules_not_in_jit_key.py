@@ -21,16 +21,16 @@ _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
 class RulesNotInJitKey(Rule):
     """One jitted function is called under two sets of logical axis rules and keeps the first.
 
-    Axis rules are read while jit traces and are not part of its cache key. Under other rules the first program runs,
-    with its shardings. Nothing is raised.
+    Axis rules are read while jit traces and are not part of its cache key. A call under other rules runs the program
+    that was compiled under the first ones, with its shardings. Nothing is raised.
 
     ## Reports
-    - proven: a call of a jitted function under `logical_axis_rules` that differ from those of an earlier call in the
-      same function, with the same arguments.
-    - possible: the same with other arguments, for which jit may trace again.
+    - proven: a call of a jitted function under other `logical_axis_rules` than an earlier call in the same function,
+      with the same arguments.
+    - possible: such a call with other arguments, for which jit may trace again.
 
     ## Write instead
-    A separate jitted function for each set of rules, or one set of rules around everything.
+    Jit a separate function for each set of rules, or enter one set of rules around everything.
     """
 
     code = "SL511"

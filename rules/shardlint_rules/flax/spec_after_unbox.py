@@ -22,15 +22,15 @@ _DEPTH = 4
 
 
 class SpecAfterUnbox(Rule):
-    """The specs of linen variables are read after `unbox` removed their boxes.
+    """The specs of linen variables are read after `unbox` removed them.
 
-    `nn.with_partitioning` keeps the axes of a variable in a box, and `unbox` returns the bare array. Every spec is
-    then `P()`, so all weights are replicated. Nothing is raised.
+    `nn.with_partitioning` wraps a variable in an `nn.Partitioned` box that holds its axis names, and `unbox` returns
+    the bare array. Every spec is then `P()`, so all weights are replicated. Nothing is raised.
 
     ## Reports
-    - proven: `nn.get_partition_spec` and `nn.get_sharding` of a result of `nn.unbox`, also through `jax.eval_shape`
-      and `TrainState.create(params=nn.unbox(...))`. If the function given to `eval_shape` unboxes, the finding is at
-      `unbox`.
+    - proven: `nn.get_partition_spec` or `nn.get_sharding` of a result of `nn.unbox`, also through `jax.eval_shape` or
+      `TrainState.create(params=nn.unbox(...))`. If the function given to `jax.eval_shape` unboxes, the finding is at
+      its `unbox`.
 
     ## Write instead
     Read the specs of the boxed variables, then unbox.

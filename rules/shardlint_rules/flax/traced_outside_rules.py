@@ -27,19 +27,19 @@ _RUNS_A_MODEL = ("apply", "init", "model", "state", "odule", on_lines(r"(?!from 
 class TracedOutsideRules(Rule):
     """A jitted function is traced outside the logical axis rules that the program enters elsewhere.
 
-    jit traces a function at its first call. Logical names get their mesh axes from the rules in context at that time.
-    Without rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
+    jit traces a function at its first call. The rules in context at that time map logical names to mesh axes. Without
+    rules the constraints do nothing or, under `jax.set_mesh`, replicate activations. Nothing is raised.
 
     ## Reports
-    - `called` (likely): a jitted function that runs a linen module with logical constraints, if no known call is
-      under `logical_axis_rules` and the program enters rules around other code.
+    - `called` (likely): a jitted function that runs a linen module with logical constraints, if all its known calls are
+      outside `logical_axis_rules` and the program enters rules around other code.
 
     ## Write instead
     Enter the rules around the call too, or set them once around everything.
 
     ## Limits
-    Not reported: functions that enter the rules themselves or whose calls are not all known, context managers that are
-    not known, and constraints with `rules=`.
+    Not reported: functions that enter the rules themselves, functions with unknown calls, calls under a context manager
+    that shardlint does not know, and constraints with `rules=`.
     """
 
     code = "SL520"

@@ -16,22 +16,23 @@ from shardlint_rules.mesh.legacy import to_set_mesh
 class UnshardedInit(Rule):
     """An NNX model with sharding annotations is built where no mesh is in context.
 
-    From flax 0.12 an annotated variable is sharded when it is created. Without a mesh this raises ValueError, also
-    inside jit and `nnx.eval_shape`. Creating an optimizer raises the same, because its state has the
-    annotations. From flax 0.12.2 the mesh of `with mesh:` does not count.
+    From flax 0.12, an annotated variable is sharded when it is created. Without a mesh this raises ValueError, also
+    inside jit and `nnx.eval_shape`. An optimizer raises it too, because its state has the annotations of the model.
+    From flax 0.12.2 the mesh of `with mesh:` does not count.
 
     ## Reports
-    - proven: the construction of a model with annotated variables, or of an optimizer of such a model, with no
-      mesh in context, or only that of `with mesh:`.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.
+      From flax 0.12.2 also under `with mesh:`.
+    - `on-a-way` (likely): such a call in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Fix
-    Puts the statement under `with jax.set_mesh(mesh):`, if shardlint sees where the mesh is made, or turns `with mesh:`
-    into it. Unsafe: the model is sharded.
+    Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces
+    `with mesh:`. Unsafe: the model is then sharded.
 
     ## Limits
-    Not reported: annotations with a mesh of their own (`mesh=`), code whose callers are not known, and projects that
-    turn `flax_always_shard_variable` off.
+    Not reported: annotations with `mesh=`, code with unknown callers, and projects that turn
+    `flax_always_shard_variable` off.
     """
 
     code = "SL502"

@@ -12,15 +12,16 @@ from shardlint_rules.flax.annotations import is_switched
 
 
 class ValueAssignmentDropsSharding(Rule):
-    """A fresh array is assigned to a sharded NNX variable, which loses its sharding.
+    """A new array is assigned to a sharded NNX variable, which loses its sharding.
 
-    The variable takes the array as it is: on one device, under `jax.set_mesh` replicated, and a numpy array stays on
-    the host and is transferred at each call. The annotation stays. Nothing is raised.
+    The variable then holds the new array as it is: on one device, or replicated under `jax.set_mesh`. A numpy array
+    stays on the host and is transferred at each call. The annotation is kept but has no effect. Nothing is raised.
 
     ## Reports
-    - proven: `variable.value = x`, `variable.set_value(x)` and `nnx.update(model, x)` (before flax 0.12.1 also
-      `variable[...] = x`) of a fresh or numpy array, if flax sharded the variable when it made it.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `variable.value = x`, `variable.set_value(x)` or `nnx.update(model, x)` with a newly created array or a
+      numpy array, if flax sharded the variable. Before flax 0.12.1 also `variable[...] = x`.
+    - `on-a-way` (likely): such an assignment in a branch that may not run, or if it depends on the default of a
+      command-line option.
 
     ## Write instead
     From flax 0.12.4 `variable[...] = x` writes into the existing array, with its dtype and sharding. On older releases
@@ -30,8 +31,8 @@ class ValueAssignmentDropsSharding(Rule):
     Places the new array (safe), or writes `[...]` (unsafe: it keeps the old dtype).
 
     ## Limits
-    Not reported: traced code, flax before 0.12 and projects that switch it off, where variables are not sharded as
-    they are made, and arrays that are placed or computed from the old value.
+    Not reported: traced code, new arrays that are placed or computed from the old value, and projects that turn
+    `flax_always_shard_variable` off.
     """
 
     code = "SL508"

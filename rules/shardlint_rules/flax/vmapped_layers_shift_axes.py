@@ -16,20 +16,22 @@ from shardlint_rules.flax._built import Annotated
 class VmappedLayersShiftAxes(Rule):
     """`nnx.vmap`, or linen's `nn.scan`, stacks annotated layers without a name for the new dimension.
 
-    The stacked variables get a leading dimension, but their annotation gets no entry for it. `(None, "model")` of a
-    kernel then applies to (layers, in), so the wrong dimension is sharded. NNX raises nothing if the sizes divide.
-    Linen raises PartitioningUnspecifiedError in `init`, and in `apply` of variables in boxes.
+    The stacked variables get a leading dimension, but their annotation gets no entry for it. The annotation
+    `(None, "model")` of a kernel then applies to the dimensions (layers, in), so the wrong one is sharded. NNX raises
+    nothing if the sizes divide. Linen raises PartitioningUnspecifiedError in `init`, and in `apply` if the variables
+    are still boxed.
 
     ## Reports
     - proven: `nnx.vmap` without `transform_metadata` over a function that builds annotated layers, in a project that
       reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
-    - proven: linen's `nn.scan` or `nn.vmap` without a name in `metadata_params`, over a Module whose variables have
-      boxes (`nn.with_partitioning`), where the program runs `init` or `apply`.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: linen's `nn.scan` or `nn.vmap` without a partition name in `metadata_params`, if the Module uses
+      `nn.with_partitioning` and the program runs `init` or `apply`.
+    - `on-a-way` (likely): the second form in a branch that may not run, or if it depends on the default of a
+      command-line option.
 
     ## Write instead
-    `transform_metadata={nnx.PARTITION_NAME: None}`, in linen `metadata_params={nn.PARTITION_NAME: None}`, leaves the
-    new dimension unsharded. Write a mesh axis instead of None to shard it.
+    `transform_metadata={nnx.PARTITION_NAME: None}` leaves the new dimension unsharded, and so does linen's
+    `metadata_params={nn.PARTITION_NAME: None}`. Write a mesh axis instead of None to shard it.
 
     ## Fix
     Adds one of these. Unsafe: with NNX the sharding of the stacked variables changes.
@@ -75,9 +77,9 @@ class VmappedLayersShiftAxes(Rule):
     def _report_linen(self, site: Site) -> Finding:
         operation = f"`nn.{site.violation.said['operation']}`"
         return site.report_violation(
-            f"Linen raises PartitioningUnspecifiedError: {operation} adds an axis without a name to weights in boxes.",
+            f"Linen raises PartitioningUnspecifiedError: {operation} adds an unnamed axis to partitioned weights.",
             help="write metadata_params={nn.PARTITION_NAME: None}, or the name of an axis",
-            why=f"the box of one of them names {site.violation.said['names']}",
+            why=f"the `nn.with_partitioning` of one of them names {site.violation.said['names']}",
             harm=Harm.CRASH,
             fix=self._fix(site, "flax.linen", "metadata_params"),
         )

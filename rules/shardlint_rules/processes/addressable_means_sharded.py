@@ -29,18 +29,18 @@ class _Meaning:
 class AddressableMeansSharded(Rule):
     """`is_fully_addressable` is used to find out whether an array is sharded.
 
-    With one process every array is fully addressable, however it is sharded. An array over its eight devices is then
-    taken for an unsharded one: it is placed again, gathered, or saved and restored as one array.
+    With one process every array is fully addressable, also one that is sharded over its eight devices. The program then
+    treats that array as unsharded: it is placed again, gathered, or saved and restored as one array.
 
     ## Reports
-    - `kept` (likely): the answer decides whether the sharding is kept (`x.sharding if not x.is_fully_addressable else
-      None`) or an array is saved as one (`SaveArgs(aggregate=x.is_fully_addressable)`), also through a function of the
-      project.
-    - `named` (possible): `not x.is_fully_addressable` gets a name such as `is_sharded`, or `x.is_fully_addressable` one
-      such as `is_replicated`.
+    - `kept` (likely): `x.is_fully_addressable` as a condition for the sharding
+      (`x.sharding if not x.is_fully_addressable else None`) or for saving as one array
+      (`SaveArgs(aggregate=x.is_fully_addressable)`). Also as the result of a project function.
+    - `named` (possible): `not x.is_fully_addressable` under a name such as `is_sharded`, or `x.is_fully_addressable`
+      under a name such as `is_replicated`.
 
     ## Write instead
-    `is_fully_replicated`, or a comparison of shardings with `is_equivalent_to`.
+    Use `is_fully_replicated`, or compare shardings with `is_equivalent_to`.
     """
 
     code = "SL816"

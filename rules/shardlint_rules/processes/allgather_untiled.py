@@ -21,19 +21,19 @@ _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
 class AllgatherUntiled(Rule):
     """`process_allgather` of a global array lacks `tiled=True`.
 
-    Since jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` on
+    From jax 0.8 this raises `ValueError: Gathering global non-fully-addressable arrays only supports tiled=True` on
     several processes. With one process it adds a leading axis of size one.
 
     ## Reports
-    - proven: `process_allgather(x)`, if `x` is placed by a NamedSharding, comes from a jitted function with
+    - proven: `process_allgather(x)` of an array that is placed by a NamedSharding, comes from a jitted function with
       `out_shardings`, or is gathered under `if not x.is_fully_addressable:`.
-    - `annotated` (likely): the same, if `x` is a parameter annotated as `jax.Array`.
+    - `annotated` (likely): `process_allgather(x)` of a parameter with the type hint `jax.Array`.
 
     ## Fix
-    Adds `tiled=True`. The fix is unsafe: with one process the leading axis goes away.
+    Adds `tiled=True`. Unsafe: with one process the leading axis goes away.
 
     ## Limits
-    Host data, for which the default is meant, is not reported.
+    Not reported: host data, for which the default is right.
     """
 
     code = "SL812"

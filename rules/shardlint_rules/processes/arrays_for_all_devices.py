@@ -26,17 +26,20 @@ _FLAT = ("flatten", "ravel", "reshape", "tolist", "items", "keys", "copy")
 class ArraysForAllDevices(Rule):
     """`make_array_from_single_device_arrays` gets an array for each device of all processes.
 
-    It takes those of this process only. On several processes it raises `ValueError: Expected 4 per-device arrays (this
-    is how many devices are addressable by the sharding), but got 8`. With one process nothing shows.
+    It takes arrays only for the devices of the calling process. On several processes it raises `ValueError: Expected 4
+    per-device arrays (this is how many devices are addressable by the sharding), but got 8`. With one process there is
+    no symptom.
 
     ## Reports
-    Only in programs for several processes, and if nothing in the function selects the devices of its own process:
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
 
-    - `each` (likely): `arrays` has one for each of `jax.devices()`, of the devices of a mesh of all of them, or of
-      `sharding.devices_indices_map(shape)`; a loop, a comprehension or `jax.device_put(parts, devices)` makes them.
+    - `each` (likely): `arrays` with one entry for each of `jax.devices()`, of the devices of a mesh of all of them, or
+      of `sharding.devices_indices_map(shape)`. A loop, a comprehension or `jax.device_put(parts, devices)` creates it,
+      and nothing in the function selects the local devices.
 
     ## Write instead
-    `sharding.addressable_devices_indices_map(shape)`, `mesh.local_devices`, or `jax.make_array_from_callback`.
+    Loop over `sharding.addressable_devices_indices_map(shape)` or `mesh.local_devices`, or use
+    `jax.make_array_from_callback`.
     """
 
     code = "SL822"

@@ -31,17 +31,17 @@ _DEPTH = 2
 class BackendBeforeInitialize(Rule):
     """The backend starts before `jax.distributed.initialize` is called.
 
-    `initialize` then raises RuntimeError. In old releases each process went on as a cluster of its own.
+    `initialize` then raises RuntimeError. In old releases each process ran on as a cluster of its own.
 
     ## Reports
-    - proven: `jax.distributed.initialize()`, or a function or method of the project that calls it, after a statement
-      that starts the backend: `jax.devices()`, `jax.process_index()`, a key, an array. Functions, constructors and
-      imported modules that surely run before are followed.
-    - `cluster` (likely): such a call in a method of a `jax._src.clusters.ClusterEnv` class, which `initialize` calls
-      to find the cluster.
+    - proven: `jax.distributed.initialize()`, or a call of a project function that calls it, after a statement that
+      starts the backend: `jax.devices()`, `jax.process_index()`, a new key or array. shardlint follows the functions,
+      constructors and imported modules that run before.
+    - `cluster` (likely): a call that starts the backend in a method of a `jax._src.clusters.ClusterEnv` subclass.
+      `initialize` calls such methods to find the cluster.
 
     ## Limits
-    Branches and loops do not count as run.
+    Not reported: a backend start inside a branch or loop, which may not run.
     """
 
     code = "SL803"

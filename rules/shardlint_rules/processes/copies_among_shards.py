@@ -27,20 +27,20 @@ _TOLD = regex(
 
 
 class CopiesAmongShards(Rule):
-    """The shards of an array are concatenated or added, though some are copies of others or are missing.
+    """The shards of an array are concatenated or added, although some are replicas or some are missing.
 
-    Each device has a shard. Along a mesh axis that the spec doesn't name they are copies: with 2 devices along it every
-    row occurs twice, and a sum is twice as large.
+    Each device has a shard. Along a mesh axis that the spec doesn't name, the shards are replicas. With 2 devices along
+    it every row occurs twice, and a sum is twice as large.
 
     ## Reports
-    - `split` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, also `stack`, `sum`, a sorted
-      list or a loop that appends, if `x` is sharded over some axes of its mesh and not over others.
-    - `first-process` (likely): one process alone writes what is concatenated (`if jax.process_index() == 0:
-      np.save(...)`), and nothing else reads it: the shards of the other processes are never written.
+    - `split` (likely): `np.concatenate([shard.data for shard in x.addressable_shards])`, if the spec of `x` leaves out
+      an axis of its mesh. Also `stack`, `sum`, a sorted list, or a loop that appends.
+    - `first-process` (likely): such an array that only one process writes (`if jax.process_index() == 0: np.save(...)`)
+      and nothing else reads. The shards of the other processes are never written.
 
     ## Write instead
-    `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`; on one process `np.asarray(x)`, on
-    several `multihost_utils.process_allgather(x, tiled=True)`.
+    Use one replica of each shard: `[shard.data for shard in x.addressable_shards if shard.replica_id == 0]`. On one
+    process `np.asarray(x)` is enough, on several call `multihost_utils.process_allgather(x, tiled=True)`.
     """
 
     code = "SL823"

@@ -51,15 +51,17 @@ class DeviceCountTooLate(Rule):
     `jax_num_cpu_devices` this late raises RuntimeError.
 
     ## Reports
-    - proven: after a statement that has started the backend: `os.environ["XLA_FLAGS"] = ...` (also `setdefault`,
-      `update`, `putenv`), `jax.config.update("jax_num_cpu_devices", n)`, `"jax_platforms"`,
-      `chex.set_n_cpu_devices(n)` and `numpyro.set_host_device_count(n)`.
-    - proven: after `import jax`, a variable that the import reads, such as `JAX_PLATFORMS` or `JAX_ENABLE_X64`.
-    - proven: the same in a function, if every known call comes too late.
+    - proven: `os.environ["XLA_FLAGS"] = ...` after a statement that starts the backend, also by `setdefault`, `update`
+      or `putenv`.
+    - proven: `jax.config.update("jax_num_cpu_devices", n)`, `jax.config.update("jax_platforms", ...)`,
+      `chex.set_n_cpu_devices(n)` or `numpyro.set_host_device_count(n)` after such a statement.
+    - proven: `os.environ["XLA_FLAGS"] = ...` in a function, if the backend starts before every known call of it.
+    - proven: `os.environ[...] = ...` after `import jax`, for a variable that the import reads, such as `JAX_PLATFORMS`
+      or `JAX_ENABLE_X64`.
 
     ## Limits
-    Setting `XLA_FLAGS` between `import jax` and the first use of a device is right. Tests that put the flags back, and
-    variables for another process, are not reported.
+    Not reported: `XLA_FLAGS` set between `import jax` and the first use of a device, which works. Also tests that
+    restore the flags, and variables for another process.
     """
 
     code = "SL801"

@@ -42,30 +42,31 @@ class _Basis(NamedTuple):
 class FirstDevicePinned(Rule):
     """An array is placed on a device of process 0, or `memory_stats()` is called on devices of other processes.
 
-    `jax.devices()` lists all processes' devices; the first belongs to process 0. On every other process an array on
-    `jax.devices()[0]` can't be read (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`),
-    and `memory_stats()` raises. With one process there is no symptom.
+    `jax.devices()` lists the devices of all processes, and the first belongs to process 0. On every other process an
+    array on `jax.devices()[0]` can't be read
+    (`RuntimeError: Fetching value for jax.Array that spans non-addressable devices`), and `memory_stats()` raises. With
+    one process there is no symptom.
 
     ## Reports
-    Only in programs for several processes: this file, or one that runs with it, calls `jax.distributed.initialize`
-    or asks jax for the process index or count. Devices are followed through names, attributes and helpers.
+    Only in multi-process programs: this file, or one that runs with it, calls `jax.distributed.initialize` or asks jax
+    for the process index or count. shardlint follows devices through names, attributes and helpers.
 
     - `placed` (likely): `jax.devices()[0]`, `jax.devices("cpu")[0]` or `next(iter(jax.devices()))` in `device_put`,
       `SingleDeviceSharding`, `device=` or as the default device.
     - `own` (possible): `memory_stats()` of such a device, or of each of `jax.devices()`.
-    - `asked` (likely): the same, if only another file asks for the process index or count.
-    - `cpu-asked` (likely): the same for `jax.devices("cpu")`, if only another file asks for them, and no visible code
-      calls `jax.distributed.initialize`.
-    - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets
-      the devices of all processes.
+    - `asked` (likely): code as in `placed` or `own`, if only another file asks for the process index or count.
+    - `cpu-asked` (likely): `jax.devices("cpu")` in code as in `asked`, if no known code calls
+      `jax.distributed.initialize`.
+    - `mesh` (likely): `device.memory_stats()` in a loop over the devices of a mesh, or over a parameter that gets the
+      devices of all processes.
     - `by-number` (likely): a device of `jax.devices(kind)` chosen by the number in a name such as "cuda:1".
 
     ## Fix
-    Writes `jax.local_devices()`. The fix is safe: with one process both lists are equal.
+    Writes `jax.local_devices()`. Safe: with one process both lists are equal.
 
     ## Limits
-    `jax.devices("cpu")` is reported for jax 0.4.21 and later, which lists the CPUs of all processes. Programs that
-    replace `jax.devices` are not reported.
+    Not reported: programs that replace `jax.devices`, and `jax.devices("cpu")` before jax 0.4.21, which lists only the
+    CPUs of this process.
     """
 
     code = "SL808"
@@ -188,7 +189,8 @@ class FirstDevicePinned(Rule):
         """The list itself, passed to a function that needs devices of this process."""
         return site.finding(
             site.call,
-            f"On several processes this raises: `{site.shown(site.call)}` lists others' devices{_once(basis)}.",
+            f"On several processes this raises: `{site.shown(site.call)}` also lists devices of other processes"
+            f"{_once(basis)}.",
             help="write jax.local_devices()",
             fix=self._fix(site, site.call),
             form=basis.form or use.kind,

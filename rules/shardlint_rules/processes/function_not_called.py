@@ -50,17 +50,18 @@ class _Wrong:
 class FunctionNotCalled(Rule):
     """A function of jax is used without its parentheses, where its result is meant.
 
-    A function equals no number and is always true: with `if jax.process_index == 0:` no process writes the checkpoint,
-    and no error is raised. In a file name it is an address that differs between processes. Arithmetic raises TypeError.
+    A function object never equals a number and is always true. With `if jax.process_index == 0:` no process writes the
+    checkpoint, and no error is raised. In a file name it is an address that differs between processes. Arithmetic with
+    it raises TypeError.
 
     ## Reports
     - proven: `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
-      `default_backend` or `jax.distributed.is_initialized` without a call, if it is compared, tested for truth, used in
-      arithmetic, indexed, iterated, formatted, or passed to a function that takes a number or a list.
-    - proven: `is_integer` of a quotient, tested for truth without a call: `assert size.is_integer`.
+      `default_backend` or `jax.distributed.is_initialized` without a call. The code compares it, tests it, calculates
+      with it, indexes, iterates or formats it, or passes it to a function that takes a number or a list.
+    - proven: `assert size.is_integer` without a call, or another test of it, if `size` is a quotient.
 
     ## Fix
-    Adds `()`. The fix is safe if the program raised before, and unsafe if it ran: it takes the other branch then.
+    Adds `()`. Safe if the code raised before. Unsafe if it ran: it then takes the other branch.
     """
 
     code = "SL821"

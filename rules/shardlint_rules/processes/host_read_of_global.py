@@ -41,17 +41,19 @@ class HostReadOfGlobal(Rule):
     """The host reads an array that is sharded over the devices of several processes.
 
     On several processes this raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
-    With one process nothing shows.
+    With one process there is no symptom.
 
     ## Reports
-    Only in programs for several processes: `np.asarray(x)`, `np.sum(x)` and other functions of numpy, `np.save(path,
-    x)`, `jax.device_get(x)`, `x.tolist()`, `jax.tree.map(np.asarray, x)`.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. The
+    host reads `x` by `np.asarray(x)`, `np.sum(x)` and other numpy functions, `np.save(path, x)`, `jax.device_get(x)`,
+    `x.tolist()` or `jax.tree.map(np.asarray, x)`.
 
-    - `split` (likely): `x` is sharded over a mesh of all devices, by its placement, `out_shardings` or `out_specs`.
-    - `given-mesh` (likely): the same, if the mesh is a parameter.
+    - `split` (likely): a read of an array that its placement, `out_shardings` or `out_specs` shards over a mesh of all
+      devices.
+    - `given-mesh` (likely): a read of an array that is sharded over a mesh which is a parameter.
 
     ## Write instead
-    `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
+    Call `multihost_utils.process_allgather(x, tiled=True)` on all processes, then read.
     """
 
     code = "SL807"

@@ -27,27 +27,28 @@ _MAPPING = ("pmap", "jax_utils", "common_utils")
 class LocalAndGlobalCounts(Rule):
     """The devices of all processes are counted where those of one process are needed, or the reverse.
 
-    Each process then loads, reshapes or skips the wrong number of examples. With one process nothing shows.
+    Each process then loads, reshapes or skips the wrong number of examples. With one process there is no symptom.
 
     ## Reports
-    Only in programs for several processes:
+    All forms but `given` and `itself` only in multi-process programs: they call `jax.distributed.initialize`, or ask
+    for the process index or count.
 
-    - `leading` (likely): rows for `pmap` that are as many as `jax.device_count()`: `jax.random.split(key,
-      jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
-    - `given` (likely): a count of all devices in a function that uses the devices of its parameter `devices`.
-    - `shares` (likely): the part of a process computed with a number of devices: `ds.shard(jax.device_count(),
-      jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
+    - `leading` (likely): `jax.device_count()` rows for `pmap`: `jax.random.split(key, jax.device_count())`,
+      `x.reshape((jax.device_count(), ...))`, `dataset.batch(jax.device_count())`.
+    - `given` (likely): `jax.device_count()` or `len(jax.devices())` in a function that uses the devices of its
+      parameter `devices`.
+    - `shares` (likely): a share of the data per process that is computed from a number of devices:
+      `ds.shard(jax.device_count(), jax.process_index())`, `files[jax.process_index() :: jax.device_count()]`.
     - `mesh` (likely): a mesh of all devices whose shape is computed from the devices of one process, or the reverse.
-    - `twice` (likely): `jax.process_count() * jax.device_count()`, also as sizes of a shape.
+    - `twice` (likely): `jax.process_count() * jax.device_count()`, also as two sizes of a shape.
     - `offset` (likely): `jax.process_index() * jax.device_count()` as the first device of a process.
-    - `itself` (likely): a count compared with itself: `jax.device_count() // len(jax.devices())`.
+    - `itself` (likely): a count divided by itself or compared with itself: `jax.device_count() // len(jax.devices())`.
 
     ## Fix
-    Writes the other count, if the count stands at the place of the finding. The fix is unsafe: numbers change on
-    several processes.
+    Writes the other count, if the finding is at the call that counts. Unsafe: numbers change on several processes.
 
     ## Limits
-    Names such as `per_host_batch_size` are not compared with the counts.
+    shardlint does not infer a count from a name such as `per_host_batch_size`.
     """
 
     code = "SL804"
@@ -139,7 +140,7 @@ class LocalAndGlobalCounts(Rule):
             return
         if _takes_own_rows(site) or not _asks(site) or guard(site.program, site.file, site.call) is not None:
             return
-        who = "this file maps" if maps else "code that runs with it maps"
+        where = "this file" if maps else "code that runs with it"
         spelled, _ = site.spell(_OWN)
         yield site.finding(
             site.call,
@@ -148,7 +149,7 @@ class LocalAndGlobalCounts(Rule):
             help=f"write {spelled}()",
             fix=self._write_count(site, _OWN),
             form="leading",
-            why=f"jax.device_count() counts the devices of all processes, and {who} with pmap over those of one",
+            why=f"jax.device_count() counts the devices of all processes, and pmap in {where} maps over those of one",
         )
 
     def _write_count(self, site: Site, instead: str) -> Fix | None:

@@ -29,19 +29,20 @@ _EFFECTS = {
 
 
 class NamesDifferByProcess(Rule):
-    """A name or a condition that all processes must share is made of the time or a random number.
+    """A name or a condition that must be equal on all processes depends on the time or a random number.
 
     The processes then raise or hang.
 
     ## Reports
-    Only in programs for several processes. Names, helpers, f-strings, arguments and fields are followed.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
+    shardlint follows names, helpers, f-strings, arguments and fields.
 
-    - proven: the name of a barrier, made of the time, a random number, a uuid, or the index of the process:
+    - proven: `sync_global_devices(name)` with a name made from the time, a random number, a uuid or the process index:
       `sync_global_devices(f"saved {time.time()}")`.
-    - `folder` (likely): the same, but for the index, in the directory of an Orbax `CheckpointManager`.
-    - `program` (likely): the same in `set_xla_metadata(...)`, which becomes part of the compiled program.
-    - `clock` (likely): a condition on the time that ends a loop, or leads to a call, in which all processes wait for
-      each other: `if time.time() - last > 600: manager.save(step, ...)`.
+    - `folder` (likely): an Orbax `CheckpointManager` whose directory is made from the time, a random number or a uuid.
+    - `program` (likely): `set_xla_metadata(...)` with such a value, which becomes part of the compiled program.
+    - `clock` (likely): a condition on the time that decides whether to make a call in which all processes wait:
+      `if time.time() - last > 600: manager.save(step, ...)`. Also one that ends a loop with such a call.
 
     ## Write instead
     Take the value from process 0 with `multihost_utils.broadcast_one_to_all`, or from the configuration.
@@ -81,7 +82,7 @@ class NamesDifferByProcess(Rule):
                 help="leave it out, or take it from process 0 by multihost_utils.broadcast_one_to_all",
                 form=form,
                 certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
-                why=f"all processes must pass the same, and it is made of `{short(found.place)}`"
+                why=f"all processes must pass the same value, and it depends on `{short(found.place)}`"
                 f"{at(found.place, site.file, node)}, {found.what}",
             )
             return

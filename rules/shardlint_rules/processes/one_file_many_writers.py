@@ -51,18 +51,19 @@ _WHY = {
 class OneFileManyWriters(Rule):
     """Every process writes the same file.
 
-    On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
-    write, and a file that marks the end exists before the last process is done.
+    On a shared file system the processes overwrite each other, and the file may be corrupt. Object stores refuse or
+    bill each write. A file that marks completion exists before the last process is done.
 
     ## Reports
-    `open(path, "w")`, `gfile.GFile(path, "w")` and `path.write_text(...)` that all processes run:
+    Writes are `open(path, "w")`, `gfile.GFile(path, "w")` and `path.write_text(...)` that all processes run.
 
-    - `barrier` (likely): in a function that has a barrier (`sync_global_devices`) and a condition on the process.
-    - `beside` (possible): in a function that leaves another write to one process.
-    - `own-content` (likely): what is written is made of the index of the process, and the path is not.
+    - `barrier` (likely): a write in a function that has a barrier (`sync_global_devices`) and a condition on the
+      process.
+    - `beside` (possible): a write in a function in which only one process makes another write.
+    - `own-content` (likely): a write of text or data that depends on the process index, to a path that does not.
 
     ## Write instead
-    `if jax.process_index() == 0:` around the write, or the process in the path.
+    Write under `if jax.process_index() == 0:`, or put the process index into the path.
 
     ## Limits
     Not reported: a path that names the process, the host or a shard, and files of PyTorch's processes.
@@ -105,9 +106,9 @@ class OneFileManyWriters(Rule):
         what = site.shown(path)
         yield site.finding(
             site.call,
-            f"All processes write `{what}`: on a shared file system they write over each other.",
+            f"All processes write `{what}`: on a shared file system they overwrite each other.",
             help="put it under `if jax.process_index() == 0:`"
-            + (", in front of the barrier" if form == "barrier" else ""),
+            + (", before the barrier" if form == "barrier" else ""),
             form=form,
             why=f"`{function.name}` {_WHY[form]}",
         )

@@ -26,21 +26,21 @@ _FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 class OneProcessCollective(Rule):
     """Only one process makes a call that all processes must make together, so the program hangs.
 
-    The process waits for the others until a timeout ends it. With one process nothing shows.
+    The process waits for the others until a timeout ends it. With one process there is no symptom.
 
     ## Reports
-    Calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
-    `restore`, and flax's `save_checkpoint` (since flax 0.6.11, unless configured otherwise), also through functions of
-    the project.
+    Collective calls are `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's
+    `save` and `restore`, and flax's `save_checkpoint` (from flax 0.6.11, unless configured otherwise). shardlint
+    follows them through functions of the project.
 
-    - proven: such a call under `if jax.process_index() == 0:`, a flag, property, function or decorator that asks it
-      (`is_main_process()`), or after `if jax.process_index() != 0: return`.
-    - `branch` (likely): the same, if another condition around the call may skip it.
-    - `global-array` (likely): a jitted function or a function of `jax.numpy` that one process alone runs on a global
-      array and that communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
-    - `global-array-by-layout` (possible): the same, if the layout decides: `x @ w`, a sum over one dimension,
-      `reshape`.
-    - `maybe`, `by-name`, `global-array-by-name` (possible): the same, if only a name or an annotation says that one
+    - proven: a collective call under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
+      Also under a flag, property, function or decorator that asks this, such as `is_main_process()`.
+    - `branch` (likely): such a call that another condition around it may skip.
+    - `global-array` (likely): a jitted or `jax.numpy` function that only one process runs on a global array, if it
+      communicates: a sum over all of it, `x[0]`, or code that shardlint cannot read.
+    - `global-array-by-layout` (possible): such a function that communicates only for some shardings: `x @ w`, a sum
+      over one dimension, `reshape`.
+    - `maybe`, `by-name`, `global-array-by-name` (possible): such a call where only a name or a type hint shows that one
       process runs the code, or that the call waits.
 
     ## Write instead

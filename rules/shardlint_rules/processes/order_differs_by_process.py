@@ -25,9 +25,10 @@ class OrderDiffersByProcess(Rule):
     Each process takes its part from a different order, so some examples are read twice and others never.
 
     ## Reports
-    - `own-order` (likely): an order drawn with a seed of the process index and then divided by that index.
-    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed, or the same after `list_files`,
-      which shuffles.
+    - `own-order` (likely): a permutation drawn with a seed made from the process index, if each process then takes its
+      part by that index.
+    - `shuffled` (likely): `dataset.shuffle(n).shard(count, index)` without a seed. Also `list_files(pattern)` before
+      `shard`, because `list_files` shuffles by default.
 
     ## Write instead
     Divide the list first, or shuffle it with the same seed in all processes.

@@ -20,17 +20,16 @@ _MOVED_BY = regex(r"[\"']mv[\"']")
 
 
 class OthersDoNotWait(Rule):
-    """One process moves files after the last barrier, and the others go on as if it were done.
+    """One process moves files after the last barrier, and the others go on before the move is done.
 
-    The other processes return first: they don't find the checkpoint under its final name, or restore the one before.
+    The others don't find the checkpoint under its final name, or restore the previous one.
 
     ## Reports
-    - `moved` (likely): in a function with a barrier (`sync_global_devices`), a rename or move that one process alone
-      makes after the last barrier, under `if jax.process_index() == 0:` or after
-      `if jax.process_index() != 0: return`.
+    - `moved` (likely): a rename or move after the last barrier (`sync_global_devices`) of a function, if only one
+      process makes it: under `if jax.process_index() == 0:` or after `if jax.process_index() != 0: return`.
 
     ## Write instead
-    A barrier after the move, on all processes.
+    Add a barrier after the move, on all processes.
     """
 
     code = "SL824"

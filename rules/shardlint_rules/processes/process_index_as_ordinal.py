@@ -17,15 +17,15 @@ _ALL, _OWN = "jax.devices", "jax.local_devices"
 class ProcessIndexAsOrdinal(Rule):
     """The index of a process is used as the number of a device in a list.
 
-    `jax.local_devices()` lists the devices of one process. The index of the second process takes its second device, or
-    raises IndexError. With one process nothing shows.
+    `jax.local_devices()` lists the devices of one process. Indexed with the process index, it gives the second process
+    its second device, or raises IndexError. With one process there is no symptom.
 
     ## Reports
     - `process` (likely): `jax.local_devices()[jax.process_index()]`.
     - `process-of-all` (possible): `jax.devices()[jax.process_index()]`, which is right if each process has one device.
 
     ## Write instead
-    `jax.local_devices()[0]`.
+    Write `jax.local_devices()[0]`.
     """
 
     code = "SL817"

@@ -64,20 +64,22 @@ class ReplicasDiffer(Rule):
     and raises AssertionError.
 
     ## Reports
-    Only in programs for several processes:
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count. Data
+    differ by process if they come from unseeded random numbers, the time or the process index. shardlint follows
+    helpers, properties and trees.
 
     - `own-copies` (likely): `make_array_from_process_local_data`, `make_array_from_callback` or
-      `host_local_array_to_global_array` with a sharding that splits nothing, of unseeded random numbers, the time, the
-      index of the process or data chosen by it. Helpers, properties and trees are followed.
-    - `own-data` (possible): the same for `device_put`.
-    - `own-key` (likely): a random key or `nnx.Rngs` made of such a value, if it reaches a jitted function that has
+      `host_local_array_to_global_array` of such data, with a replicated sharding.
+    - `own-data` (possible): `device_put` of such data, with a replicated sharding.
+    - `own-key` (likely): a random key or `nnx.Rngs` made from such data, if it reaches a jitted function that has
       shardings or takes a global array.
-    - `own-init` (likely): the same for a key that reaches `model.init`, if the weights are then replicated.
-    - `one-key` (likely): a key that one process alone splits (`if jax.process_index() == 0: key, sub = split(key)`)
-      and all processes read afterwards.
+    - `own-init` (likely): a random key made from such data, if it reaches `model.init` and the weights are then
+      replicated.
+    - `one-key` (likely): `key, sub = split(key)` under `if jax.process_index() == 0:`, if all processes read `key`
+      afterwards.
 
     ## Write instead
-    Make the value of one seed in all processes, or send it with `multihost_utils.broadcast_one_to_all`.
+    Make the value from one seed in all processes, or send it with `multihost_utils.broadcast_one_to_all`.
     """
 
     code = "SL806"
@@ -130,7 +132,7 @@ class ReplicasDiffer(Rule):
                 f"From here on key `{name}` differs between processes: one process alone splits it.",
                 help=f"leave `{name}` as it is and derive a key: sub = jax.random.fold_in({name}, 1)",
                 form="one-key",
-                why=f"{site.where(Place(site.file, kept.test))} keeps the other processes away, and all of them read "
+                why=f"{site.where(Place(site.file, kept.test))} lets only one process pass, and all processes read "
                 f"`{name}` at {site.where(Place(site.file, read))}",
             )
 

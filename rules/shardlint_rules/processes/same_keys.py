@@ -16,11 +16,13 @@ from shardlint_rules.processes.starting import at, short
 class SameKeysInEachProcess(Rule):
     """The devices of all processes draw the same random numbers, because every process makes the same key.
 
-    With several processes the dropout masks or the noise of one process are those of all others.
+    The dropout masks or the noise of one process are then those of every other process.
 
     ## Reports
-    - `same-keys` (likely): `jax.random.split(key, jax.local_device_count())`, or numbers drawn for the devices of this
-      process, with a key that every process makes from the same seed.
+    Only in multi-process programs: they call `jax.distributed.initialize`, or ask for the process index or count.
+
+    - `same-keys` (likely): `jax.random.split(key, jax.local_device_count())`, or random numbers drawn for each local
+      device, with a key that every process makes from the same seed.
 
     ## Write instead
     Fold the process in first: `jax.random.fold_in(key, jax.process_index())`.

@@ -21,14 +21,15 @@ class WrongProcessArgument(Rule):
     """A function about processes and their devices gets an argument that it doesn't take, and raises.
 
     ## Reports
-    - proven: `jax.local_devices("cpu")`; the first parameter is the index of a process. Raises TypeError.
-    - proven: `host_local_array_to_global_array(x, mesh)` or its reverse without specs. Raises TypeError.
-    - proven: `make_array_from_single_device_arrays(shape, sharding, arrays)` with numpy arrays, or with
-      several arrays that are all on one device. Raises TypeError or ValueError.
-    - proven: `dataset.shard(process_index(), process_count())` of tf.data, or `num_shards=process_index()`. Raises.
+    - proven: `jax.local_devices("cpu")` raises TypeError: its first parameter is a process index.
+    - proven: `host_local_array_to_global_array(x, mesh)` or its reverse, without specs, raises TypeError.
+    - proven: `make_array_from_single_device_arrays(shape, sharding, arrays)` raises TypeError for numpy arrays. It
+      raises ValueError for several arrays that are all on one device.
+    - proven: `dataset.shard(process_index(), process_count())` of tf.data, or `num_shards=process_index()`, raises
+      ValueError on process 0.
 
     ## Fix
-    Writes the keyword `backend=`. The fix is safe: the call raised before. The other forms have none.
+    Writes the keyword `backend=`. Safe, because the call raised before. The other forms have no fix.
     """
 
     code = "SL815"

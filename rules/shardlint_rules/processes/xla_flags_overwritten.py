@@ -27,15 +27,18 @@ class XlaFlagsOverwritten(Rule):
     XLA aborts on an unknown flag. Flags that are overwritten are lost without a message.
 
     ## Reports
-    - proven: flags added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."` or `+= "--xla_..."`.
-    - proven: flags with a comma, a semicolon or nothing between them, or with a dash that is not a hyphen (`\u2013`).
-    - proven: an assignment that replaces what an earlier one in the same block has set.
+    For `XLA_FLAGS` and `LIBTPU_INIT_ARGS`:
+
+    - proven: `os.environ.get("XLA_FLAGS", "") + "--xla_..."` or `+= "--xla_..."`, with no space before the flag.
+    - proven: a string with a comma, a semicolon or nothing between two flags, or with a dash that is not a hyphen
+      (`–`).
+    - proven: an assignment that replaces flags set by an earlier assignment in the same block.
 
     ## Fix
-    Adds the missing blank or writes hyphens. The fix is safe: XLA refused the flags before. A lost flag has no fix.
+    Adds the missing space or writes hyphens. Safe, because XLA refused the flags before. Overwritten flags have no fix.
 
     ## Limits
-    An assignment that ignores the environment on purpose is not reported.
+    Not reported: an assignment that replaces flags set outside the program.
     """
 
     code = "SL802"
@@ -66,7 +69,7 @@ class XlaFlagsOverwritten(Rule):
             dash = _DASHES.search(said) is not None
             text = site.text(part)
             fixed = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
-            what = "a dash that is not a hyphen" if dash else f"`{wrong[0].strip()}` with no blank before it"
+            what = "a dash that is not a hyphen" if dash else f"`{wrong[0].strip()}` with no space before it"
             return [
                 site.finding(
                     part,
@@ -78,7 +81,7 @@ class XlaFlagsOverwritten(Rule):
         return []
 
     def _fix(self, site: Site, part: ast.Constant, fixed: str) -> Fix:
-        return site.fix(Safety.SAFE, "write -- and a blank", [site.replace(part, fixed)])
+        return site.fix(Safety.SAFE, "write -- and a space", [site.replace(part, fixed)])
 
     def _joined(self, site: Site, found: Setting) -> list[Finding]:
         """`old + "--flag"`."""
@@ -98,7 +101,7 @@ class XlaFlagsOverwritten(Rule):
                 site.finding(
                     right,
                     f"XLA aborts if `{found.name}` is already set: no space separates the two flags.",
-                    label="no blank before this flag",
+                    label="no space before this flag",
                     help="begin the string with a space",
                     fix=fix,
                 )

@@ -23,16 +23,16 @@ _INDEX = regex(r"(?i)(?:^|_)(?:index|idx|id|rank|ordinal)$")
 class ZeroIsFalsy(Rule):
     """A process count is compared with zero, or process index 0 is treated as missing.
 
-    There is at least one process, so the branch runs always or never, and a file is written by all processes or by
-    none. After `or`, 0 counts as missing, and a process that is given index 0 uses its own instead.
+    There is at least one process, so the branch runs always or never. A file is then written by all processes or by
+    none. `index or jax.process_index()` treats index 0 as missing, so that process uses its own index.
 
     ## Reports
-    - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`.
-    - `index` (likely): `index or jax.process_index()`, also `index if index else ...` and `if not index: index = ...`,
-      for a parameter or field that is named as an index or rank and is None by default.
+    - proven: `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0`, or `not jax.process_count()`.
+    - `index` (likely): `index or jax.process_index()`, `index if index else ...` or `if not index: index = ...`, for a
+      parameter or field that is named like an index or rank and defaults to None.
 
     ## Fix
-    Writes `jax.process_index()` for the count. The fix is unsafe: the index may not be what is meant.
+    Writes `jax.process_index()` for the count. Unsafe: the index may not be meant.
     """
 
     code = "SL811"

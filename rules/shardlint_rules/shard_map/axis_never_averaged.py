@@ -27,19 +27,19 @@ _MOST = 60
 class AxisNeverAveraged(Rule):
     """Gradients are never averaged over a mapped axis.
 
-    Each copy along the axis trains on its own data, and the parameters drift apart. Usually the first copy is saved:
-    the work of the others is lost. Nothing raises.
+    Each copy along the axis trains on its own data, and the parameters drift apart. Usually the program saves only the
+    first copy, so the work of the others is lost. Nothing raises.
 
     ## Reports
-    - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them, if
-      collectives average over another mapped axis and nothing in the code names this one. SL402 reports code that
-      averages over no axis.
+    - `other-axis` (likely): `pmap` or `vmap` with an `axis_name`, over code that takes gradients and applies them.
+      Collectives in the code average over another mapped axis, and nothing names this one.
 
     ## Write instead
-    `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`
+    Average over both axes: `grads = jax.lax.pmean(grads, axis_name=("device", "batch"))`.
 
     ## Limits
-    Not reported: code that calls a function which may average by its name, and axes that anything else mentions.
+    Not reported: code that calls a function whose name suggests that it averages, and axes that other code mentions.
+    SL402 reports code that averages over no axis.
     """
 
     code = "SL423"

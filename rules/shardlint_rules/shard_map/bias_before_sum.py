@@ -13,15 +13,15 @@ class BiasBeforeSum(Rule):
     """A replicated term, such as a bias, is added on every device before `psum` sums over the devices.
 
     If a matrix product is sharded over its inner dimension, each device holds a partial sum and the full bias. Eight
-    devices add it eight times. Nothing raises. The results differ if a model that was trained on one device
-    runs on several.
+    devices add the bias eight times. Nothing raises. A model that was trained on one device gives other results on
+    several.
 
     ## Reports
-    - `term` (likely): `psum` or `psum_scatter` of a sum with a term that `in_specs` of a `shard_map`, or
-      `in_axes=None` of a `pmap`, leave replicated: a bias, a residual or a penalty on the weights.
+    - `term` (likely): `psum` or `psum_scatter` of a sum with a replicated term: a bias, a residual or a penalty on the
+      weights. `in_specs` of a `shard_map` or `in_axes=None` of a `pmap` leave the term replicated.
 
     ## Write instead
-    `jax.lax.psum(x @ w, axis) + bias`
+    Add the term after the sum: `jax.lax.psum(x @ w, axis) + bias`.
 
     ## Limits
     Not reported: terms that are divided, masked or selected by `axis_index`, and `pmean`.

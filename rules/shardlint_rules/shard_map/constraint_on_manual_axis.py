@@ -15,12 +15,13 @@ class ConstraintOnManualAxis(Rule):
     In the body each device has its own shard. jax raises ValueError when the function is traced.
 
     ## Reports
-    - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map`, or in a helper that it
+    - proven: `with_sharding_constraint` or `eqx.filter_shard` in the body of a `shard_map` or in a helper that it
       calls, whose spec names an axis that the `shard_map` binds.
-    - `on-a-way` (likely): the same under a flag that does not depend on the axes, or if an option keeps its default.
+    - `on-a-way` (likely): such a constraint under a flag that does not depend on the axes, or if it depends on the
+      default of a command-line option.
 
     ## Limits
-    Axes that `axis_names` leaves out are not manual.
+    Not reported: axes that `axis_names` leaves out, which are not manual.
     """
 
     code = "SL413"

@@ -12,14 +12,16 @@ class CopiesSaved(Rule):
     """A checkpoint stores a replicated tree, with one copy of each array per device.
 
     The file is larger by the number of devices. A program with another number of devices, or without `pmap`, cannot
-    restore it. Restored and replicated again, the arrays have two device dimensions.
+    restore it. If the restored tree is replicated again, the arrays have two device dimensions.
 
     ## Reports
-    - `saved` (likely): a result of `replicate` or a pmapped function that is passed to `checkpoints.save_checkpoint`,
-      `serialization.to_bytes`, `pickle.dump` or `safetensors`, directly, in a dict or through `jax.device_get`.
+    - `saved` (likely): a result of `replicate` or of a pmapped function passed to `checkpoints.save_checkpoint`,
+      `serialization.to_bytes`, `pickle.dump` or `safetensors`. It is passed directly, in a dict or through
+      `jax.device_get`.
 
     ## Write instead
-    `flax.jax_utils.unreplicate(state)`. First average values that differ on each device, such as batch norm statistics.
+    Save `flax.jax_utils.unreplicate(state)`. First average values that differ on each device, such as batch norm
+    statistics.
     """
 
     code = "SL427"

@@ -19,12 +19,12 @@ _OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
 class FirstOfDevices(Rule):
     """`x[0]` of a `pmap` result runs on every device and leaves a copy on each.
 
-    `pmap` is built on `jax.shard_map` since jax 0.8.1, and its results are global arrays. Indexing one compiles a
+    From jax 0.8.1 `pmap` is built on `jax.shard_map`, and its results are global arrays. Indexing one compiles a
     program for all devices, once for every leaf.
 
     ## Reports
-    - `first` (likely): `jax.tree.map(lambda x: x[0], tree)` of a result of a pmapped function or `replicate`, or of a
-      tree whose name or docstring says that it is replicated, in a project that uses `pmap`.
+    - `first` (likely): `jax.tree.map(lambda x: x[0], tree)` of a result of a pmapped function or of `replicate`. In a
+      project that uses `pmap`, also of a tree whose name or docstring says that it is replicated.
 
     ## Write instead
     `x.addressable_shards[0].data.squeeze(0)` reads the first device's entry without a program.

@@ -23,14 +23,16 @@ _ONE = regex(r"(?i)seed|member|replica|agent|device|local|shard|first|chain|part
 class FirstShardOnly(Rule):
     """Only the first device's entry is read of a `pmap` result that differs on each device.
 
-    Seven of eight predictions are never written, or a metric is that of an eighth of the batch. Nothing raises.
+    Of eight predictions seven are never written, or a metric covers only an eighth of the batch. Nothing raises.
 
     ## Reports
-    - `measure` (likely): `losses[0]`, for a loss or metric that no collective in the pmapped function reduces.
-    - `dropped` (possible): `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of such a result.
+    - `measure` (likely): `losses[0]` of a loss or metric that no collective in the pmapped function reduces.
+    - `dropped` (possible): `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of a result that no collective in the
+      pmapped function reduces.
 
     ## Write instead
-    `x.reshape(-1, *x.shape[2:])` for results of examples, `jax.lax.pmean` in the function for metrics.
+    Write `x.reshape(-1, *x.shape[2:])` for results with one row per example. Use `jax.lax.pmean` in the function for
+    metrics.
 
     ## Limits
     Not reported: replicated state, and results of code that shardlint cannot read.

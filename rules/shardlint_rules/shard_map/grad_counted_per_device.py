@@ -14,16 +14,17 @@ _HELP = "reduce the loss inside the differentiated function (jax.lax.pmean(loss,
 class GradCountedPerDevice(Rule):
     """A gradient inside `shard_map` is already summed over the devices, and then reduced again.
 
-    Since jax 0.6.1, `shard_map` with `check_vma=True` sums the gradient of a replicated argument over all devices.
-    `pmean` of it changes nothing and `psum` adds up equal sums, so each step is too large by the number of devices.
-    jax 0.5.3 and earlier, and `check_vma=False`, do not sum it.
+    From jax 0.6.1, `shard_map` with `check_vma=True` sums the gradient of a replicated argument over all devices. A
+    `pmean` of that sum changes nothing, and a `psum` adds up equal sums. Each step is too large by the number of
+    devices. jax 0.5.3 and earlier do not sum the gradient, and neither does `check_vma=False`.
 
     ## Reports
-    - proven: `jax.grad` or `jax.value_and_grad` of a per-device loss with respect to a replicated argument, if the
-      gradient goes to `pmean` or `psum`.
-    - proven: such a gradient that `out_specs` split over these devices, as if each had its own.
-    - `unseen` (likely): the same for a loss through a model that shardlint cannot read.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `pmean` or `psum` of a gradient that `jax.grad` or `jax.value_and_grad` takes of a per-device loss with
+      respect to a replicated argument.
+    - proven: `out_specs` that shard such a gradient over these devices, as if each had its own.
+    - `unseen` (likely): the first form for a loss that calls a model which shardlint cannot read.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made

@@ -12,13 +12,15 @@ class MetBySome(Rule):
     """A collective runs in a branch or loop that devices take differently, and deadlocks.
 
     A collective waits for all devices along its axis. Devices that take another branch, or leave the loop earlier,
-    never join: the program hangs, or dies after a timeout, without naming the line. It works on one device, and as
-    long as all devices decide the same.
+    never join. The program hangs, or ends after a timeout, without naming the line. It works on one device, and as long
+    as all devices decide the same.
 
     ## Reports
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
-      `jax.lax.while_loop`, if the predicate is computed from shards or `axis_index` and so differs along the axis.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+      `jax.lax.while_loop`, if the predicate differs along the axis. Such a predicate is computed from shards or
+      `axis_index`.
+    - `on-a-way` (likely): such a collective in a Python branch that may not run, or if it depends on the default of a
+      command-line option.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with
@@ -40,5 +42,5 @@ class MetBySome(Rule):
             "this deadlocks.",
             help="reduce the predicate over the axis (jax.lax.pmax), or call the collective on all devices and "
             "select with jnp.where",
-            why="the predicate rests on values of each device",
+            why="the predicate depends on values that differ on each device",
         )

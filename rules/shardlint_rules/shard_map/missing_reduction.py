@@ -16,19 +16,21 @@ _SPLIT = regex(r"(?i)batch|data|device|replica|host|(^|_)(dp|core|cores|shards?)
 class MissingReduction(Rule):
     """A value that differs on each device is declared replicated, or updates replicated parameters.
 
-    The array is marked as replicated, but its copies differ. Printing shows the first copy, a later jit may read
-    any of them, and parameters updated this way drift apart.
+    jax marks the array as replicated, but its copies differ. Printing shows the first copy, a later jit may read any of
+    them, and parameters updated this way drift apart.
 
     ## Reports
-    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis which its out spec does not
-      name, without a collective over that axis. The values are followed through helpers, loops and tree maps.
-    - `again` (likely): the same, if the devices compute with their own shard after the last collective.
-    - `gradients` (likely): such a result made of gradients that each device took of a loss on its own data.
-    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another one.
+    - proven: a result of a `shard_map` with `check_vma=False` that varies over an axis missing in its out spec, without
+      a collective over that axis. shardlint follows values through helpers, loops and tree maps.
+    - `again` (likely): such a result, if each device computes with its own shard after the last collective.
+    - `gradients` (likely): such a result made from gradients that each device took of a loss on its own data.
+    - `other-axis` (likely): a `psum` over the axis that the out spec names, if the result differs along another axis.
     - `pmap` (likely): unreduced gradients that update the state in a `pmap` with an axis name, in a file that
       replicates a state.
-    - `pmap-named` (likely): the same, if the axis is named after the batch, the data or the devices.
-    - `on-a-way` (likely): a result as above on a branch that may not run, or if an option keeps its default.
+    - `pmap-named` (likely): unreduced gradients that update the state in a `pmap` whose axis is named after the batch,
+      the data or the devices.
+    - `on-a-way` (likely): a result as above in a branch that may not run, or if it depends on the default of a
+      command-line option.
     - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits

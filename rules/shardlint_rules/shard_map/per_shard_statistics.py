@@ -13,32 +13,37 @@ from shardlint_rules.shard_map._batch_stats import kept_apart
 class PerShardStatistics(Rule):
     """A softmax, norm, sort or shift runs along a dimension that is sharded over the devices.
 
-    Each device normalizes, sorts or shifts its own piece of the dimension. Shapes are right and nothing raises.
+    Each device normalizes, sorts or shifts only its own shard of the dimension. Shapes are right and nothing raises.
 
     ## Reports
-    - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and similar functions in a `shard_map` body
-      along a dimension that its in spec shards, or that a matrix product has of one, if nothing in the body
-      communicates over that axis.
-    - proven: a mean, variance or median along a dimension of size 1 that `in_specs` leave of a stack for each device.
-    - `reduced-later` (likely): a `softmax` whose result alone is summed over the axis.
+    A sharded dimension is one that `in_specs` shard, or one that a matrix product takes from such an array.
+
+    - proven: `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` or a similar function along a sharded
+      dimension in a `shard_map` body, if nothing in the body communicates over its axis.
+    - proven: a mean, variance or median along the first dimension of a shard, if `in_specs` shard a stack with one
+      entry per device. That dimension has size 1.
+    - `reduced-later` (likely): a `softmax` along a sharded dimension, if only its result is summed over the axis.
     - `own-maximum` (likely): `psum` of `exp(x - m)` with the maximum `m` of each device's own shard.
-    - `features` (likely): a mean, sum or variance along the last dimension, combined with it again (a layer norm).
-    - `norm` (likely): a division by the norm or spread of each device's own piece.
-    - `own-norm` (likely): the result of `psum_scatter`, scaled by the norm of each device's own piece.
-    - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along such a dimension, if no neighbor
-      exchange goes over the axis.
-    - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and
-      one device's copy is saved or evaluated.
-    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
-    - `normalised` (possible): a mean, sum or maximum along another dimension than the last, combined with it again.
+    - `features` (likely): a mean, sum or variance along the last dimension if it is sharded, combined with that
+      dimension again (a layer norm).
+    - `norm` (likely): a division by the norm or spread of each device's own shard.
+    - `own-norm` (likely): the result of `psum_scatter`, scaled by the norm of each device's own shard.
+    - `shifted` (likely): `roll`, `flip`, `diff`, `x[:, 1:]` or a convolution along a sharded dimension, if the body
+      does not exchange neighbors over the axis.
+    - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and one
+      device's copy is saved or evaluated.
+    - `on-a-way` (likely): the first form in a branch that may not run, or if it depends on the default of a
+      command-line option.
+    - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, combined with that
+      dimension again.
 
     ## Write instead
-    Leave the dimension unsharded (`None` in the spec), gather it, or reduce over the axis: for a softmax,
+    Leave the dimension unsharded (`None` in the spec), gather it, or reduce over the axis. For a softmax use
     `jax.lax.pmax` of the maximum and `jax.lax.psum` of the sum.
 
     ## Limits
-    Bodies with a collective over the axis are not reported, except for the likely forms above. A dimension that is
-    counted from the last one is known where the rank of the array is.
+    Not reported: bodies with a collective over the axis, except for the likely forms above. A negative dimension is
+    known only if the rank of the array is.
     """
 
     code = "SL409"

@@ -12,16 +12,17 @@ from shardlint.rules_api.site import Site
 class PmapAxesArity(Rule):
     """`in_axes` or `out_axes` of `pmap` does not match the arguments or results of the function.
 
-    The call raises ValueError ("pytree structure error"). This often remains after an argument or result is added or
+    The call raises ValueError ("pytree structure error"). A common cause is an argument or result that was added or
     removed.
 
     ## Reports
-    - proven: a tuple for `in_axes` with more entries than the function has parameters, or with another number than a
-      call passes by position.
+    - proven: a tuple for `in_axes` with more entries than the function has parameters, or whose length differs from the
+      number of positional arguments in a call.
     - proven: a list for `in_axes`.
     - proven: a tuple for `out_axes` whose length or kind differs from what the function returns.
     - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is known.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Write instead
     A single number applies to all arguments, or all results.

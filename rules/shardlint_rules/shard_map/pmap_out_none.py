@@ -11,12 +11,13 @@ from shardlint.rules_api.site import Site
 class PmapOutNone(Rule):
     """`pmap` with `out_axes=None` returns one device's value of a result that differs on each device.
 
-    `None` promises that all devices return the same value. jax returns the first device's value without a check, so
-    a loss or metric is that of one shard.
+    `None` promises that all devices return the same value. jax returns the first device's value without a check, so a
+    loss or metric is that of one shard.
 
     ## Reports
-    - proven: a result with the out axis `None` that varies over the devices, without a collective.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: a result with the out axis `None` that varies over the devices and that no collective reduces.
+    - `on-a-way` (likely): such a result in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Limits
     Not reported: results of replicated state (`replicate`), and results of code that shardlint cannot read.

@@ -26,12 +26,13 @@ class PmapUnmappedArgument(Rule):
     - proven: a number, a random key, an array of shape (), or a tree with such a leaf.
     - proven: an array whose mapped dimension is larger than the number of devices, or differs from that of another
       argument.
-    - `on-a-way` (likely): such an argument on a branch that may not run, or if an option keeps its default.
-    - `unreplicated` (likely): a result of `unreplicate`, also of the previous loop iteration.
+    - `on-a-way` (likely): such an argument in a branch that may not run, or if it depends on the default of a
+      command-line option.
+    - `unreplicated` (likely): a result of `unreplicate`, also from the previous loop iteration.
 
     ## Write instead
-    For a value that is equal on all devices, write `in_axes=None`, `static_broadcasted_argnums` or
-    `functools.partial`. For one entry on each device, add a dimension: `jnp.stack([x] * jax.local_device_count())`.
+    For a value that is equal on all devices, write `in_axes=None`, `static_broadcasted_argnums` or `functools.partial`.
+    For one entry on each device, add a dimension: `jnp.stack([x] * jax.local_device_count())`.
     """
 
     code = "SL419"

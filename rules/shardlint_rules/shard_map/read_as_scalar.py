@@ -13,16 +13,15 @@ from shardlint.rules_api.site import Site
 class ReadAsScalar(Rule):
     """A per-device array of `pmap` is read as a single number.
 
-    With more than one device this raises: "The truth value of an array with more than one element is ambiguous", or
-    "Only scalar arrays can be converted to Python scalars". On one device it works.
+    With more than one device this raises "The truth value of an array with more than one element is ambiguous" or "Only
+    scalar arrays can be converted to Python scalars". On one device it works.
 
     ## Reports
-    - `read` (likely): a result of `replicate` or a pmapped function, or a part of one (`state.step`,
-      `metrics["loss"]`), that is compared in a condition, passed to `jnp.isnan`, or given to `int`, `float`, `bool`,
-      `math.isnan`, `.item()` or a number format.
+    - `read` (likely): a result of `replicate` or of a pmapped function (`state.step`, `metrics["loss"]`) in a
+      condition, in `jnp.isnan` or `math.isnan`, in `int`, `float`, `bool` or `.item()`, or in a number format.
 
     ## Write instead
-    `flax.jax_utils.unreplicate(state.step)`, or the mean over the devices if they differ.
+    Read `flax.jax_utils.unreplicate(state.step)`, or the mean over the devices if they differ.
 
     ## Limits
     Not reported: results with `out_axes=None`, and values that may come from code that shardlint cannot read.
@@ -42,9 +41,9 @@ class ReadAsScalar(Rule):
         said, node = site.violation.said, site.syntax
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
             node = node.func.value
-        effect = "this condition is ambiguous" if said["use"] == "condition" else "it does not convert to a scalar"
+        needed = "a single truth value" if said["use"] == "condition" else "a single number"
         yield site.report_violation(
-            f"`{site.shown(node)}` has one entry per device: with more than one device {effect}, and raises.",
+            f"With more than one device this raises: `{site.shown(node)}` has one entry per device, not {needed}.",
             help="read one entry with `jax_utils.unreplicate`, or average the entries",
             form="read",
             why=f"the call at line {said['line']} of {said['file']} adds a leading device dimension",

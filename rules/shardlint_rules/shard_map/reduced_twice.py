@@ -13,16 +13,17 @@ from shardlint.rules_api.site import Site
 class ReducedTwice(Rule):
     """`psum` over an axis along which the value is already replicated adds up equal copies.
 
-    The result is too large by the number of devices along the axis, without an error.
+    The result is too large by the number of devices along the axis. Nothing raises.
 
     ## Reports
-    - proven: `psum` of a value that was reduced over the axis before, if the sum reaches a result of the `shard_map`
+    - proven: `psum` of a value that was already reduced over the axis, if the sum reaches a result of the `shard_map`
       or `pmap` and is never divided.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - `on-a-way` (likely): such a `psum` in a branch that may not run, or if it depends on the default of a command-line
+      option.
     - `on-host` (likely): a sum on the host (`hits.sum()`) of a pmap result that the function already reduced.
 
     ## Limits
-    `psum(1, axis)`, values masked by `axis_index` (a broadcast) and gradients are not reported.
+    Not reported: `psum(1, axis)`, gradients, and values masked by `axis_index` (a broadcast).
     """
 
     code = "SL404"

@@ -12,13 +12,14 @@ from shardlint.rules_api.site import Site
 class ReplicatedAsSharded(Rule):
     """A replicated result of `shard_map` is declared sharded.
 
-    The copies are concatenated: the result is too long by the number of devices along the axis. This raises if its
-    shape matters, and is wrong if it does not: a norm, a sum, a broadcast. `check_vma` does not detect it.
+    jax concatenates the copies, so the result is too long by the number of devices along the axis. This raises if a
+    later operation needs the right shape. A norm, a sum or a broadcast is silently wrong. `check_vma` does not detect
+    it.
 
     ## Reports
     - `beyond` (likely): a `psum` or `pmean` over several axes, if the out spec names some of them and not the others.
     - `reduced` (possible): a result of `psum`, `pmean`, `pmax` or `pmin` whose out spec names the reduced axis.
-    - `gathered` (possible): the same for a result of `all_gather`.
+    - `gathered` (possible): a result of `all_gather` whose out spec names the gathered axis.
 
     ## Limits
     Not reported: tests, and results with a new dimension for the devices (`loss[None]`).

@@ -12,13 +12,14 @@ from shardlint.rules_api.site import Site
 class ReplicatedTwice(Rule):
     """A replicated tree is replicated again, or `unreplicate` is called on a single copy.
 
-    Each array gets a second leading dimension, which raises in the model or broadcasts. A second `unreplicate` takes
-    the first row of every array, so a checkpoint holds the first row of each weight, and scalars raise.
+    A second `replicate` gives each array a second leading dimension, which raises in the model or broadcasts. A second
+    `unreplicate` takes the first row of every array. A checkpoint then holds the first row of each weight, and scalars
+    raise.
 
     ## Reports
-    - `twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a function of
-      the project or a checkpoint restored into a replicated target.
-    - `taken-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller did the first.
+    - `twice` (likely): `replicate` of a result of `replicate` or of a pmapped function, also through a project function
+      or a checkpoint restored into a replicated target.
+    - `taken-twice` (likely): `unreplicate` of a result of `unreplicate`, also if a caller made the first call.
     """
 
     code = "SL417"

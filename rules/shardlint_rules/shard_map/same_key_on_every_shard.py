@@ -14,23 +14,24 @@ _SPLIT = "split it, one for each device: jax.random.split(key, jax.local_device_
 class SameKeyOnEveryShard(Rule):
     """Every device draws the same random numbers for its own shard of the data.
 
-    A dropout mask or noise repeats on every shard of the batch, and weights initialized this way consist of equal
-    blocks. Nothing raises and shapes are right; the model is worse.
+    A dropout mask or noise repeats on every shard of the batch. Weights initialized this way consist of equal blocks.
+    Nothing raises and shapes are right, but the model is worse.
 
     ## Reports
-    - proven: numbers drawn in a `shard_map` or `pmap` body with a key that is equal on all devices, for data that are
-      sharded. The key may be replicated by its in spec, by `replicate`, or be part of a replicated state.
+    - proven: random numbers for sharded data in a `shard_map` or `pmap` body, drawn with a key that is equal on all
+      devices. The key is replicated by its in spec, by `replicate`, or as part of a replicated state.
     - proven: such numbers returned with an out spec that shards them.
     - proven: such a key in the `rngs` of a linen model whose dropout is on.
-    - `rngs` (likely): the same for a model that shardlint cannot read.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - `rngs` (likely): such a key in the `rngs` of a model that shardlint cannot read.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Write instead
-    `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`
+    Fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`.
 
     ## Limits
-    Not reported: numbers for replicated values such as parameters, numbers that broadcast over the shards, and keys of
-    which the file does not show that they are equal on the devices.
+    Not reported: numbers for replicated values such as parameters, numbers that broadcast over the shards, and keys
+    that may differ on the devices.
     """
 
     code = "SL407"

@@ -27,19 +27,19 @@ _SAME = ("asarray", "array", "device_get", "block_until_ready")
 class ShardKeepsAxis(Rule):
     """A shard of a `pmap` result keeps the mapped dimension, of size 1.
 
-    Since jax 0.8.1 `pmap` is built on `jax.shard_map`: weights of shape (4, 8) come as (1, 4, 8). Code that
-    broadcasts runs with the wrong rank, and a checkpoint saves it. In older releases the shard had shape (4, 8).
+    From jax 0.8.1 `pmap` is built on `jax.shard_map`, and the shard of weights of shape (4, 8) has shape (1, 4, 8). In
+    older releases it had shape (4, 8). Code that broadcasts runs with the wrong rank, and a checkpoint saves it.
 
     ## Reports
-    - `kept` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data`, if nothing removes its first
-      dimension. `x` is a result of a pmapped function or of `replicate`, or the function around takes shard 0 and its
-      name says that it takes one copy, such as `unreplicate`.
+    - `kept` (likely): `x.addressable_data(i)` or `x.addressable_shards[i].data` of a result of a pmapped function or of
+      `replicate`, if nothing removes its first dimension. Also shard 0 of any `x` in a function with a name such as
+      `unreplicate`.
 
     ## Write instead
     Index the first dimension: `x.addressable_data(0)[0]`, or `x.addressable_shards[0].data.squeeze(0)`.
 
     ## Limits
-    Functions that read the shape or `is_fully_replicated` are not reported.
+    Not reported: functions that read the shape or `is_fully_replicated`.
     """
 
     code = "SL424"

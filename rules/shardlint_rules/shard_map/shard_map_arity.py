@@ -11,17 +11,18 @@ from shardlint.rules_api.site import Site
 class ShardMapArity(Rule):
     """The specs of a `shard_map` do not match the arguments or results of the function.
 
-    The call raises ValueError after everything else was set up.
+    The call raises ValueError, after the setup of the program has run.
 
     ## Reports
-    - proven: a tuple of `in_specs` with another number of entries than the function has parameters (bound self,
-      `partial` and defaults counted), or than a call passes.
-    - proven: a dict of specs without a key that the function reads of that argument.
-    - proven: `out_specs` with another length, or with other keys, than the function returns or a call unpacks.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: a tuple of `in_specs` whose length differs from the number of parameters, or of arguments that a call
+      passes. A bound `self`, `partial` and defaults are taken into account.
+    - proven: a dict of specs without a key that the function reads from that argument.
+    - proven: `out_specs` whose length or keys differ from what the function returns or a call unpacks.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Limits
-    One spec for all arguments or results is legal. Functions with `*args` are not reported.
+    Not reported: one spec for all arguments or results, which is legal, and functions with `*args`.
     """
 
     code = "SL405"
@@ -44,8 +45,8 @@ class ShardMapArity(Rule):
             yield site.report_violation(
                 f"The call raises: `in_specs` has no spec for `{said['read']}`.",
                 help=f"add a spec for {said['key']}, or pass one spec for the whole dict",
-                why=f"{said['where']} reads the key: an argument with it does not match its specs (ValueError), one "
-                "without it fails the read (KeyError)",
+                why=f"{said['where']} reads the key: if the argument has it, the specs do not match (ValueError), "
+                "else the read fails (KeyError)",
             )
         else:
             yield site.report_violation(

@@ -43,16 +43,17 @@ class UnboundAxis(Rule):
     `check_vma=True` raises an AssertionError without a message.
 
     ## Reports
-    - proven: a function compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`, `nn.jit`, `pjit`, `hax.named_jit` or a
-      wrapper of the project that reaches a collective over a named axis without a `shard_map`, `pmap` or
-      `vmap(axis_name=)` on the call path.
-    - proven: a function mapped by `pmap` or `shard_map` that reaches a collective over another axis.
-    - `on-a-way` (likely): the same, if a flag that does not depend on the axes (`if normalize:`) guards the collective.
-    - `nowhere` (likely): a compiled function with calls out of sight, if no file of the program binds an axis.
+    - proven: a collective over a named axis in a function that is compiled but not mapped: no `shard_map`, `pmap` or
+      `vmap(axis_name=)` is on the call path. It is compiled by `jax.jit`, `eqx.filter_jit`, `nnx.jit`, `nn.jit`,
+      `pjit`, `hax.named_jit` or a wrapper of the project.
+    - proven: a collective in a function mapped by `pmap` or `shard_map` over another axis.
+    - `on-a-way` (likely): such a collective under a flag that does not depend on the axes (`if normalize:`).
+    - `nowhere` (likely): such a collective in a compiled function with unknown callers, if no file of the program binds
+      an axis.
 
     ## Limits
-    Not reported: functions that are also called inside a mapped one, collectives that other branches may skip, and
-    those whose NameError is caught (`try: jax.lax.psum(1, axis)`).
+    Not reported: functions that are also called inside a mapped one, collectives that another kind of branch may skip,
+    and code that catches the NameError (`try: jax.lax.psum(1, axis)`).
     """
 
     code = "SL406"

@@ -22,22 +22,23 @@ _ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "
 class UntiledGather(Rule):
     """An untiled `all_gather` or `psum_scatter` changes the rank of the array.
 
-    Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs:
-    a mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter` needs a dimension
-    of exactly the axis size, and removes it.
+    Without `tiled=True`, eight shards of shape (4, 16) become (8, 4, 16) instead of (32, 16). Later code often runs: a
+    mean over dimension 0 averages over the devices, and shapes broadcast. Untiled `psum_scatter` needs a dimension of
+    exactly the axis size, and removes it.
 
     ## Reports
-    - proven: `all_gather` in a function that returns the array itself on another branch.
+    - proven: `all_gather` of an array in a function that returns the array itself on another branch.
     - proven: a product with the gathered array that raises: a matrix product whose sizes do not fit, or an `einsum`
-      with letters for the dimensions of one shard only.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
-    - `reshaped` (likely): the gathered array reshaped to the first dimension of a shard
-      (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). The shape is right, but the numbers are permuted.
+      whose letters name only the dimensions of a shard.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
+    - `reshaped` (likely): a gathered array reshaped with the first dimension of a shard,
+      `jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`. The shape is right, but the numbers are permuted.
     - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.
 
     ## Limits
     Not reported: a gathered array that is reshaped, indexed or reduced over the new dimension, and products of arrays
-    whose shapes the file does not show.
+    with unknown shapes.
     """
 
     code = "SL411"

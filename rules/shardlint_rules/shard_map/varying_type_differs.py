@@ -12,17 +12,20 @@ from shardlint.rules_api.site import Site
 class VaryingTypeDiffers(Rule):
     """A value in `shard_map` varies over a mesh axis where jax requires one that is equal on all devices.
 
-    With `check_vma=True`, the default, the axes over which a value varies are part of its type.
+    With `check_vma=True`, the default, the axes over which a value varies are part of its type. jax raises when types
+    differ.
 
     ## Reports
     - proven: a carry of `scan`, `fori_loop` or `while_loop` that starts equal on all devices and varies after the body.
     - proven: branches of `cond` or `switch` whose results vary over different axes.
-    - proven: `jax.lax.pcast(x, axis, to="varying")` of a value that varies over this axis already.
-    - proven: a result whose `out_specs` leave out an axis over which it varies.
-    - `on-a-way` (likely): the same on a branch that may not run, or if an option keeps its default.
+    - proven: `jax.lax.pcast(x, axis, to="varying")` of a value that already varies over this axis.
+    - proven: a result that varies over an axis which `out_specs` leave out.
+    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
+      option.
 
     ## Write instead
-    `jax.lax.pcast(init, "data", to="varying")` for the carry; `jax.lax.psum` or `pmean` before the result is returned.
+    Write `jax.lax.pcast(init, "data", to="varying")` for the carry. Call `jax.lax.psum` or `pmean` before the result is
+    returned.
     """
 
     code = "SL430"

@@ -33,20 +33,23 @@ _AVERAGED = {
 class WrongReducer(Rule):
     """A collective combines per-shard statistics incorrectly.
 
-    `psum` of eight means is eight times the mean. `pmean` of masked means weighs a shard with one valid element like
-    one with a thousand. A sum divided by another count is not a mean. Nothing raises, with or without `check_vma`.
+    `psum` of eight means is eight times the mean. `pmean` of masked means gives a shard with one valid element the same
+    weight as one with a thousand. A sum divided by the wrong count is not a mean. Nothing raises, with or without
+    `check_vma`.
 
     ## Reports
     - proven: `psum` of a per-shard mean, if the sum is returned and never divided.
-    - `unseen` (likely): the same for a mean of the output of a model that shardlint cannot read.
+    - `unseen` (likely): `psum` of a per-shard mean of the output of a model that shardlint cannot read.
     - `gradients` (likely): `psum` of the gradients of a per-shard mean.
     - `masked` (likely): `pmean` of masked means.
     - `curved` (likely): `pmean` of a root, logarithm, exponential or quotient of a mean.
-    - `by-devices` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or one over a pmap axis
+    - `by-devices` (likely): a `psum` over some mesh axes divided by `jax.device_count()`, or a `psum` over a pmap axis
       divided by `jax.local_device_count()`.
     - `own-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the quotients.
-    - `own-count` (likely): a sum over all devices divided by the rows (`x.shape[0]`) or a sum of one device.
-    - `on-a-way` (likely): the first form on a branch that may not run, or if an option keeps its default.
+    - `own-count` (likely): a sum over all devices divided by one device's rows (`x.shape[0]`) or by a sum of one
+      device.
+    - `on-a-way` (likely): the first form in a branch that may not run, or if it depends on the default of a
+      command-line option.
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead
@@ -54,9 +57,9 @@ class WrongReducer(Rule):
     `psum(sum) / psum(count)`.
 
     ## Limits
-    Not reported: means of what may be one term of a sum over the devices, such as a product over a sharded dimension or
-    a value that `axis_index` selects. A dictionary of figures that a training step reduces apart from its gradients is
-    not reported either.
+    Not reported: means that may be one term of a sum over the devices, such as a product over a sharded dimension or a
+    value that `axis_index` selects. Also a dictionary of metrics that a training step reduces separately from its
+    gradients.
     """
 
     code = "SL403"

@@ -14,25 +14,26 @@ from shardlint_rules.upgrade.table import Name, trigger_names
 
 
 class ApiDeprecated(Rule):
-    """A name that works on the project's release of jax and is deprecated.
+    """A name that the project's release of jax deprecates is imported or used.
 
-    A later release removes it; the finding says which, if that is known. Until then most of these names print a
-    DeprecationWarning at every import.
+    It still works, and a later release removes it. The finding says which release, if that is known. Until then most of
+    these names print a DeprecationWarning at every import.
 
     ## Reports
-    - proven: imports and uses of names that the target release deprecates and still has, such as
-      `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later.
+    - proven: an import or use of a name that the target release deprecates and still has, such as
+      `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` from jax 0.8.
 
     ## Fix
-    Safe, if another name of the same thing exists. `shard_map` is rewritten if every call of it in the file can be.
+    Safe, if another name of the same thing exists. `shard_map` is rewritten only if every call of it in the file can
+    be.
 
-    Unsafe for `pjit` and `thread_resources`: `pjit` resolves bare PartitionSpecs under `with mesh:`, where `jax.jit`
-    raises, and the reverse under `jax.set_mesh`. So every `with mesh:` of the project (SL315), its pjit and its reads
-    of `thread_resources` move together, or the finding names what keeps them. `None` for an output becomes `P()`. In a
-    project that enters no mesh, pjit whose shardings name their mesh becomes `jax.jit`.
+    Unsafe for `pjit` and `thread_resources`. `pjit` resolves bare PartitionSpecs only under `with mesh:`, and `jax.jit`
+    only under `jax.set_mesh`. So the fix rewrites every `with mesh:` of the project (SL315), its `pjit` and its reads
+    of `thread_resources` together, or the finding says what prevents that. `None` for an output becomes `P()`. In a
+    project that enters no mesh, `pjit` becomes `jax.jit` if its shardings name their mesh.
 
     ## Limits
-    Guarded uses and modules named after compatibility are not reported.
+    Not reported: code under `try`, a version check or `hasattr`, and modules named after compatibility.
     """
 
     code = "SL902"

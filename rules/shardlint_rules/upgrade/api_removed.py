@@ -17,29 +17,34 @@ from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, tr
 
 
 class ApiRemoved(Rule):
-    """A name that the project's release of jax does not have.
+    """A name that the project's release of jax does not have is imported or used.
 
     The import or the attribute raises, often in a branch that runs late: at the first checkpoint, or only on several
     devices.
 
     ## Reports
-    - proven: imports and uses of names that the target release removed, such as `jax.sharding.PositionalSharding`,
-      `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; `jax.config.update` of a removed option, such
-      as `jax_spmd_mode`; and names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax
-      0.4.38. The table is in evaluation/api-versions.md.
-    - possible: the same in an annotation that is never evaluated, or if the older release is not pinned exactly.
+    evaluation/api-versions.md lists the names.
+
+    - proven: an import or use of a name that the target release removed, such as `jax.sharding.PositionalSharding`,
+      `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`.
+    - proven: `jax.config.update` of a removed option, such as `jax_spmd_mode`.
+    - proven: a name that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax 0.4.38.
+    - possible: such a newer name if the older release is not pinned exactly, or any of these names in a type hint that
+      is never evaluated.
 
     ## Fix
     Safe if another name of the same thing exists on the target release.
 
-    Unsafe if something else replaces it: `PositionalSharding` becomes a NamedSharding over a mesh of the same devices,
-    with an axis for each dimension of its grid; `device_put_sharded` and `device_put_replicated` become
-    `jax.device_put` of the stacked values over a mesh of their devices. If the text does not show enough, and for
-    `xmap`, host callbacks and the like, the finding says what to write and what keeps it from being rewritten.
+    Unsafe if something else replaces it. `PositionalSharding` becomes a NamedSharding over a mesh of the same devices,
+    with an axis for each dimension of its grid. `device_put_sharded` and `device_put_replicated` become
+    `jax.device_put` of the stacked values over a mesh of their devices.
+
+    There is no fix for `xmap`, host callbacks and the like, or if the code does not show enough. The finding then says
+    what to write and what prevents the fix.
 
     ## Limits
-    Not reported: code that asks first (`try` with `except ImportError`, version tests, `hasattr`), and modules
-    named after compatibility, such as `compat.py`.
+    Not reported: code under `try` with `except ImportError`, a version check or `hasattr`, and modules named after
+    compatibility, such as `compat.py`.
     """
 
     code = "SL901"

@@ -27,22 +27,24 @@ _DEVICE = (Needed("jax", "0.4.31", "the attribute device of arrays"),)
 
 
 class ArrayAttributeRemoved(Rule):
-    """An attribute of arrays that the project's release of jax does not have.
+    """An attribute of arrays that the project's release of jax does not have is used.
 
-    The attribute raises `AttributeError`, and `x.device()` `TypeError` where `device` is a property again.
+    The attribute raises `AttributeError`. On releases where `device` is a property, `x.device()` raises `TypeError`.
 
     ## Reports
-    - proven: `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from 0.4.21
-      and 0.4.22 on), if `x` is a jax array: a function of jax made it, it is the data of a shard, or it was tested
-      for. And `sharding.with_spec(spec)`, which jax 0.6.2 removed from `NamedSharding`.
+    - proven: `x.device()`, `x.device_buffer` or `x.device_buffers` of a jax array, which jax 0.4.27 removed. `x` is a
+      result of a jax function, the data of a shard, or checked to be a jax array.
+    - proven: `sharding.with_spec(spec)` of a `NamedSharding`, which jax 0.6.2 removed.
     - `called-sharding` (likely): `with_spec` of a name that contains "sharding", in a project that defines no
       `with_spec`.
-    - `annotated` (possible): the same of a parameter annotated as an array.
-    - `name-of-arrays` (possible): `device_buffer` and `device_buffers`, in a project that defines no such attribute.
+    - `annotated` (possible): `x.device()`, `x.device_buffer` or `x.device_buffers` of a parameter with the type hint of
+      an array.
+    - `name-of-arrays` (possible): `device_buffer` or `device_buffers` of any value, in a project that defines no such
+      attribute.
     - `of-a-value` (possible): `x.sharding.with_spec(spec)`.
 
     ## Fix
-    Safe: it raised before, and jax's changelog names the replacement.
+    Safe, because the code raised before. jax's changelog names the replacement.
     """
 
     code = "SL906"

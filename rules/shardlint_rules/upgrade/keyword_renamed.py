@@ -22,23 +22,26 @@ _SAME = {
 
 
 class KeywordRenamed(Rule):
-    """A keyword argument that the project's release of jax calls something else.
+    """A keyword argument has another name in the project's release of jax.
 
     The call raises TypeError, at import if it is a decorator.
 
     ## Reports
-    - proven: keyword arguments that the function does not take on the target release: `check_rep` and `auto` of
-      `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on, `in_axis_resources` of pjit,
-      `axis_resources` of `with_sharding_constraint`, `axis_shapes` of `jax.make_mesh` from jax 0.12 on and
-      `axis_sizes` before, `a_min` and `a_max` of `jnp.clip` from jax 0.10 on. Also arguments of `jax.shard_map` given
-      by position.
+    - proven: `check_rep` or `auto` of `jax.shard_map`, `check_vma` of the experimental `shard_map`, or `auto` of the
+      experimental one from jax 0.8.
+    - proven: `in_axis_resources` of `pjit`, or `axis_resources` of `with_sharding_constraint`.
+    - proven: `axis_shapes` of `jax.make_mesh` from jax 0.12, or `axis_sizes` before.
+    - proven: `a_min` or `a_max` of `jnp.clip`, `global_arg_shapes` of `jax.pmap`, or `vma` of `jax.ShapeDtypeStruct`,
+      from jax 0.10.
+    - proven: arguments of `jax.shard_map` after the function that are passed by position.
 
     ## Fix
-    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` becomes
-    `axis_names`: the other axes of the mesh, by name if the text shows them, else `set(mesh.axis_names) - auto`.
+    Safe, because the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` becomes
+    `axis_names` with the other axes of the mesh, by name if the code shows them, else `set(mesh.axis_names) - auto`.
 
     ## Limits
-    `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords; the import decides.
+    `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords. The import decides which of them
+    apply.
     """
 
     code = "SL903"

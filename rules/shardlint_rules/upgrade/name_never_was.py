@@ -38,20 +38,20 @@ class _Missing:
 
 
 class NameNeverWas(Rule):
-    """A name that a module of a library does not have.
+    """A name is used that a module of a library does not have.
 
     The import or the attribute raises, often in a branch that runs late.
 
     ## Reports
-    - proven: imports and attributes of modules of jax, flax, equinox, optax and haliax that no release has
+    - proven: an import or attribute of a module of jax, flax, equinox, optax or haliax that no release has
       (`jax.sharding.psum`), or that the project's release no longer has.
-    - `annotation` (possible): the same in an annotation that may never be evaluated.
+    - `annotation` (possible): such a name in a type hint that may never be evaluated.
 
     ## Limits
-    Not reported: code that asks first (`try`, `hasattr`, version tests, `TYPE_CHECKING`), names that the file sets in
-    the module itself, private names and names below `jax.experimental`, modules with a `__getattr__`, and releases
-    newer than those in the table. SL901 reports the names it knows. A name that existed only between two tested
-    releases counts as missing.
+    Not reported: code under `try`, `hasattr`, a version check or `TYPE_CHECKING`, names that the file sets in the
+    module itself, private names, and names below `jax.experimental`. Also modules with a `__getattr__`, releases newer
+    than the tested ones, and names that SL901 reports. A name that existed only between two tested releases counts as
+    missing.
     """
 
     code = "SL905"

@@ -22,17 +22,17 @@ _PACKAGES = frozenset(
 class PrivateApi(Rule):
     """A private name of jax is used.
 
-    Any release may move or remove it without a word in the changelog: `jax._src.sharding_impls.TransferToMemoryKind`
-    was removed, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
+    Any release may move or remove it without a word in the changelog. For example, a release removed
+    `jax._src.sharding_impls.TransferToMemoryKind`, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
 
     ## Reports
-    - `private` (possible): imports and attributes below `jax._src`.
+    - `private` (possible): an import or attribute below `jax._src`.
 
     ## Write instead
-    The public name, which the finding shows if one is spelled the same.
+    Use the public name. The finding shows it if it is spelled the same.
 
     ## Limits
-    Code that asks first and names that SL901 knows are not reported.
+    Not reported: code under `try`, `hasattr` or a version check, and names that SL901 reports.
     """
 
     code = "SL907"
@@ -63,7 +63,7 @@ class PrivateApi(Rule):
             f"Any release of jax may move or remove `{dotted}`, which is private.",
             help=f"write `{public}`" if public else "write a public name, or pin the release of jax",
             form="private",
-            why="jax promises nothing of what is below jax._src",
+            why="jax gives no guarantees for names below jax._src",
         )
 
 

@@ -38,13 +38,13 @@ class PropertyCalled(Rule):
     without a mesh.
 
     ## Reports
-    - proven: `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()`
-      and the other properties about placement, of a mesh, a sharding or an array of jax.
-    - `annotated` (possible): the same of a parameter annotated as a mesh or an array.
-    - `of-a-value` (possible): the same of `x.sharding`, in a project without such a method.
+    - proven: `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()` or
+      a call of another property about placement, of a mesh, a sharding or an array of jax.
+    - `annotated` (possible): a call of such a property of a parameter with the type hint of a mesh or an array.
+    - `of-a-value` (possible): a call of such a property of `x.sharding`, in a project without a method of that name.
 
     ## Fix
-    Removes the parentheses. Safe: it raised before.
+    Removes the parentheses. Safe, because the code raised before.
     """
 
     code = "SL909"
