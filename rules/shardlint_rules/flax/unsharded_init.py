@@ -23,8 +23,7 @@ class UnshardedInit(Rule):
     ## Reports
     - proven: a call that builds a model with annotated variables, or an optimizer of one, outside any mesh context.
       From flax 0.12.2 also under `with mesh:`.
-    - `on-a-way` (likely): such a call in a branch that may not run, or if it depends on the default of a command-line
-      option.
+    - `on-a-way` (likely): such a call only if a certain branch runs or an option keeps its default.
 
     ## Fix
     Puts the statement under `with jax.set_mesh(mesh):` if the code shows where the mesh is created, or replaces

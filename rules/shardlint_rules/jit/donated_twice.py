@@ -40,8 +40,7 @@ class DonatedTwice(Rule):
       leaves (`{"embed": w, "head": w}`).
     - proven: a donated object with one value in two fields (`State(params=params, average=params)`), also if a helper
       creates it.
-    - `on-a-way` (likely): a buffer that is donated twice only if a certain branch runs or an option keeps its
-      default.
+    - `on-a-way` (likely): a buffer that is donated twice only if a certain branch runs or an option keeps its default.
     - possible: a call with one buffer twice, if jax may copy an argument first, or may find no output for the buffer.
     - `kept-by-init` (likely): an `init` of an optimizer that puts the parameters themselves into the state, or the
       random key of the enclosing function. Steps that donate the state then raise or delete the key.

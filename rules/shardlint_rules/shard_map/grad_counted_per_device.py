@@ -23,8 +23,6 @@ class GradCountedPerDevice(Rule):
       respect to a replicated argument.
     - proven: `out_specs` that shard such a gradient over these devices, as if each had its own.
     - `unseen` (likely): the first form for a loss that calls a model which shardlint cannot read.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
 
     ## Limits
     Not reported: a gradient that is divided, a loss that is reduced before it is differentiated, and arguments made

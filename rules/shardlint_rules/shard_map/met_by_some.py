@@ -19,8 +19,7 @@ class MetBySome(Rule):
     - proven: a collective in a branch of `jax.lax.cond` or `jax.lax.switch`, or in the body or condition of
       `jax.lax.while_loop`, if the predicate differs along the axis. Such a predicate is computed from shards or
       `axis_index`.
-    - `on-a-way` (likely): such a collective in a Python branch that may not run, or if it depends on the default of a
-      command-line option.
+    - `on-a-way` (likely): such a collective only if a certain branch runs or an option keeps its default.
 
     ## Write instead
     Reduce the predicate (`jax.lax.pmax(err, axis) > tol`), or call the collective on all devices and select with

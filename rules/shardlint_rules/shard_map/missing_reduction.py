@@ -29,8 +29,7 @@ class MissingReduction(Rule):
       replicates a state.
     - `pmap-named` (likely): unreduced gradients that update the state in a `pmap` whose axis is named after the batch,
       the data or the devices.
-    - `on-a-way` (likely): a result as above in a branch that may not run, or if it depends on the default of a
-      command-line option.
+    - `on-a-way` (likely): a result as above only if a certain branch runs or an option keeps its default.
     - `check-not-known` (possible): a result as above, if the value of `check_vma` is not known.
 
     ## Limits

@@ -32,8 +32,7 @@ class PerShardStatistics(Rule):
       does not exchange neighbors over the axis.
     - `batch-stats` (likely): `batch_stats` that a pmapped step updates on each device, if nothing averages them and one
       device's copy is saved or evaluated.
-    - `on-a-way` (likely): the first form in a branch that may not run, or if it depends on the default of a
-      command-line option.
+    - `on-a-way` (likely): the first form only if a certain branch runs or an option keeps its default.
     - `normalised` (possible): a mean, sum or maximum along a sharded dimension other than the last, combined with that
       dimension again.
 

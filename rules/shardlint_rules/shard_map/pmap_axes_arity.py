@@ -21,8 +21,6 @@ class PmapAxesArity(Rule):
     - proven: a list for `in_axes`.
     - proven: a tuple for `out_axes` whose length or kind differs from what the function returns.
     - `too-few` (likely): a tuple for `in_axes` with fewer entries than required parameters, if no call is known.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
 
     ## Write instead
     A single number applies to all arguments, or all results.

@@ -23,8 +23,6 @@ class SameKeyOnEveryShard(Rule):
     - proven: such numbers returned with an out spec that shards them.
     - proven: such a key in the `rngs` of a linen model whose dropout is on.
     - `rngs` (likely): such a key in the `rngs` of a model that shardlint cannot read.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
 
     ## Write instead
     Fold the device index in: `key = jax.random.fold_in(key, jax.lax.axis_index(axis))`.

@@ -18,8 +18,6 @@ class ShardMapArity(Rule):
       passes. A bound `self`, `partial` and defaults are taken into account.
     - proven: a dict of specs without a key that the function reads from that argument.
     - proven: `out_specs` whose length or keys differ from what the function returns or a call unpacks.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
 
     ## Limits
     Not reported: one spec for all arguments or results, which is legal, and functions with `*args`.

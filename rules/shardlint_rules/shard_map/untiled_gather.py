@@ -30,8 +30,6 @@ class UntiledGather(Rule):
     - proven: `all_gather` of an array in a function that returns the array itself on another branch.
     - proven: a product with the gathered array that raises: a matrix product whose sizes do not fit, or an `einsum`
       whose letters name only the dimensions of a shard.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
     - `reshaped` (likely): a gathered array reshaped with the first dimension of a shard,
       `jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`. The shape is right, but the numbers are permuted.
     - `scatter` (likely): `psum_scatter` of an array without a dimension for the devices.

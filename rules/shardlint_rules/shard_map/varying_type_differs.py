@@ -20,8 +20,6 @@ class VaryingTypeDiffers(Rule):
     - proven: branches of `cond` or `switch` whose results vary over different axes.
     - proven: `jax.lax.pcast(x, axis, to="varying")` of a value that already varies over this axis.
     - proven: a result that varies over an axis which `out_specs` leave out.
-    - `on-a-way` (likely): one of these in a branch that may not run, or if it depends on the default of a command-line
-      option.
 
     ## Write instead
     Write `jax.lax.pcast(init, "data", to="varying")` for the carry. Call `jax.lax.psum` or `pmean` before the result is

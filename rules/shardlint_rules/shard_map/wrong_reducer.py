@@ -48,8 +48,7 @@ class WrongReducer(Rule):
     - `own-sum` (likely): a per-device sum in a `pmap` divided by a count of all devices, if nothing adds the quotients.
     - `own-count` (likely): a sum over all devices divided by one device's rows (`x.shape[0]`) or by a sum of one
       device.
-    - `on-a-way` (likely): the first form in a branch that may not run, or if it depends on the default of a
-      command-line option.
+    - `on-a-way` (likely): the first form only if a certain branch runs or an option keeps its default.
     - `std` (possible): `pmean` of a standard deviation or variance.
 
     ## Write instead
