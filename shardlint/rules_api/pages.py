@@ -31,7 +31,7 @@ _FIX = {
     "both": "safe or unsafe; each finding says which",
 }
 _CERTAINTY = "[certainty](../rules.md)"
-_CONDITIONAL = f"- `{CONDITIONAL}` (likely): one of these, only if a certain branch runs or an option keeps its default."
+_CONDITIONAL = f"- `{CONDITIONAL}` (likely): one of these, if a certain branch runs or an option keeps its default."
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
